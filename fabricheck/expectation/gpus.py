@@ -13,7 +13,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Switch, Topology
 
 # A library may take several paths for one message; our own copies and kernels take the one that the hardware has.
-_ONE_PATH = ("copy", "kernel")
+ONE_PATH = ("copy", "kernel")
 
 
 def pair(question: Question) -> Limits:
@@ -28,7 +28,7 @@ def pair(question: Question) -> Limits:
         ceiling = max(ceiling, expected)
     elif question.operation == "bidirectional":
         expected = min(expected, graph.widest_path(destination, source).rate_gbps)
-    if question.transport not in _ONE_PATH:
+    if question.transport not in ONE_PATH:
         ways = ((source, destination), (destination, source))
         ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
     if question.beside is not None and question.beside.edges:
@@ -75,7 +75,7 @@ def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Alg
 def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple[Gpu, ...]) -> algorithms.Algorithm:
     """What a transport is expected to do, and what that gives, in Gb/s; the root of a rooted operation first."""
     graph = node_graph(node_part(topology, frozenset(gpus)))
-    root, by_copy = gpus[0], transport in _ONE_PATH
+    root, by_copy = gpus[0], transport in ONE_PATH
     if operation == "alltoall":
         return algorithms.alltoall(graph)
     if operation in ("allgather", "reduce_scatter"):

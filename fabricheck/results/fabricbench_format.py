@@ -202,6 +202,7 @@ class PlanModel(_Line):
     shared_devices: bool
     series: Annotated[list[_AnySeries], Field(min_length=1)]
     access: Literal["write", "read"] | None = None
+    handles: Literal["vmm", "fabric"] | None = None
     buffers: Literal["host-device", "device-host", "host-host"] | None = None
     host_memory: HostKind | None = None
     host_numa: Literal["any", "local", "remote"] | None = None

@@ -302,6 +302,12 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
     return [each.fullname for each in able if set(features) <= set(each.features)]
 
 
+def is_nvlink_domain(where: str) -> bool:
+    """Whether NVLink joins all nodes of a `system:partition`, by its topology."""
+    topology = topology_of(where)
+    return topology is not None and 1 < topology.nodes <= topology.nvlink_domain_nodes
+
+
 def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
 

@@ -39,6 +39,7 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
+    is_nvlink_domain,
     nodes_for,
     ports_of,
     prepare_launcher,
@@ -140,6 +141,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
+    #: Whether it is for partitions whose nodes are all in one NVLink domain.
+    in_nvlink_domain = variable(bool, value=False)
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
     shortened = variable(str, value="")
@@ -187,7 +190,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def fitting_systems(self) -> list[str]:
         features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
-        return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
+        found = fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
+        return [each for each in found if is_nvlink_domain(each)] if self.in_nvlink_domain else found
 
     def fitting_environments(self) -> list[str]:
         return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)

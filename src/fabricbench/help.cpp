@@ -107,6 +107,9 @@ constexpr char kAfter[] =
                           as host-device                                                    [device-device]
   --access WHICH          the GPU that moves the data by copy or kernel: the source
                           (write) or the destination (read)                                 [write]
+  --handles KIND          by which two ranks of copy or kernel reach each other's memory: ipc (CUDA's or
+                          HIP's own), vmm (CUDA's virtual memory management) or fabric (that of an
+                          NVLink domain)  [between nodes fabric; ipc; vmm where there is no ipc]
   --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
                           managed (read and written where it lies), migrated (managed, whose
                           pages go to the device)                [pinned; host backend: pageable]

@@ -47,6 +47,13 @@ Access parse_access(const std::string& text) {
   return one_of(text, names, "side that moves the data") == "write" ? Access::write : Access::read;
 }
 
+device::Handles parse_handles(const std::string& text) {
+  using device::Handles;
+  const char* const names[] = {"ipc", "vmm", "fabric"};
+  const std::string name = one_of(text, names, "kind of handle");
+  return name == "ipc" ? Handles::ipc : name == "vmm" ? Handles::vmm : Handles::fabric;
+}
+
 device::HostKind parse_host_kind(const std::string& text) {
   using device::HostKind;
   const char* const names[] = {"pageable", "pinned", "noncoherent", "managed", "migrated"};
@@ -153,6 +160,7 @@ const OptionRow kOptions[] = {
      }},
     {"buffers", true, [](Options& o, const std::string& text) { o.ends = parse_ends(text); }},
     {"access", true, [](Options& o, const std::string& text) { o.access = parse_access(text); }},
+    {"handles", true, [](Options& o, const std::string& text) { o.handles = parse_handles(text); }},
     {"host-memory", true, [](Options& o, const std::string& text) { o.host_memory = parse_host_kind(text); }},
     {"host-numa", true, [](Options& o, const std::string& text) { o.host_placement = parse_placement(text); }},
     {"sizes", true,
@@ -247,6 +255,9 @@ void check_together(const Options& options) {
       std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
     throw InputError("--rounds has pairs, and no operation of --operations is between two ranks");
   }
+  if (options.handles &&
+      ((options.transport != "copy" && options.transport != "kernel") || !options.step_transports.empty()))
+    throw InputError("--handles is for --transport copy and kernel, without steps: leave out one of the two");
   if (options.ccl.any() && (options.transport != "ccl" || !options.step_transports.empty()))
     throw InputError("--ccl-mode needs --transport ccl without --step-transports: leave out one of them");
   const bool pipelined =
@@ -347,6 +358,11 @@ std::string to_string(device::HostKind kind) {
       return "migrated";
   }
   return {};
+}
+
+std::string to_string(device::Handles handles) {
+  using device::Handles;
+  return handles == Handles::ipc ? "ipc" : handles == Handles::vmm ? "vmm" : "fabric";
 }
 
 std::string to_string(HostPlacement placement) {

@@ -27,6 +27,7 @@ std::string to_string(Schedule schedule);
 std::string to_string(Verify verify);
 std::string to_string(Access access);
 std::string to_string(device::HostKind kind);
+std::string to_string(device::Handles handles);
 std::string to_string(HostPlacement placement);
 std::string to_string(const Ends& ends);
 
@@ -54,6 +55,7 @@ struct Options {
   std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned
   Ends ends;
   Access access = Access::write;
+  std::optional<device::Handles> handles;       // of copy and kernel; unset: what the nodes have
   std::optional<device::HostKind> host_memory;  // unset: what the backend has
   HostPlacement host_placement = HostPlacement::any;
   std::vector<std::uint64_t> sizes;

@@ -59,9 +59,9 @@ class Session {
     World world;
     check_world(options_, world, invocation_.local);
     read_inputs(options_, world);
-    const std::unique_ptr<Transport> transport = options_.step_transports.empty()
-                                                     ? make_transport(options_.transport, false, options_.ccl)
-                                                     : make_stepwise(options_.transport, options_.step_transports);
+    const std::unique_ptr<Transport> transport =
+        options_.step_transports.empty() ? make_transport(options_.transport, false, options_.ccl, options_.handles)
+                                         : make_stepwise(options_.transport, options_.step_transports);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
     });
@@ -114,8 +114,8 @@ class Session {
     require(world, transport.why_unsupported());
     const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
     require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
-    device::Memory send = transport.allocate(bytes);
-    device::Memory receive = transport.allocate(bytes);
+    device::Memory send = transport.allocate(world, bytes);
+    device::Memory receive = transport.allocate(world, bytes);
     stream.set_byte(send.data(), bytes, 0);
     stream.set_byte(receive.data(), bytes, 0);
     stream.synchronize();

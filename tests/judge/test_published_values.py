@@ -253,16 +253,23 @@ def test_why_the_switch_is_not_used_is_what_nccl_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "level", "verdict"),
+    ("operation", "transport", "level", "verdict"),
     [
-        ("allreduce", 841.0, Verdict.PASS),
-        ("allreduce", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
-        ("pingpong", 700.0, Verdict.PASS),
-        ("pingpong", 48.0, Verdict.FAIL),
-        ("pingpong", 1000.0, Verdict.INVALID),
+        ("allreduce", "ccl", 841.0, Verdict.PASS),
+        ("allreduce", "ccl", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
+        ("pingpong", "ccl", 700.0, Verdict.PASS),
+        ("pingpong", "ccl", 48.0, Verdict.FAIL),
+        ("pingpong", "ccl", 1000.0, Verdict.INVALID),
+        ("unidirectional", "copy", 746.0, Verdict.PASS),
+        ("unidirectional", "copy", 630.0, Verdict.DEGRADED),
+        ("unidirectional", "copy", 1000.0, Verdict.INVALID),
+        ("unidirectional", "kernel", 700.0, Verdict.PASS),
+        ("unidirectional", "kernel", 48.0, Verdict.FAIL),
     ],
 )
-def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level: float, verdict: Verdict) -> None:
+def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(
+    operation: str, transport: str, level: float, verdict: Verdict
+) -> None:
     part = next(one for one in PARTS if one.part == "NVIDIA GB200")
     assert part.board is not None
     nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
@@ -271,19 +278,31 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level:
     hosts = [f"n{rank * 2 // ranks}" for rank in range(ranks)]
     to_bus = bus_factor(operation, ranks) if operation == "allreduce" else 1.0
     way = [tuple(range(ranks))]
-    made = run_of(hosts, way, operation=operation, transport="ccl", bytes_=8 << 30, level=8 * level / to_bus)
-    made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
+    made = run_of(hosts, way, operation=operation, transport=transport, bytes_=8 << 30, level=8 * level / to_bus)
+    if operation == "allreduce":
+        made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
     (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA GB200", 185)).judgements
     assert found.verdict is verdict, found.reason
 
 
-@pytest.mark.parametrize(("level", "verdict"), [(48.0, Verdict.PASS), (700.0, Verdict.PASS), (1000.0, Verdict.INVALID)])
-def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(level: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("transport", "level", "verdict"),
+    [
+        ("ccl", 48.0, Verdict.PASS),
+        ("ccl", 700.0, Verdict.PASS),
+        ("ccl", 1000.0, Verdict.INVALID),
+        ("copy", 700.0, Verdict.PASS),
+        ("copy", 48.0, Verdict.FAIL),  # copies have no other way than NVLink
+    ],
+)
+def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(
+    transport: str, level: float, verdict: Verdict
+) -> None:
     part = next(one for one in PARTS if one.part == "NVIDIA GB200")
     assert part.board is not None
     nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
     fabric = FabricEntry(nodes=36, source="made")
     node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18, fabric=fabric)
-    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport="ccl", level=8 * level)
+    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport=transport, level=8 * level)
     (found,) = SystemJudge(node, None, POLICY).judge(named(made, "NVIDIA GB200", 185)).judgements
     assert found.verdict is verdict, found.reason

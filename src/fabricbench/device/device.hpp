@@ -97,22 +97,18 @@ class HostMemory {
   HostKind kind_ = HostKind::pageable;
 };
 
-// A handle with which another process of the node opens this process's device memory.
+// A handle with which another process opens this process's device memory.
 using IpcHandle = std::array<std::byte, 96>;
+// Whose handles: those of the runtime (ipc), of memory that CUDA's driver maps (vmm: virtual memory management), or of
+// such memory that also processes on other nodes of an NVLink domain open (fabric).
+enum class Handles { ipc, vmm, fabric };
 // Why the selected device has no such handles; empty where it has.
-std::string why_no_peers();
-IpcHandle export_memory(const Memory& memory);
-class PeerMemory {
- public:
-  explicit PeerMemory(const IpcHandle& handle);
-  ~PeerMemory();
-  PeerMemory(PeerMemory&& other) noexcept;
-  PeerMemory& operator=(PeerMemory&&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-};
+std::string why_no_peers(Handles handles);
+// Memory that has such a handle.
+Memory exportable(std::size_t bytes, Handles handles);
+IpcHandle export_memory(const Memory& memory, Handles handles);
+// The memory of another process, as the selected device addresses it.
+Memory open_peer(const IpcHandle& handle, Handles handles);
 
 // What the words of a buffer hold: any bytes, or floats that are small whole numbers, whose sums are exact.
 enum class Content { bytes, floats };

@@ -56,11 +56,10 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
 }
 std::string HostMemory::allocation() const { return "pageable"; }
 
-std::string why_no_peers() { return "the host backend has no device"; }
-IpcHandle export_memory(const Memory&) { not_here(); }
-PeerMemory::PeerMemory(const IpcHandle&) { not_here(); }
-PeerMemory::~PeerMemory() = default;
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+std::string why_no_peers(Handles) { return "the host backend has no device"; }
+Memory exportable(std::size_t, Handles) { not_here(); }
+IpcHandle export_memory(const Memory&, Handles) { not_here(); }
+Memory open_peer(const IpcHandle&, Handles) { not_here(); }
 
 Stream::Stream() = default;
 Stream::~Stream() = default;

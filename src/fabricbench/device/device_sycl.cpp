@@ -205,14 +205,12 @@ Memory::Memory(std::size_t bytes) {
   release_ = [](std::byte* data) { release(data); };
 }
 
-std::string why_no_peers() { return level_zero::unsupported(); }
-IpcHandle export_memory(const Memory& memory) { return level_zero::export_memory(memory.data()); }
-
-PeerMemory::PeerMemory(const IpcHandle& handle) : data_(level_zero::open(handle)) {}
-PeerMemory::~PeerMemory() {
-  if (data_ != nullptr) level_zero::close(data_);
+std::string why_no_peers(Handles handles) {
+  return handles == Handles::ipc ? level_zero::unsupported() : "only CUDA has such handles of memory";
 }
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+Memory exportable(std::size_t bytes, Handles) { return Memory(bytes); }
+IpcHandle export_memory(const Memory& memory, Handles) { return level_zero::export_memory(memory.data()); }
+Memory open_peer(const IpcHandle& handle, Handles) { return Memory(level_zero::open(handle), level_zero::close); }
 
 Stream::Stream() {
 #if defined(FABRICBENCH_RUN_TIME_KERNELS)
