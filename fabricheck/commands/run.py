@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
 )
+@click.option("--one-by-one", is_flag=True, help="A job for each test, where they share jobs otherwise.")
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
@@ -88,6 +89,7 @@ def run(
     resume: str | None,
     minutes: int | None,
     launches: int,
+    one_by_one: bool,
     is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
@@ -128,7 +130,7 @@ def run(
     if built is not None:
         require_plain("the program of --built", built)
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
-    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
+    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options), one_by_one)
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
@@ -143,8 +145,7 @@ def run(
             session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
             from fabricheck.session.relaunch import Again
 
-            again = Again(suite, selection, output, launches, tell, progress, has_locks)
-            session, known = again.judge(session)
+            session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
         # The nodes are not needed to judge what they measured.
         from fabricheck.session.outcome import judge_session
 

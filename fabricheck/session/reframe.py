@@ -60,6 +60,7 @@ class Selection:
     names: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+    one_by_one: bool = False
 
     @property
     def whole_system(self) -> str:
@@ -289,6 +290,7 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
+        "FABRICHECK_JOBS": "one-by-one" if selection.one_by_one else "together",
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }

@@ -135,6 +135,7 @@ Safeguards
   --timeout SECONDS       end the run if an iteration takes longer, or a part of the set-up
                           five times as long (more with each thousand ranks)                [60]
                           (ccl: with the report of NCCL's RAS, NCCL >= 2.24)
+  --time-limit SECONDS    end the run after this time
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
   --share-devices         allow several ranks of a node on one device
@@ -143,6 +144,9 @@ Safeguards
 Output
   --output FILE           JSON Lines: every sample, in order
   --quiet                 no table and no progress
+  --plans FILE            measure a plan for each line of FILE, a folder and then options: MPI starts
+                          once. Its files and exit-status are left in the folder; a plan that an
+                          earlier launch began is left out
   --inject DEFECT[:RANK]  plant a defect to test detection: wrong-byte, hang, kill, crash, no-footer
   --list-operations       the operations and their properties, in JSON
   --list-pairs N          the pairs that N ranks would measure, a round in each line, in JSON

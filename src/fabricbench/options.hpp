@@ -68,10 +68,12 @@ struct Options {
   std::int64_t train = 0;  // operations of an iteration, one after the other without a wait; 0: one, by itself
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
+  double limit_s = 0;  // of the whole plan, from its own start; 0: none
   bool share_devices = false;
   std::int64_t ranks_per_device = 1;
   std::vector<int> devices;  // of the ranks of a node, in their order; empty: the first, the second, …
   std::string output;
+  std::string plans;  // a file with a plan on each line (plan_list.hpp); empty: the plan is that of these options
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
   bool quiet = false;

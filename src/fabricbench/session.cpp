@@ -55,8 +55,7 @@ class Session {
       options_.host_memory = device::present() ? device::HostKind::pinned : device::HostKind::pageable;
   }
 
-  int run(Proof& proof, std::int64_t begin) {
-    World world;
+  int run(const World& world, Proof& proof, std::int64_t begin) {
     check_world(options_, world, invocation_.local);
     read_inputs(options_, world);
     const std::unique_ptr<Transport> transport =
@@ -71,10 +70,11 @@ class Session {
     agree(world, world.rank != 0 || results_ != nullptr);
 
     NodeShared shared(world);
-    Watchdog watchdog(world, shared, results_.get(), options_.timeout_s, library_with_ras(*transport));
+    Watchdog watchdog(world, shared, results_.get(), {options_.timeout_s, options_.limit_s},
+                      library_with_ras(*transport));
     watchdog.prepares("choosing the devices");
     alarm(0);  // the watchdog looks on from here
-    install_signal_handlers(world, shared, results_.get());
+    const SignalHandlers handlers(world, shared, results_.get());
     try {
       measure_all(world, shared, watchdog, *transport, plan, proof, begin);
     } catch (const UnsupportedError& error) {
@@ -251,8 +251,8 @@ class Session {
 
 }  // namespace
 
-int run_session(Options options, Invocation invocation, Proof& proof, std::int64_t begin) {
-  return Session(std::move(options), std::move(invocation)).run(proof, begin);
+int run_session(Options options, Invocation invocation, const World& world, Proof& proof, std::int64_t begin) {
+  return Session(std::move(options), std::move(invocation)).run(world, proof, begin);
 }
 
 }  // namespace fabricbench

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.session.progress import Progress, past_seconds
+from fabricheck.session.progress import Progress, TimeLeft, past_seconds
 
 SAID = """\
 [==========] Running 3 check(s)
@@ -64,6 +65,34 @@ def test_what_checks_took_the_last_time_says_how_long_the_rest_takes() -> None:
         "PingPong": 1200.0,
     }
     assert said(SAID, past=past)[1].endswith(" min left")
+
+
+def seconds_left(left: TimeLeft, now: float) -> float:
+    """What it says, as seconds."""
+    number, unit = left.text(now).split()[:2]
+    return float(number) * {"s": 1, "min": 60}[unit]
+
+
+@pytest.mark.parametrize("past", [{}, {f"Test{number}": 3.0 for number in range(20)}])
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_after_a_tenth_the_time_left_is_right_whatever_plans_and_builds_say(
+    past: dict[str, float], share: float
+) -> None:
+    """Twenty tests that take a share of what their plans say at most, in one job, after a build of five minutes."""
+    left, now = TimeLeft(past), 0.0
+    left.begin("Build ~toy:default", now)
+    now += 300
+    left.end("Build ~toy:default", 20, now)
+    costs = [10.0 + 5 * (number % 3) for number in range(20)]
+    for number, cost in enumerate(costs):
+        left.plan(f"Test{number}", cost)
+    whole = share * sum(costs)
+    for number, cost in enumerate(costs):
+        left.begin(f"Test{number}", now)
+        rest = share * sum(costs[number:])
+        if whole * 0.1 <= whole - rest and rest > 10:
+            assert seconds_left(left, now) == pytest.approx(rest, rel=0.3)
+        now += share * cost
 
 
 @given(st.text(max_size=200))
