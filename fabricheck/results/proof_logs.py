@@ -96,7 +96,7 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     `facts`: what it said of itself, and variables in effect.
     """
     words = set(re.split(r"[/ ]", described)) | {described}
-    found = [
+    reasons = [
         f"{name}={facts[name]} is set"
         for name, values, paths in _CHOOSERS
         if name in facts and re.match(values, facts[name]) and words & set(paths.split())
@@ -105,14 +105,14 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     others = ("NET/Socket", "NET/OFI provider")
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
-        found.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
+        reasons.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
-        found.append(_NO_GPUDIRECT_STEP)
+        reasons.append(_NO_GPUDIRECT_STEP)
     if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
-        found.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
+        reasons.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
     if "warning" in facts:
-        found.append(f"the library: {facts['warning']}")
-    return tuple(dict.fromkeys(found))
+        reasons.append(f"the library: {facts['warning']}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def facts_of_remarks(proof: Mapping[str, Any]) -> Mapping[str, str]:

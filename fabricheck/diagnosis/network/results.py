@@ -35,18 +35,18 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
         raise UserError(f"{run.path}: has no valid header, so the nodes of its ranks are unknown")
     counts = Counter(each.host for each in run.ranks)
     ends = ends_of_ranks(run, topology) or {each.rank: network.node_of_host(each.host) for each in run.ranks}
-    found = []
-    for each in run.ranks:
-        end = ends[each.rank]
+    places = []
+    for rank in run.ranks:
+        end = ends[rank.rank]
         ports = network.ports_of(node_of(end))
-        if end in ports or each.device is not None:
-            found.append(end)
-        elif counts[each.host] == 1:
-            found.append(port_used(run, each.host, ports) or end)
+        if end in ports or rank.device is not None:
+            places.append(end)
+        elif counts[rank.host] == 1:
+            places.append(port_used(run, rank.host, ports) or end)
         else:
-            known = counts[each.host] == len(ports) and each.local_rank < len(ports)
-            found.append(ports[each.local_rank] if known else end)
-    return tuple(found)
+            known = counts[rank.host] == len(ports) and rank.local_rank < len(ports)
+            places.append(ports[rank.local_rank] if known else end)
+    return tuple(places)
 
 
 def pairs_of(
