@@ -45,7 +45,7 @@ def samples_of(model: SamplesModel, messages: Sequence[Sequence[int]], kept_of: 
         kept_of=kept_of,
         rank_error=model.rank_error if kept_of else 0.0,
         messages=tuple((source, destination, size) for source, destination, size in messages),
-        aggressor=_aggressor_of(each, each.aggressor) if each.aggressor is not None else None,
+        aggressor=_aggressor_of(model, model.aggressor) if model.aggressor is not None else None,
     )
 
 
