@@ -133,10 +133,16 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
     repeated = _repeated(run.header)
     # The first of two lines about the same thing: a file with two has a problem already.
     measured: dict[tuple[_Series, int], Samples] = {}
-    for each in run.samples:
-        own_series = _Series(each.operation, each.schedule, each.ranks, each.groups, train=_is_train(run.header))
-        series = _single(own_series, each.round, repeated)
-        measured.setdefault((series, each.bytes), each)
+    for measured_samples in run.samples:
+        own_series = _Series(
+            measured_samples.operation,
+            measured_samples.schedule,
+            measured_samples.ranks,
+            measured_samples.groups,
+            train=_is_train(run.header),
+        )
+        series = _single(own_series, measured_samples.round, repeated)
+        measured.setdefault((series, measured_samples.bytes), measured_samples)
     metrics = []
     for series, names in _planned(run.header):
         for (size, quantity), name in names.items():

@@ -49,10 +49,10 @@ def samples_of(model: SamplesModel, messages: Sequence[Sequence[int]], kept_of: 
     )
 
 
-def _aggressor_of(victim: SamplesModel, each: AggressorModel) -> Samples:
+def _aggressor_of(victim: SamplesModel, model: AggressorModel) -> Samples:
     """A repetition of the aggressors as a measurement that the model knows: an alltoall of buffers of
     `--aggressor-size`, or messages of that size to the first rank."""
-    first, *others = each.ranks
+    first, *others = model.ranks
     incast = victim.operation.endswith("_incast")
     return Samples(
         operation="sparse" if incast else "alltoall",
@@ -60,12 +60,12 @@ def _aggressor_of(victim: SamplesModel, each: AggressorModel) -> Samples:
         schedule="uncontended",
         round=-1,
         ranks=(first, *others),
-        bytes=each.bytes * len(others) if incast else each.bytes,
+        bytes=model.bytes * len(others) if incast else model.bytes,
         warmup=0,
         stopped=victim.stopped,
         wrong_bytes=victim.wrong_bytes,
-        times_ns=np.array(each.times_ns, dtype=np.int64),
-        messages=tuple((rank, first, each.bytes) for rank in others) if incast else (),
+        times_ns=np.array(model.times_ns, dtype=np.int64),
+        messages=tuple((rank, first, model.bytes) for rank in others) if incast else (),
     )
 
 

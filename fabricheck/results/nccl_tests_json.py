@@ -214,8 +214,8 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
         "devices": ", ".join(f"{models.count(name) * per_process} x {name}" for name in dict.fromkeys(models)),
     }
     _fill_footer(table, content)
-    for index, each in enumerate(content.results):
-        if (row := _row(table, index, each, config)) is not None:
+    for index, result in enumerate(content.results):
+        if (row := _row(table, index, result, config)) is not None:
             table.rows.append(row)
 
 

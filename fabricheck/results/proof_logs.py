@@ -212,7 +212,7 @@ def read_oneccl_log(text: str) -> TransportProof:
     nodes `NET/MPI` or `NET/OFI`, what it exchanges over. In `facts`: its variables in effect, and `stream`: `gpu` or
     `cpu`.
     """
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     facts: dict[str, str] = {}
     over = ""
     for line in read_lines(text):
@@ -226,9 +226,9 @@ def read_oneccl_log(text: str) -> TransportProof:
         elif (match := _ONECCL_STREAM.search(line.text)) is not None:
             facts["stream"] = match[1]
         elif (match := _ONECCL_FACT.fullmatch(line.text)) is not None:
-            found[match[0].strip()] += 1
+            counted[match[0].strip()] += 1
     names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
-    paths = Counter({name: found[fact] for fact, name in names.items() if over and found[fact]})
+    paths = Counter({name: counted[fact] for fact, name in names.items() if over and counted[fact]})
     return _proof(paths, "CCL_LOG_LEVEL", facts)
 
 

@@ -199,10 +199,10 @@ def _partition_bound(network: FlowNetwork) -> float:
     blocks: list[set[int]] = [{one} for one in network.terminals]
     bound = float("inf")
     while len(blocks) > 1:
-        found = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
-        if found >= bound * (1 - 1e-9):
+        of_blocks = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
+        if of_blocks >= bound * (1 - 1e-9):
             break
-        bound = found
+        bound = of_blocks
         if not bound:
             break
         blocks = _least_partition(network, 2 * bound)

@@ -295,8 +295,8 @@ class NodeGraph:
                 others = island if islands_of_graph else set(self.gpu_names) - island
                 if (len(island) < 2 and islands_of_graph) or not others:
                     continue
-                found: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
-                for edge, load in found.items():
+                between: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
+                for edge, load in between.items():
                     if load:
                         loads[edge] += load
         return loads

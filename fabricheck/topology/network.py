@@ -127,10 +127,10 @@ class Network:
 
     @cached_property
     def _ports_by_node(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {node: [] for node in self.nodes}
+        by_node: dict[str, list[str]] = {node: [] for node in self.nodes}
         for port in self.ports:
-            found[node_of(port)].append(port)
-        return {node: tuple(ports) for node, ports in found.items()}
+            by_node[node_of(port)].append(port)
+        return {node: tuple(ports) for node, ports in by_node.items()}
 
     def leaf_of(self, port: str) -> str:
         """The switch that a port is plugged into."""
@@ -151,12 +151,12 @@ class Network:
         nearest = min(map(len, ways), default=0)
         return tuple(self._route(way) for way in sorted(ways) if len(way) == nearest)
 
-    def distance(self, one: str, other: str) -> str:
+    def distance(self, near: str, other: str) -> str:
         """The distance class of two nodes, one of DISTANCES: that of the nearest of their ports.
 
         Without groups, all switches are in one. Raises UserError for an unknown node.
         """
-        leaves = [[self.leaf_of(port) for port in self.ports_of(node)] for node in (one, other)]
+        leaves = [[self.leaf_of(port) for port in self.ports_of(node)] for node in (near, other)]
         groups = [{self._group.get(leaf) for leaf in each} for each in leaves]
         if set(leaves[0]) & set(leaves[1]):
             return "same-switch"

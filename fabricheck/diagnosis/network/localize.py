@@ -278,11 +278,11 @@ class Locator:
         low, high = -np.expm1(-inside[[0, -1]])
         gains, losses = self.model.scan(y, others)
         # The grid of the scan is coarse: who may come near is looked at more closely.
-        for each in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
-            best = self.model.sharpen(y, others, each, float(losses[each]))
+        for candidate in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
+            best = self.model.sharpen(y, others, candidate, float(losses[candidate]))
             near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
-            near_gains = self.model.profile(y, others, each, near)
-            gains[each], losses[each] = near_gains.max(), near[near_gains.argmax()]
+            near_gains = self.model.profile(y, others, candidate, near)
+            gains[candidate], losses[candidate] = near_gains.max(), near[near_gains.argmax()]
         gains[fault], losses[fault] = profile.max(), grid[profile.argmax()]
         near_best = [
             each
@@ -340,8 +340,8 @@ class Locator:
         information = np.bincount(self.model.entries.key_hypothesis, share**2, len(self.model.members))
         needed = -float(stdtrit(self.model.used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
         losses = -np.expm1(-noise * needed / np.sqrt(information))
-        found: dict[str, float] = {}
+        detectable: dict[str, float] = {}
         for members, loss in zip(self.model.members, losses.tolist(), strict=True):
             for member in members:
-                found.setdefault(self.design.ways.components[member], loss)
-        return found
+                detectable.setdefault(self.design.ways.components[member], loss)
+        return detectable

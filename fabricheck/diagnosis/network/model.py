@@ -232,11 +232,11 @@ def hypotheses(
     starts = np.flatnonzero(np.diff(component, prepend=-1))
     columns: dict[tuple[bytes, bytes], list[int]] = {}
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), component.size], strict=True):
-        one, room = way[start:end], headroom[start:end]
-        columns.setdefault((one.tobytes(), b""), []).append(int(component[start]))
+        own, room = way[start:end], headroom[start:end]
+        columns.setdefault((own.tobytes(), b""), []).append(int(component[start]))
         # So much room is left that no loss on the grid shows: nothing to try.
         if room.any() and (room < most).any():
-            columns.setdefault((one.tobytes(), room.tobytes()), []).append(int(component[start]))
+            columns.setdefault((own.tobytes(), room.tobytes()), []).append(int(component[start]))
     all_ways = [np.frombuffer(one, dtype=np.int64) for one, _ in columns]
     rooms = [
         np.frombuffer(room, dtype=np.float64) if room else np.zeros(each.size)

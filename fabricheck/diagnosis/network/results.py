@@ -61,13 +61,13 @@ def pairs_of(
     samples = [each for each in run.samples if each.operation == operation and len(set(each.ranks)) == 2]
     size = bytes_ if bytes_ is not None else max((each.bytes for each in samples), default=0)
     rounds: dict[tuple[str, int], list[tuple[tuple[str, str], float]]] = defaultdict(list)
-    for number, each in enumerate(samples):
-        if each.bytes == size and max(each.ranks) < len(places):
-            alone = -1 - number if each.round < 0 else each.round
-            pair = (places[each.ranks[0]], places[each.ranks[1]])
+    for number, measured in enumerate(samples):
+        if measured.bytes == size and max(measured.ranks) < len(places):
+            alone = -1 - number if measured.round < 0 else measured.round
+            pair = (places[measured.ranks[0]], places[measured.ranks[1]])
             if node_of(pair[0]) == node_of(pair[1]):
                 continue  # nothing of it went over the network
-            rounds[each.schedule, alone].append((pair, float(np.median(each.goodput_gbps))))
+            rounds[measured.schedule, alone].append((pair, float(np.median(measured.goodput_gbps))))
     if not rounds:
         what = f" of {bytes_} B" if bytes_ is not None else ""
         text = f"has no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
