@@ -47,16 +47,16 @@ def collective(question: Question) -> Limits:
     best = optimum.collective(question.topology, operation, question.node_gpus).gbps
     # The messages of a list are what copies send, without a library's rings and trees.
     mover = "copy" if question.implementation == "transfers" else question.transport
-    found = algorithm_of(question.topology, operation, mover, question.node_gpus)
-    if reduced := in_switch(question, found):
-        found = reduced
+    own_algorithm = algorithm_of(question.topology, operation, mover, question.node_gpus)
+    if reduced := in_switch(question, own_algorithm):
+        own_algorithm = reduced
     graph = node_graph(node_part(question.topology, frozenset(question.gpus)))
     # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
     injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))
     # No library is known to keep more peers busy than a GPU has links for.
     floor_share = algorithms.usable_share(graph) if operation == "alltoall" else 1.0
     start_up = START_UP_US[question.transport] * max(1, n - 1)
-    return Limits(max(injection, best), found.gbps, best, start_up, found.name, floor_share)
+    return Limits(max(injection, best), own_algorithm.gbps, best, start_up, own_algorithm.name, floor_share)
 
 
 def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
@@ -67,8 +67,8 @@ def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Alg
     library = question.transport == "ccl" and question.implementation == "library"
     if question.operation != "allreduce" or not library or question.without_switch:
         return None
-    found = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
-    return found if found is not None and found.gbps > other.gbps else None
+    reduced = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
+    return reduced if reduced is not None and reduced.gbps > other.gbps else None
 
 
 @lru_cache(maxsize=1024)

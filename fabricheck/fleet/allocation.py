@@ -48,10 +48,10 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
     ]
     done = _run(command, wait + _ASK_S)
     said = done.stderr + done.stdout
-    found = re.search(r"Granted job allocation (\d+)", said)
-    if found is None:
+    match = re.search(r"Granted job allocation (\d+)", said)
+    if match is None:
         raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(said)}")
-    job = found[1]
+    job = match[1]
     try:
         yield job, _nodes_of(job)
     finally:

@@ -36,16 +36,16 @@ class Choice:
 def slurm_states(access: Sequence[str]) -> dict[str, str]:
     """State of each node of the partition that the `access` options name, else of all. Raises `UserError`."""
     partition = partition_of(access)
-    found = _ask_slurm("%N %T", f"--partition={partition}" if partition else "--all")
-    if isinstance(found, str):
-        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {found}")
-    return dict(found)
+    states = _ask_slurm("%N %T", f"--partition={partition}" if partition else "--all")
+    if isinstance(states, str):
+        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {states}")
+    return dict(states)
 
 
 def slurm_partitions() -> dict[str, str]:
     """The partition of each node, of several one; none where Slurm does not say. Raises `UserError`."""
-    found = _ask_slurm("%N %R", "--all")
-    return {} if isinstance(found, str) else dict(found)
+    partitions = _ask_slurm("%N %R", "--all")
+    return {} if isinstance(partitions, str) else dict(partitions)
 
 
 def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
@@ -57,16 +57,16 @@ def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
         raise UserError("sinfo of Slurm is not installed here: run this on a login node of the cluster") from None
     except subprocess.TimeoutExpired:
         raise UserError(f"Slurm did not list its nodes in {_ASK_S} s: see scontrol ping") from None
-    found = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
-    if done.returncode != 0 or not found:
+    answers = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
+    if done.returncode != 0 or not answers:
         return (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
-    return found
+    return answers
 
 
 def partition_of(access: Sequence[str]) -> str:
     """The partition in options such as `--partition=gpu` or `-p gpu`; empty where they name none."""
-    found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*)(\S+)", " ".join(access))
-    return found[1] if found else ""
+    match = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*)(\S+)", " ".join(access))
+    return match[1] if match else ""
 
 
 def choose(

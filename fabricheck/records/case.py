@@ -24,8 +24,8 @@ class CheckJudgement:
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> CheckJudgement:
         """The worst of what was found; PASS for nothing."""
-        found = tuple(findings)
-        return cls(worst([Verdict.PASS, *(each.verdict for each in found)]), found)
+        kept = tuple(findings)
+        return cls(worst([Verdict.PASS, *(each.verdict for each in kept)]), kept)
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Case:
         return verdict is not Verdict.INVALID and (verdict is not Verdict.INCOMPLETE or self.phase == "performance")
 
     def _verdict(self, *, measured: bool) -> Verdict:
-        found = self.judged.verdict if self.judged is not None else Verdict.PASS
-        if self.result == "pass" or found is not Verdict.PASS:
-            return found
+        verdict = self.judged.verdict if self.judged is not None else Verdict.PASS
+        if self.result == "pass" or verdict is not Verdict.PASS:
+            return verdict
         is_judged = self.phase in ("sanity", "performance") and self.judged is None
         return Verdict.FAIL if self.foreign and measured and is_judged else Verdict.INCOMPLETE
 
@@ -120,21 +120,21 @@ class Case:
         again = frozenset(nodes)
         of_nodes = {**dict(self.of_nodes), **dict.fromkeys(sorted(again), other.folder)}
         mine, theirs = (each.judged or CheckJudgement(each.verdict) for each in (self, other))
-        found = [
+        merged = [
             *(each for each in mine.findings if _node_of(each) not in again),
             *(each for each in theirs.findings if _node_of(each) in again),
         ]
-        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        judged = CheckJudgement.of(each for each in merged if each.verdict is not Verdict.DEGRADED)
         if not mine.findings and mine.verdict is not Verdict.DEGRADED:  # nobody knows of which nodes that is
             judged = replace(judged, verdict=worst([mine.verdict, judged.verdict]))
         all_pass = {"result": "pass", "phase": None, "reason": None} if judged.verdict is Verdict.PASS else {}
         return replace(self, of_nodes=tuple(of_nodes.items()), judged=judged, **all_pass)  # type: ignore[arg-type]
 
 
-def _node_of(found: Finding) -> str:
+def _node_of(finding: Finding) -> str:
     """The one node that a finding is about, by its result files or its components; empty where there is none."""
-    of_files = {node_of_file(Path(file)) for file in found.files}
-    return of_files.pop() if len(of_files) == 1 else found.node
+    of_files = {node_of_file(Path(file)) for file in finding.files}
+    return of_files.pop() if len(of_files) == 1 else finding.node
 
 
 def node_of_file(file: Path) -> str:

@@ -48,9 +48,9 @@ _MOST_NAMED = 2
 def describe_places(ranks: Sequence[Rank]) -> str:
     """Where ranks ran, for a message: `nid001, GPU 2 at 0000:18:00.0; nid002, GPU 0 at 0000:17:00.0`."""
     hosts: dict[str, list[str]] = {}
-    for each in ranks:
-        device = each.device
-        hosts.setdefault(each.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
+    for rank in ranks:
+        device = rank.device
+        hosts.setdefault(rank.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
     return "; ".join(_first([", ".join([host, *_first(gpus)]) for host, gpus in hosts.items()]))
 
 

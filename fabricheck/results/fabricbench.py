@@ -195,26 +195,26 @@ class _Reader:
         if kind == "header":
             self.read_header(number, value)
         elif kind == "samples":
-            each = validate(SamplesModel, value)
-            if each.index != len(self.samples):
+            samples = validate(SamplesModel, value)
+            if samples.index != len(self.samples):
                 self.invalid(
                     number,
-                    f"samples line {each.index} is at the place of "
+                    f"samples line {samples.index} is at the place of "
                     f"line {len(self.samples)}: lines were lost, repeated or moved",
                 )
-            key = key_of(each, each.bytes)
+            key = key_of(samples, samples.bytes)
             kept_of = 0
             if self.header is not None:
-                if each.iterations > len(each.times_ns) and order_mistake(each, self.header) is None:
-                    kept_of = each.iterations
+                if samples.iterations > len(samples.times_ns) and order_mistake(samples, self.header) is None:
+                    kept_of = samples.iterations
                 self.of_samples += [
                     self.problem(number, message, verdict)
-                    for message, verdict in samples_mistakes(each, describe(key), self.header)
+                    for message, verdict in samples_mistakes(samples, describe(key), self.header)
                 ]
             self.keys.append(key)
             self.sample_lines.append(number)
             # As an array at once: lists of numbers take ten times as much memory.
-            self.samples.append(samples_of(each, self.messages.get(key, ()), kept_of))
+            self.samples.append(samples_of(samples, self.messages.get(key, ()), kept_of))
         elif kind == "footer":
             self.footer, self.raw_footer, self.end = validate(FooterModel, value), value, number
             self.check_run_id(number, self.footer.run_id)
@@ -284,18 +284,18 @@ class _Reader:
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:
-        for position, each in enumerate(header.ranks):
-            if each.rank != position:
+        for position, rank in enumerate(header.ranks):
+            if rank.rank != position:
                 self.invalid(
                     1,
-                    f"rank {each.rank} is at place {position} of the header: a rank is missing, repeated or moved",
+                    f"rank {rank.rank} is at place {position} of the header: a rank is missing, repeated or moved",
                 )
                 break
         gpu = header.backend != "host"
-        for each in header.ranks:
-            if gpu != (each.device is not None):
+        for rank in header.ranks:
+            if gpu != (rank.device is not None):
                 what = "has no device" if gpu else "names a device in the host backend"
-                self.invalid(1, f"rank {each.rank} {what}")
+                self.invalid(1, f"rank {rank.rank} {what}")
         if gpu == (header.platform == "host"):
             self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
         self.check_platform(header)
@@ -320,31 +320,33 @@ class _Reader:
         elif kind is not None and not header.plan.uses_host_memory:
             self.invalid(1, f"the plan names {kind} host memory, and no measurement uses it")
         wanted = _ALLOCATED.get(kind or "", kind)
-        for each in header.ranks:
-            found = each.host_memory
-            if (found is None) != (kind is None):
-                self.invalid(1, f"the host memory of rank {each.rank} is unknown")
-            elif found is not None and found.allocation != wanted:
-                self.invalid(1, f"the host memory of rank {each.rank} was {found.allocation} instead of {wanted}")
-            elif found is not None and found.wanted_numa_node not in (-1, found.numa_node):
+        for rank in header.ranks:
+            memory = rank.host_memory
+            if (memory is None) != (kind is None):
+                self.invalid(1, f"the host memory of rank {rank.rank} is unknown")
+            elif memory is not None and memory.allocation != wanted:
+                self.invalid(1, f"the host memory of rank {rank.rank} was {memory.allocation} instead of {wanted}")
+            elif memory is not None and memory.wanted_numa_node not in (-1, memory.numa_node):
                 self.invalid(
                     1,
-                    f"the host memory of rank {each.rank} was on NUMA node {found.numa_node} instead of "
-                    f"{found.wanted_numa_node}",
+                    f"the host memory of rank {rank.rank} was on NUMA node {memory.numa_node} instead of "
+                    f"{memory.wanted_numa_node}",
                 )
-            elif found is not None and (found.wanted_numa_node >= 0) != (header.plan.host_numa in {"local", "remote"}):
-                self.invalid(1, f"no library placed the host memory of rank {each.rank} as planned")
+            elif memory is not None and (memory.wanted_numa_node >= 0) != (
+                header.plan.host_numa in {"local", "remote"}
+            ):
+                self.invalid(1, f"no library placed the host memory of rank {rank.rank} as planned")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}
-        for each in ranks:
-            if each.device is None:
+        for rank in ranks:
+            if rank.device is None:
                 continue
-            first = drivers.setdefault((each.host, each.device.uuid), each.rank)
-            if first != each.rank:
+            first = drivers.setdefault((rank.host, rank.device.uuid), rank.rank)
+            if first != rank.rank:
                 self.invalid(
                     1,
-                    f"ranks {first} and {each.rank} used the same device {each.device.uuid} of {each.host}: bind one "
+                    f"ranks {first} and {rank.rank} used the same device {rank.device.uuid} of {rank.host}: bind one "
                     "rank to a GPU, or share devices on purpose with --share-devices",
                 )
 
@@ -380,9 +382,9 @@ class _Reader:
         # Of order statistics nobody knows which iterations went together.
         if not any(each.kept_of for each in self.samples):
             counted["timed_ns"] = footer.timed_ns, timed_ns(self.samples)
-        for name, (said, found) in counted.items():
-            if said != found:
-                self.invalid(self.end, f"the footer has {name} {said}, and the lines give {found}")
+        for name, (said, counted_value) in counted.items():
+            if said != counted_value:
+                self.invalid(self.end, f"the footer has {name} {said}, and the lines give {counted_value}")
         if footer.timed_ns > footer.wall_ns:
             self.invalid(
                 self.end, f"{footer.timed_ns} ns of measurements are more than the {footer.wall_ns} ns of the run"

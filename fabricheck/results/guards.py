@@ -191,8 +191,8 @@ def require_arrival(run: Run, errors: str) -> tuple[Finding, ...]:
     """
     hosts = {each.rank: each.host for each in run.ranks}
     behind: dict[str, list[int]] = {}
-    for found in _BEHIND.finditer(errors):
-        for rank in _listed(found[1]):
+    for match in _BEHIND.finditer(errors):
+        for rank in _listed(match[1]):
             if hosts.get(rank, hosts.get(0)) != hosts.get(0) and rank not in behind.setdefault(hosts[rank], []):
                 behind[hosts[rank]].append(rank)
     if not behind:
@@ -269,11 +269,11 @@ def _library_mistakes(header: Mapping[str, Any], wanted: str | None) -> Iterable
 def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | None]) -> Iterable[str]:
     count = len(header["ranks"])
     for name, value in wanted.items():
-        found = dict.fromkeys(range(count), header["environment"].get(name))
-        found |= {each["rank"]: each["value"] for each in header["environment_differences"] if each["name"] == name}
-        wrong = [rank for rank, actual in found.items() if actual != value]
+        values = dict.fromkeys(range(count), header["environment"].get(name))
+        values |= {each["rank"]: each["value"] for each in header["environment_differences"] if each["name"] == name}
+        wrong = [rank for rank, actual in values.items() if actual != value]
         if wrong:
-            actual = found[wrong[0]]
+            actual = values[wrong[0]]
             where = "all ranks" if len(wrong) == count else f"ranks {list_ranks(wrong)}"
             have = f"{name} was {'unset' if actual is None else repr(actual)}"
             want = "unset" if value is None else repr(value)
@@ -350,13 +350,13 @@ def least_sent(run: Run) -> dict[str, int]:
     """
     hosts = {each.rank: each.host for each in run.ranks}
     sent: Counter[str] = Counter()
-    for each in run.samples:
-        ends = [hosts[rank] for rank in each.ranks if rank in hosts]
-        total = each.bytes * each.count
+    for samples in run.samples:
+        ends = [hosts[rank] for rank in samples.ranks if rank in hosts]
+        total = samples.bytes * samples.count
         if len(set(ends)) < 2:
             continue
-        if each.operation in PAIRS:
-            sent.update({host: total for host in (ends[:1] if each.operation == "unidirectional" else ends)})
+        if samples.operation in PAIRS:
+            sent.update({host: total for host in (ends[:1] if samples.operation == "unidirectional" else ends)})
         else:
             sent.update(dict.fromkeys(ends, total // len(ends)))
     return dict(sent)

@@ -116,7 +116,7 @@ def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str 
     (`IMB-MPI1 PingPong`). Of the times that IMB prints for the ranks the largest is taken. The two ends of a `Sendrecv`
     by two ranks make it bidirectional; with more it is a ring, `sendrecv`. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, tool).output(), text)
 
 
 @dataclass
@@ -327,16 +327,16 @@ class _Parser:
                 yield from self.complaints.sample(row.line, self.sample(row, section, benchmark))
 
     def check_sizes(self, section: _Section, benchmark: _Benchmark) -> None:
-        found = [row.size for row in section.rows]
+        sizes = [row.size for row in section.rows]
         planned = self.planned_sizes(benchmark)
         if planned is None:
-            if found != sorted(set(found)) or not found:
+            if sizes != sorted(set(sizes)) or not sizes:
                 self.complaints.invalid(section.line, "the sizes are not ascending")
-        elif found != planned:
-            missing = [size for size in planned if size not in found]
+        elif sizes != planned:
+            missing = [size for size in planned if size not in sizes]
             if missing:
                 self.complaints.incomplete(section.line, f"rows are missing: {list_ranks(missing)} B")
-            if not missing or found != [size for size in planned if size in found]:
+            if not missing or sizes != [size for size in planned if size in sizes]:
                 self.complaints.invalid(section.line, "rows are repeated, moved or were not requested")
 
     def planned_sizes(self, benchmark: _Benchmark) -> list[int] | None:

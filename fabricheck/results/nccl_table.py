@@ -199,26 +199,26 @@ class Table:
 
     def check_sizes(self, block: Sequence[Row], test: Test) -> None:
         assert self.config is not None and self.ranks is not None
-        found = [(row.size, row.count) for row in block]
+        sizes = [(row.size, row.count) for row in block]
         element = _ELEMENT_BYTES.get(block[0].datatype)
         if element is None:
             self.complaints.invalid(block[0].where, "the datatype is unknown")
             return
         if test.operation == "alltoallv":
             # The sizes follow from a matrix that the output does not show.
-            if [size for size, _ in found] != sorted({size for size, _ in found}):
+            if [size for size, _ in sizes] != sorted({size for size, _ in sizes}):
                 self.complaints.invalid(block[0].where, "the sizes are not ascending from here on")
             return
         mistake: tuple[int, str] | None = None
-        asked = list(_planned(self.config, len(found)))
+        asked = list(_planned(self.config, len(sizes)))
         shares = self.ranks if test.shared else 1
         for aligned in (True, False) if test.shared else (False,):  # versions before 2.10 did not align shares
-            mistake = _size_mistake(found, [_size_and_count(size, element, shares, aligned) for size in asked])
+            mistake = _size_mistake(sizes, [_size_and_count(size, element, shares, aligned) for size in asked])
             if mistake is None:
                 return
         assert mistake is not None
         index, message = mistake
-        verdict = Verdict.INVALID if index < len(found) else Verdict.INCOMPLETE
+        verdict = Verdict.INVALID if index < len(sizes) else Verdict.INCOMPLETE
         self.complaints.add(verdict, block[min(index, len(block) - 1)].where, message)
 
     def is_sound(self, row: Row, test: Test, ranks: int, config: Config) -> bool:
@@ -316,13 +316,13 @@ def _size_and_count(size: int, element: int, shares: int, aligned: bool) -> tupl
     return count * element * shares, count
 
 
-def _size_mistake(found: Sequence[tuple[int, int]], planned: Sequence[tuple[int, int]]) -> tuple[int, str] | None:
-    for index, (have, want) in enumerate(zip(found, planned, strict=False)):
+def _size_mistake(sizes: Sequence[tuple[int, int]], planned: Sequence[tuple[int, int]]) -> tuple[int, str] | None:
+    for index, (have, want) in enumerate(zip(sizes, planned, strict=False)):
         if have != want:
             belongs = f"{want[1]} in {want[0]} B are expected: rows are missing, repeated or damaged"
             return index, f"{have[1]} elements in {have[0]} B where {belongs}"
-    if len(found) > len(planned):
+    if len(sizes) > len(planned):
         return len(planned), "there are more rows than the options request"
-    if len(found) < len(planned):
-        return len(found), f"rows are missing after {found[-1][0]} B"
+    if len(sizes) < len(planned):
+        return len(sizes), f"rows are missing after {sizes[-1][0]} B"
     return None

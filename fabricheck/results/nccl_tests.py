@@ -70,7 +70,7 @@ def parse_nccl_tests(text: str, path: str = "", *, ranks: int | None = None, too
     `ranks` is how many were to take part, where the caller knows, and `tool` the program (`all_reduce_perf`): versions
     before 2.16.7 do not print it. The times are means. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _TextParser(each, path, ranks, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _TextParser(pasted, path, ranks, tool).output(), text)
 
 
 @dataclass
@@ -186,14 +186,18 @@ class _TextParser:
         if "time" in names or "algbw" in names or "busbw" in names or "cputime" in names:
             self.read_columns(line, names)
         elif names and any("-place" in name for name in names):
-            found: list[Placement] = []
+            placements: list[Placement] = []
             if "out-of-place" in names:
-                found.append("out-of-place")
+                placements.append("out-of-place")
             if "in-place" in names:
-                found.append("in-place")
-            if self.placements or self.header is not None or [name for name in names if name in found] != found:
+                placements.append("in-place")
+            if (
+                self.placements
+                or self.header is not None
+                or [name for name in names if name in placements] != placements
+            ):
                 self.complaints.invalid(line, "this is not a header of a table, or a second one")
-            self.placements = found
+            self.placements = placements
         elif any(name in ("(GB/s)", "(us)", "(B)") for name in names):
             wanted = [_UNITS.get(name, "(us)") for name in self.columns if name in _UNITS or name.startswith("i_")]
             if names[: len(wanted)] != wanted or self.units_read:

@@ -76,7 +76,7 @@ def parse_oneccl_benchmark(
     mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
     holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes).output(), text)
 
 
 class _Parser:
@@ -194,16 +194,16 @@ class _Parser:
         return f" instead of {self.ranks}" if self.ranks is not None else ""
 
     def check_sizes(self) -> None:
-        found = [row.size for row in self.rows]
+        sizes = [row.size for row in self.rows]
         counts = [whole_number(each) for each in self.options["elem_counts"].strip("[]").split()]
         element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""), 0)
         said = [element * each for each in counts if each is not None]
         if self.sizes is not None and said != list(self.sizes):
             self.complaints.invalid(None, "the sizes are not the requested ones")
         wanted = list(self.sizes) if self.sizes is not None else said
-        if missing := [size for size in wanted if size not in found]:
+        if missing := [size for size in wanted if size not in sizes]:
             self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
-        if not found or [size for size in wanted if size in found] != found:
+        if not sizes or [size for size in wanted if size in sizes] != sizes:
             self.complaints.invalid(None, "rows are repeated, moved or were not requested")
 
     def mistake(self, row: _Row) -> str | None:

@@ -78,7 +78,7 @@ def parse_osu(
     OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
     Whatever the text holds, this returns; see `VendorOutput.problems`.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes, tool).output(), text)
 
 
 @dataclass
@@ -258,15 +258,15 @@ class _Parser:
             self.complaints.invalid(None, f"{self.test.program} ran with {needed} ranks instead of {self.ranks}")
 
     def check_sizes(self) -> None:
-        found = [row.size for row in self.rows]
-        for index in doubling_mistakes(found):
+        sizes = [row.size for row in self.rows]
+        for index in doubling_mistakes(sizes):
             self.complaints.invalid(
                 self.rows[index].line,
-                f"{found[index]} B follow {found[index - 1]} B: rows are missing, repeated or moved",
+                f"{sizes[index]} B follow {sizes[index - 1]} B: rows are missing, repeated or moved",
             )
         if self.sizes is None:
             return
-        missing = sorted(set(self.sizes) - set(found))
+        missing = sorted(set(self.sizes) - set(sizes))
         unasked = [row for row in self.rows if row.size not in set(self.sizes)]
         if missing and not self.wrong_data:
             self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")

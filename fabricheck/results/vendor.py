@@ -81,14 +81,14 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
     begin, kind = 0, ""
     seen: set[int] = set()
     for index, line in enumerate(read_lines("".join(lines))[: len(lines)]):
-        found = next((at for at, (_, how) in enumerate(_BEGINNINGS) if how.match(line.text.strip())), None)
-        if found is None:
+        beginning = next((at for at, (_, how) in enumerate(_BEGINNINGS) if how.match(line.text.strip())), None)
+        if beginning is None:
             continue
-        if kind and (_BEGINNINGS[found][0] != kind or found in seen or _HEADER in seen):
+        if kind and (_BEGINNINGS[beginning][0] != kind or beginning in seen or _HEADER in seen):
             yield kind, "".join(lines[begin:index])
             begin, seen = index, set()
-        kind = _BEGINNINGS[found][0]
-        seen.add(found)
+        kind = _BEGINNINGS[beginning][0]
+        seen.add(beginning)
     if kind:
         yield kind, "".join(lines[begin:])
 

@@ -161,8 +161,8 @@ def find_source(tool: Tool, said: str) -> Source:
 
 def find_program(root: Path, program: str) -> Path | None:
     """The executable file of that name below `root`, the one nearest to it; `None` where there is none."""
-    found = [path for path in root.rglob(program) if path.is_file() and os.access(path, os.X_OK)]
-    return min(found, key=lambda path: (len(path.parts), str(path)), default=None)
+    programs = [path for path in root.rglob(program) if path.is_file() and os.access(path, os.X_OK)]
+    return min(programs, key=lambda path: (len(path.parts), str(path)), default=None)
 
 
 def fetch(tool: Tool, source: Source, folder: Path, download: Callable[[str, Path], None] | None = None) -> Path | None:
@@ -226,11 +226,11 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         raise NotAvailableError(f"{release.url} cannot be fetched ({reason}): {tool.how_to_say}") from None
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != release.sha256:
+    sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if sum_ != release.sha256:
         archive.unlink()
         raise UserError(
-            f"{release.url} has the SHA-256 {found} instead of {release.sha256} ({release.sha256_from}): "
+            f"{release.url} has the SHA-256 {sum_} instead of {release.sha256} ({release.sha256_from}): "
             "not the pinned file; it was removed"
         )
     return archive

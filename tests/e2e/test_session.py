@@ -50,7 +50,8 @@ def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_laun
     session = run(toy, Selection("toy", more=("--max-retries=2",)))
     assert verdicts(session) == [Verdict.FAIL]
     assert len(session.files) == 1
-    assert [one.message.endswith("was launched 2 times: FAIL, PASS; the result is FAIL") for one in session.findings] == [True]
+    told = "was launched 2 times: FAIL, PASS; the result is FAIL"
+    assert [each.message.endswith(told) for each in session.findings] == [True]
 
 
 def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_green(toy: ToySuite) -> None:

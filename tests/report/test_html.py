@@ -197,7 +197,7 @@ def test_many_findings_are_counted() -> None:
     runs = [pair_run(bad={(0, 1): Verdict.FAIL, (1, 0): Verdict.INVALID}) for _ in range(20)]
     top = render_html(runs, title="t", system="s").split('id="not-passed"')[1].split('id="runs"')[0]
     assert top.count("is what it is (") == 30
-    assert "And more, below at each run: 10 FAIL." in top
+    assert "More, listed at each run below: 10 FAIL." in top
 
 
 def test_pairs_with_the_same_finding_are_named_together() -> None:
@@ -238,7 +238,7 @@ def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> N
         assert 'role="group" aria-label="' in figure
         assert "<details open><summary>The same as a table" in figure
         assert figure.count("<tr>") > 3
-        assert "the table below says the same" in figure
+        assert "The table below has the same values" in figure
 
 
 def kind_of(plot: Any) -> str:

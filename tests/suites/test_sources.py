@@ -99,7 +99,7 @@ def test_each_kind_of_source_is_told(osu: Tool, tree: Path, tarball: Path, tmp_p
 def test_what_is_no_source_is_refused(osu: Tool, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no tarball")
-    for name, said in (("empty", "osu_latency"), ("text", "no tarball"), ("nowhere", "does not exist")):
+    for name, said in (("empty", "osu_latency"), ("text", "not a tarball"), ("nowhere", "does not exist")):
         with pytest.raises(UserError, match=said) as error:
             find_source(osu, str(tmp_path / name))
         assert "FABRICHECK_OSU" in str(error.value)
@@ -131,7 +131,7 @@ def test_a_release_is_fetched_where_its_sum_is_right(osu: Tool, tarball: Path, t
 
 
 def test_a_release_with_another_sum_is_thrown_away(osu: Tool, tarball: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not the pinned file"):
+    with pytest.raises(UserError, match="not the pinned file"):
         fetch(osu, RELEASE, tmp_path / "to", serve(tarball.read_bytes()))
     assert not list((tmp_path / "to").iterdir())
 

@@ -24,7 +24,7 @@ _LEFT = 0.5
 
 def find_cleared(
     ways: Ways,
-    found: Localization,
+    localization: Localization,
     again: Sequence[Sequence[tuple[tuple[str, str], float]]],
     *,
     duplex: bool,
@@ -39,12 +39,12 @@ def find_cleared(
     """
     made = design(ways, [[pair for pair, _ in one] for one in again], duplex=duplex)
     measured = np.array([goodput for one in again for _, goodput in one])
-    shares = measured / made.expected_gbps / found.scale
-    parts = [ways.position[part.text] for suspect in found.suspects for part in suspect.components]
+    shares = measured / made.expected_gbps / localization.scale
+    parts = [ways.position[part.text] for suspect in localization.suspects for part in suspect.components]
     touched = made.reading[made.way[np.isin(made.component, parts)]]
     beside = np.delete(shares, [*touched, *np.flatnonzero(made.doubtful)])
     cleared: dict[Group, Finding] = {}
-    for suspect in found.suspects:
+    for suspect in localization.suspects:
         small = suspect.low < least_loss
         if small and beside.size < _FEWEST_PAIRS:
             continue
@@ -55,7 +55,7 @@ def find_cleared(
             for part in suspect.components
         ]
         if all(
-            each.size >= _FEWEST_PAIRS and _most_lost(each, found.noise, 0.0 if small else _SURE) < most
+            each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else _SURE) < most
             for each in over
         ):
             worst = min(over, key=lambda each: float(np.median(each)))

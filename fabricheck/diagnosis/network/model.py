@@ -61,12 +61,12 @@ class Model:
         share = np.bincount(entries.key, self.probability[entries.way], entries.key_reading.size)
         room = np.bincount(entries.key, entries.headroom, entries.key_reading.size)
         number: dict[tuple[bytes, bytes, bytes], int] = {}
-        found = []
+        classes = []
         for start, end in zip(entries.key_bounds[:-1], entries.key_bounds[1:], strict=True):
             part = slice(start, end)
             key = (entries.key_reading[part].tobytes(), share[part].round(9).tobytes(), room[part].round(9).tobytes())
-            found.append(number.setdefault(key, len(number)))
-        return np.array(found)
+            classes.append(number.setdefault(key, len(number)))
+        return np.array(classes)
 
     # Likelihood
 
@@ -114,7 +114,7 @@ class Model:
         starts = entries.key_bounds[hypotheses] - keys.start
         effect = self.effect(state.faults, state.losses)
         residual = y[self.reading] - state.scale
-        found = np.empty((starts.size, grid.size))
+        gains = np.empty((starts.size, grid.size))
         chunk = max(_MOST_AT_ONCE // max(way.size, self.reading.size), 1)
         for first in range(0, grid.size, chunk):
             loss = grid[first : first + chunk, np.newaxis]
@@ -131,16 +131,16 @@ class Model:
             if key_starts.size < way.size:
                 step = np.add.reduceat(step, key_starts, axis=1)
             gain = np.log(np.maximum(1 + step, 1e-12))
-            found[:, first : first + chunk] = np.add.reduceat(gain, starts, axis=1).T
-        return found
+            gains[:, first : first + chunk] = np.add.reduceat(gain, starts, axis=1).T
+        return gains
 
     def scan(self, y: FloatArray, state: State) -> tuple[FloatArray, FloatArray]:
         """The highest gain of each hypothesis as one more fault, and the loss where it is: the top of the parabola
         through the best of the losses that are tried and those beside it."""
         gains = self._gains(y, state, slice(0, len(self.members)), _GRID, blur=_BLUR[0])
-        each, best = np.arange(gains.shape[0]), gains.argmax(axis=1)
-        top = gains[each, best]
-        lower, upper = gains[each, np.maximum(best - 1, 0)], gains[each, np.minimum(best + 1, _GRID.size - 1)]
+        fault, best = np.arange(gains.shape[0]), gains.argmax(axis=1)
+        top = gains[fault, best]
+        lower, upper = gains[fault, np.maximum(best - 1, 0)], gains[fault, np.minimum(best + 1, _GRID.size - 1)]
         bend = lower - 2 * top + upper
         inside = (best > 0) & (best < _GRID.size - 1) & (bend < 0)
         offset = np.divide(0.5 * (lower - upper), bend, out=np.zeros(best.size), where=inside)
@@ -148,8 +148,8 @@ class Model:
 
     def profile(self, y: FloatArray, state: State, fault: int, grid: FloatArray, *, blur: float = 0.0) -> FloatArray:
         """Gain of one hypothesis over `grid`; `blur` as in _gains."""
-        found: FloatArray = self._gains(y, state, slice(fault, fault + 1), grid, blur=blur)[0]
-        return found
+        gains: FloatArray = self._gains(y, state, slice(fault, fault + 1), grid, blur=blur)[0]
+        return gains
 
     def sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
         """The loss of one more fault near `loss`, which is only as exact as the grid."""
@@ -232,11 +232,11 @@ def hypotheses(
     starts = np.flatnonzero(np.diff(component, prepend=-1))
     columns: dict[tuple[bytes, bytes], list[int]] = {}
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), component.size], strict=True):
-        one, room = way[start:end], headroom[start:end]
-        columns.setdefault((one.tobytes(), b""), []).append(int(component[start]))
+        own, room = way[start:end], headroom[start:end]
+        columns.setdefault((own.tobytes(), b""), []).append(int(component[start]))
         # So much room is left that no loss on the grid shows: nothing to try.
         if room.any() and (room < most).any():
-            columns.setdefault((one.tobytes(), room.tobytes()), []).append(int(component[start]))
+            columns.setdefault((own.tobytes(), room.tobytes()), []).append(int(component[start]))
     all_ways = [np.frombuffer(one, dtype=np.int64) for one, _ in columns]
     rooms = [
         np.frombuffer(room, dtype=np.float64) if room else np.zeros(each.size)

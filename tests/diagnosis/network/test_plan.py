@@ -170,7 +170,7 @@ def test_ways_are_those_of_the_network(pair: tuple[str, str]) -> None:
 def test_mistakes(places: list[str], says: str) -> None:
     with pytest.raises(UserError, match=says):
         screen(Ways(SMALL), places, 2)
-    with pytest.raises(UserError, match="no part of the network"):
+    with pytest.raises(UserError, match="not a part of the network"):
         retest(Ways(SMALL), SMALL.nodes, ["nid7"], 2)
     with pytest.raises(UserError, match="no healthy node"):
         retest(Ways(SMALL), SMALL.nodes[:2], SMALL.nodes[:2], 2)
