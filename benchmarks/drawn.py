@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from benchmarks.localization import Bench, Case, fat_tree
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
 from fabricheck.history.monitor import monitor
@@ -28,6 +27,7 @@ from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptio
 from fabricheck.judge.policy import load_policy
 from fabricheck.session.launches import MOST_LAUNCHES
 from fabricheck.suite import suite_root
+from fabricheck_lab.simulated_network import Bench, Case, fat_tree
 
 Ints = npt.NDArray[np.int64]
 MONTH = 30_000

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from benchmarks.localization import Fault, fat_tree, healthy_share, measure, names_of, taken
 from fabricheck.diagnosis.blame import Group
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.plan import retest, screen
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.records.finding import Finding
+from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure, names_of, taken
 from tests.support.effort import effort
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.localization import fat_tree, hashed
 from fabricheck.diagnosis.network.plan import Plan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.topology.network import node_of
+from fabricheck_lab.simulated_network import fat_tree, hashed
 from tests.support.effort import effort
 
 SMALL = fat_tree(24, 6, 2)
