@@ -329,9 +329,8 @@ DEVICES = {
     "PVC": ("Intel(R) Data Center GPU Max 1550", 64),
 }
 # Of these nobody has said what is healthy: RCCL's pairs of GCDs, oneCCL, a ring through the CPUs; and between nodes of
-# which no fabric is described. Of Dardel's copies it was said with SDMA engines, which use one of several links.
+# which no fabric is described.
 UNKNOWN = {
-    ("dardel", "unidirectional", "copy", 1),
     *((one, "unidirectional", "ccl", 1) for one in ("lumi", "frontier", "dardel", "aurora")),
     *((one, "allreduce", "ccl", 1) for one in ("aurora", "sierra", "summit")),
     *(
