@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.records.state import NodeState
+from fabricheck.records.state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.verdict import Verdict
 
 
@@ -40,7 +40,7 @@ def _nvidia(state: NodeState) -> bool:
 
 
 def _spans_nodes(state: NodeState) -> bool:
-    return any("NVLink domain" in gpu.settings for gpu in state.gpus)
+    return any(name.startswith(NVLINK_DOMAIN) for gpu in state.gpus for name in gpu.settings)
 
 
 #: Of a node. Sources: NCCL User Guide, Troubleshooting (ACS, shared memory, memory limits, GPUDirect); AMD's system

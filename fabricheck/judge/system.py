@@ -14,6 +14,7 @@ from fabricheck.judge.in_switch import switch_not_used
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.levels import is_of, level_on
+from fabricheck.judge.nics_unused import nics_not_filled
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.policy import Policy, load_policy
@@ -138,12 +139,11 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
-        unused = switch_not_used(judged, topology) if topology is not None else None
-        if unused is not None:
-            judged = replace(judged, problems=(*judged.problems, unused))
-        other = problem_of_gpus(run, topology) if topology is not None else None
-        if other is not None:
-            judged = replace(judged, verdict=worst([judged.verdict, other.verdict]), problems=(*judged.problems, other))
+        if topology is not None:
+            unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
+            found = tuple(each for each in (*unused, problem_of_gpus(run, topology)) if each is not None)
+            verdict = worst([judged.verdict, *(each.verdict for each in found)])
+            judged = replace(judged, verdict=verdict, problems=(*judged.problems, *found))
         judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
         stalls = tuple(each for each in find_stalls(judged) if each.is_problem)
         verdict = worst([judged.verdict, *(each.verdict for each in stalls)])

@@ -73,11 +73,11 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] =
         {("fabric-not-ready", 1, Verdict.DEGRADED), ("nodes-differ", 1, Verdict.DEGRADED)},
     ),
     "a domain without IMEX": (
-        state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain 8f3a": "clique 1"})),
         {("imex-off", "", None)},
     ),
     "a domain with IMEX": (
-        state({"IMEX channels": "1"}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        state({"IMEX channels": "1"}, gpus=of_gpus(fabric="completed", **{"NVLink domain 8f3a": "clique 1"})),
         set(),
     ),
     "a reset before": (

@@ -110,6 +110,20 @@ def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], verdict
     assert found[0][1].startswith("nid001: ")
 
 
+def test_a_gpu_in_another_clique_of_its_nvlink_domain_is_named_and_another_rack_is_not() -> None:
+    def tray(host: str, domain: str, *cliques: int) -> NodeState:
+        settings = [{f"NVLink domain {domain}": f"clique {number}"} for number in cliques]
+        gpus = tuple(gpu(index, settings={**gpu().settings, **more}) for index, more in enumerate(settings))
+        return node(host, gpus=gpus, settings={**node(host).settings, "IMEX channels": "1"})
+
+    trays = [tray("nid001", "8f3a", 1, 1), tray("nid002", "8f3a", 1, 2), tray("nid003", "77c0", 5, 5)]
+    run = run_with(trays, [replace(each, when="after") for each in trays])
+    run = replace(run, ranks=made_ranks([each.host for each in trays for _ in each.gpus], devices=True))
+    (found,) = [each for each in told(run) if "clique" in each[1]]
+    assert found[0] is Verdict.DEGRADED
+    assert found[1].startswith("nid002: GPU 1: NVLink domain 8f3a is clique 2, and clique 1 on 3 others")
+
+
 @pytest.mark.parametrize(
     ("busy", "used"),
     [(0, 90 << 30), (100, 0), (100, 1 << 20), (None, None)],
