@@ -13,9 +13,11 @@ import numpy.typing as npt
 _WIDTH_OF_TRIMMED = 1.11
 _FEWEST_TO_TRIM = 8
 
-# Batches of a series: few enough that a batch outlasts what neighbours have in common, and enough to tell their spread.
-# benchmarks/intervals.py has the coverage.
+# Batches of a series, fewer where ten are too short: a batch outlasts what neighbours have in common, as five
+# correlation times do (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3). benchmarks/intervals.py
+# has the coverage.
 BATCHES = 10
+_CORRELATION_TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ def median_interval(
     Values are taken to be independent of each other. Iterations are not: where `values` are `in_order`, as they were
     measured, and two or more for each of `BATCHES` batches, the interval is the wider one of that and of the one whose
     ranks are as uncertain as the share of values below the median differs from batch to batch (batch means, with
-    Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). What changes less often than once in
-    a batch makes the true interval wider still. Of values whose order is lost `rank_error` may be known: the standard
-    error of the median's rank by these batches.
+    Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). Batches are five correlation times
+    long; a series too short for two of them has its range. Of values whose order is lost `rank_error` may be known: the
+    standard error of the median's rank by these batches.
 
     Fewer than `fewest_for_interval(confidence)` values have no such interval: the range of the values is returned, and
     the caller has to know that it covers less. ValueError where there are no values or one is not finite.
@@ -68,24 +70,45 @@ def median_interval(
     if in_order and data.size >= 2 * BATCHES:
         rank_error = rank_error_of(series)
     if rank_error > 0:
-        k = min(k, max(int(np.floor((data.size + 1) / 2 - _student(confidence) * rank_error)), 1))
+        k = min(k, max(int(np.floor((data.size + 1) / 2 - _student(confidence, BATCHES) * rank_error)), 1))
     return float(data[k - 1]), float(data[data.size - k])
 
 
 def rank_error_of(series: npt.NDArray[np.float64]) -> float:
-    """The standard error of the rank of the median of a series of iterations that depend on each other."""
-    length = series.size // BATCHES
-    batches = series[series.size - BATCHES * length :].reshape(BATCHES, length)
+    """The standard error of the rank of the median of a series of iterations that depend on each other; that of fewer
+    batches than `BATCHES` is as much larger as Student's t is."""
+    count = min(BATCHES, int(series.size / (_CORRELATION_TIMES * correlation_time(series))))
+    if count < 2:
+        return float(series.size)
+    length = series.size // count
+    batches = series[series.size - count * length :].reshape(count, length)
     # One half for each value above the median, minus one half for each below, so that equal values count for none.
     shares = np.sign(batches - np.median(series)).mean(axis=1) / 2
-    return float(shares.std(ddof=1) * series.size / np.sqrt(BATCHES))
+    error = float(shares.std(ddof=1) * series.size / np.sqrt(count))
+    return error * _student(0.95, count) / _student(0.95, BATCHES)
+
+
+def correlation_time(series: npt.NDArray[np.float64]) -> float:
+    """Over how many iterations those of a series depend on each other, as in src/fabricbench/statistics.cpp."""
+    sides = np.sign(series - np.median(series))
+    sides -= sides.mean()
+    variance = float(sides @ sides)
+    if variance == 0:
+        return 1.0
+    time = longest = 1.0
+    for lag in range(1, series.size // 2):
+        time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
+        longest = max(longest, time)
+        if lag >= _CORRELATION_TIMES * longest:
+            break
+    return longest
 
 
 @lru_cache(maxsize=64)
-def _student(confidence: float) -> float:
+def _student(confidence: float, batches: int) -> float:
     from scipy.special import stdtrit  # that of scipy.stats.t, which takes half a second to import
 
-    return float(stdtrit(BATCHES - 1, (1 + confidence) / 2))
+    return float(stdtrit(batches - 1, (1 + confidence) / 2))
 
 
 def ratio_interval(
