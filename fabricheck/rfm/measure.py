@@ -79,8 +79,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
       and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
-      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`, with
-      `in_nvlink_domain` of nodes that NVLink joins; nodes that are emulated have no memory of their own to measure.
+      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`,
+      with `in_nvlink_domain` of nodes that NVLink joins; emulated nodes have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least `ranks_per_device`;
       without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the partition's (its
       `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU that the topology
