@@ -39,7 +39,6 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
-    is_nvlink_domain,
     nodes_for,
     ports_of,
     prepare_launcher,
@@ -80,8 +79,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
       and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
-      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`;
-      nodes that are emulated have no memory of their own to measure.
+      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`,
+      with `in_nvlink_domain` of nodes that NVLink joins; emulated nodes have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least `ranks_per_device`;
       without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the partition's (its
       `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU that the topology
@@ -141,7 +140,6 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
-    #: Whether it is for partitions whose nodes are all in one NVLink domain.
     in_nvlink_domain = variable(bool, value=False)
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
@@ -194,8 +192,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def fitting_systems(self) -> list[str]:
         features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
-        found = fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
-        return [each for each in found if is_nvlink_domain(each)] if self.in_nvlink_domain else found
+        return fitting_partitions(features, several_nodes=self.wanted_nodes != 1, in_domain=self.in_nvlink_domain)
 
     def fitting_environments(self) -> list[str]:
         return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
