@@ -16,11 +16,11 @@ from fabricheck.records.component import Component, Kind
 class Certainty(str, Enum):
     """How sure a finding is of what it names."""
 
-    MEASURED = "measured: the figures are the evidence"
-    CONTRAST = "by contrast: it is slow, and its peers are not"
-    REPORTED = "reported: by the node, its driver or the library itself"
-    CHECKED = "checked: the result contradicts the request or the site's files"
-    TOLD = "information: it changes no verdict"
+    MEASURED = "measured (the figures are the evidence)"
+    CONTRAST = "by contrast (it is slow, and its peers are not)"
+    REPORTED = "reported (by the node, its driver or the library itself)"
+    CHECKED = "checked (the result contradicts the request or the site's files)"
+    TOLD = "information (it changes no verdict)"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from fabricheck.rfm.outcome import (
     EXIT_STATUS,
     RESULT,
     describe_end,
-    lost_words,
+    lost_nodes_text,
     no_results,
     not_judged,
     read_exit_status,
@@ -359,7 +359,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
 
     def exit_status(self) -> int:
-        return read_exit_status(Path(self.stagedir), self.last_words())
+        return read_exit_status(Path(self.stagedir), self.stderr_tail())
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
@@ -382,11 +382,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            none = no_results(file, status, self.last_words(), self.current_partition.fullname)
+            none = no_results(file, status, self.stderr_tail(), self.current_partition.fullname)
             raise not_judged(Path(self.stagedir), [none])
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
-        alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
+        alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
         from fabricheck.findings.of_session import with_what_it_tells
 
@@ -414,9 +414,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     def read_guarded(self, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths) -> Run:
         return read_guarded(self, file, status, environment, paths)
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""
-        return lost_words(self) + describe_end(self.errors())
+        return lost_nodes_text(self) + describe_end(self.errors())
 
     def errors(self) -> str:
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))

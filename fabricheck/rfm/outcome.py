@@ -120,7 +120,7 @@ def describe_end(errors: str) -> str:
     return "".join(f": {each.strip()}" for each in (ended, said) if each)
 
 
-def lost_words(test: rfm.RegressionTest) -> str:
+def lost_nodes_text(test: rfm.RegressionTest) -> str:
     """The nodes that Slurm lost during the job of `test`, for the end of a message."""
     return "".join(f": {each}" for each in nodes_lost(test))
 

@@ -57,7 +57,7 @@ def test_references_are_those_of_the_test_and_its_attributes(references: Path) -
 
 
 def test_nobody_contradicts_what_the_file_says(references: Path) -> None:
-    with pytest.raises(UserError, match="its transport is ccland --test or --key has mpi: leave that out"):
+    with pytest.raises(UserError, match="its transport is ccl and --test or --key has mpi: leave that out"):
         value(references, "Indexed", flavour="sweet", transport="mpi")
 
 
