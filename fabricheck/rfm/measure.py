@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,10 +172,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
     fleet_problems: tuple[Finding, ...] = ()
-    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job); its seconds at most.
+    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job).
     plan_list = ""
-    plan_options: Sequence[str] = ()
-    planned_seconds = 0.0
     #: Nodes that take no job, which a test of all nodes leaves out.
     away: tuple[Finding, ...] = ()
 
@@ -299,8 +297,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.executable = shlex.quote(self.fabricbench.program)
         self.plan_options = fitted_plan(self, self.plan()).options(RESULT)
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
-        leave = [f"echo $status > {EXIT_STATUS}"] * (not self.plan_list)  # not all schedulers tell it
-        self.postrun_cmds = ["status=$?", *leave, "exit $status"]
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:
         return Plan(
