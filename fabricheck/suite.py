@@ -112,7 +112,8 @@ def site_root(system: str, root: Path | None = None) -> Path:
 
 def described(system: str) -> bool:
     """Whether a system, which may be `system:partition`, has a folder here or in FABRICHECK_SITES."""
-    return os.path.isdir(site_root(system) / "site_configs" / system.partition(":")[0])
+    name = system.partition(":")[0]
+    return bool(name) and os.path.isdir(site_root(system) / "site_configs" / name)
 
 
 @dataclass(frozen=True)

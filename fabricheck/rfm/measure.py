@@ -292,7 +292,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        self.executable_opts = fitted_plan(self, self.plan()).options(RESULT)
+        case = f"{self.display_name} @{self.current_partition.fullname}+{self.current_environ.name}"
+        self.executable_opts = [*fitted_plan(self, self.plan()).options(RESULT), f"--case={shlex.quote(case)}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:

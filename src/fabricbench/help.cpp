@@ -140,6 +140,8 @@ Safeguards
   --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
 Output
   --output FILE           JSON Lines: every sample, in order
+  --case NAME             of the test that this run is, for the header, such as
+                          "PingPong %transport=mpi @SYSTEM:PARTITION+ENVIRONMENT"
   --quiet                 no table and no progress
   --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
   --list-operations       the operations and their properties, in JSON

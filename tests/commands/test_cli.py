@@ -173,7 +173,7 @@ def test_the_test_class_has_to_be_said_where_there_are_two(
     capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]]
 ) -> None:
     assert run("judge", HOST, *references(98)[:2]) == 2
-    assert "say with --test whose references count: Ping, Pong" in capsys.readouterr().err
+    assert "--test has to name the test: Ping, Pong" in capsys.readouterr().err
     assert run("judge", HOST, *references(98)[:4]) == 2
     assert "say what $partition is" in capsys.readouterr().err
 

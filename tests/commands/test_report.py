@@ -106,7 +106,6 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
         ((suite / "none", "--system", "local"), "cannot be read"),
         ((HOST, "--system", "nowhere"), "there is no system 'nowhere'"),
         ((HOST, "--system", "local", "--test", "Ping"), "there are no references of local"),
-        ((HOST, "--system", "hgx-h200"), "say with --test whose references count: Ping, Pong"),
         ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
         ((HOST, "--system", "hgx-h200", "--test", "Pong"), "say what $partition is"),
         ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi, and --test"),

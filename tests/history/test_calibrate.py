@@ -10,7 +10,7 @@ from benchmarks.calibration import KINDS, bounds, runs_of
 from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS, METRICS, Calibration, calibrate
-from fabricheck.history.limits import limits_of_system, parse_test
+from fabricheck.history.limits import limits_of_system
 from fabricheck.history.persistence import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
@@ -213,11 +213,6 @@ def test_the_model_of_a_system_gives_the_limits() -> None:
     assert of("pingpong_uncontended_0_9_1gib_goodput") is not None  # rank 9 of another node
     unknown = limits_of_system(replace(judge, topology=None))
     assert unknown(MetricKey("gpu", "e", "PingPong %transport=ccl", GOODPUT), 1) is None
-
-
-def test_a_test_is_its_class_and_its_parameters() -> None:
-    found = parse_test("PingPong %transport=ccl %ranks=4")
-    assert (found.name, found.parameters) == ("PingPong", (("transport", "ccl"), ("ranks", 4)))
 
 
 def test_runs_of_two_versions_have_no_one_value() -> None:
