@@ -25,7 +25,8 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     """Pack a run into one archive for a vendor.
 
     When: you open a case with a vendor. FOLDER is that of a run, below output/runs/. The archive has the verdict, the
-    report, every raw result, the state of the nodes, and the logs. With --hide-names the report is left out, because
+    report, every raw result, the state of the nodes, the logs, fabricbench's sources, and REPRODUCE.md: which file is
+    the failing run, and the lines that build, launch and judge it. With --hide-names the report is left out, because
     names inside it cannot be replaced, and words that may still be names are listed: read them before you send the
     archive. Names that the site always hides are in config/policy.yaml (hide_names, hide).
 
