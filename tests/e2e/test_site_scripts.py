@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from ruamel.yaml import YAML
@@ -139,14 +142,55 @@ def test_a_prolog_without_a_fabricheck_that_answers_drains_nothing(
     assert subprocess.run(script, env=environment, capture_output=True, check=False).returncode == status
 
 
-def test_the_generated_pipeline_has_a_job_for_each_check(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yml"
-    command = [str(suite_root() / "ci" / "gitlab.sh"), "local", "nightly", str(file)]
-    job = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert job.returncode == 0, job.stdout + job.stderr
-    pipeline = YAML(typ="safe").load(file.read_text())
-    jobs = {name for name, content in pipeline.items() if isinstance(content, dict) and "script" in content}
-    assert {name.split("_")[0] for name in jobs} >= {"BuildFabricbench", "PingPong", "Collectives"}
-    assert any("RFM_WARN_AS_ERROR" in line for line in pipeline["default"]["before_script"])
-    included = YAML(typ="safe").load((suite_root() / "ci" / "gitlab.yml").read_text())
-    assert included["fabricheck-checks"]["trigger"]["strategy"] == "depend"
+def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
+    ci = suite_root() / "ci"
+    load = YAML(typ="safe").load
+    gitlab = load((ci / "gitlab.yml").read_text())["fabricheck"]
+    github = load((ci / "github.yml").read_text())["jobs"]["nightly"]
+    jenkins = (ci / "Jenkinsfile").read_text()
+    assert any(line.startswith("ci/nightly.sh") for line in gitlab["script"])
+    assert gitlab["artifacts"]["when"] == "always"
+    assert gitlab["artifacts"]["reports"]["junit"] == "fabricheck-results/junit.xml"
+    assert any(step.get("run", "").startswith("ci/nightly.sh") for step in github["steps"])
+    assert github["steps"][-1]["if"] == "always()"
+    assert "ci/nightly.sh" in jenkins and "always {" in jenkins and "fabricheck-results/junit.xml" in jenkins
+    folders = gitlab["variables"]["FABRICHECK_ARTIFACTS"], github["env"]["FABRICHECK_ARTIFACTS"]
+    assert all(each.endswith("/fabricheck-results") for each in folders)
+
+
+class _Webhook(http.server.BaseHTTPRequestHandler):
+    said: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        self.said.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
+def test_a_webhook_is_told_what_is_not_pass(toy: ToySuite, tmp_path: Path, verdict: Verdict) -> None:
+    make_result(toy, verdict)
+    _Webhook.said.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _Webhook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        told = f"http://127.0.0.1:{server.server_port}/hook"
+        kept = tmp_path / "kept"
+        job = nightly(toy, "toy", FABRICHECK_NOTIFY=told, FABRICHECK_ARTIFACTS=str(kept))
+        server.shutdown()
+    assert {each.name for each in kept.iterdir()} == {"report.html", "verdict.json", "junit.xml", "metrics.prom"}
+    assert "/hook" not in job.stdout + job.stderr
+    if verdict is Verdict.PASS:
+        assert _Webhook.said == []
+    else:
+        ((first, *_),) = [each["text"].splitlines() for each in _Webhook.said]
+        assert first.startswith("FAIL toy: ")
+
+
+def test_a_webhook_that_does_not_answer_changes_no_verdict(toy: ToySuite) -> None:
+    make_result(toy, Verdict.FAIL)
+    job = nightly(toy, "toy", FABRICHECK_NOTIFY="http://127.0.0.1:9/secret")
+    assert job.returncode == 3
+    assert "nobody was notified" in job.stderr and "secret" not in job.stderr
