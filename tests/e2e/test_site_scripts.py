@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -140,6 +141,59 @@ def test_a_prolog_without_a_fabricheck_that_answers_drains_nothing(
     environment = {**os.environ, "PROGRAM": str(file), "SYSTEM": "site:gpu"}
     script = [str(suite_root() / "ci" / "prolog.sh")]
     assert subprocess.run(script, env=environment, capture_output=True, check=False).returncode == status
+
+
+def answering(folder: Path, text: str, status: int) -> dict[str, str]:
+    """The scripts of ci/ in `folder`, and the environment in which Fabricheck answers so and scontrol keeps its words."""
+    for name in ("prolog.sh", "health.sh", "pbs_hook.py"):
+        shutil.copy(suite_root() / "ci" / name, folder)
+    programs = {
+        "fabricheck": f"echo '{text}'; exit {status}",
+        "scontrol": f'if [ "$1" = show ]; then echo "NodeName=$4 State=$STATE"; else echo "$*" > {folder}/said; fi',
+    }
+    for name, content in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{content}\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PROGRAM": str(folder / "fabricheck"), "PATH": path, "SLURMD_NODENAME": "nid001"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "state", "drained"),
+    [
+        ("DEGRADED: nid001: 3 links", 1, "IDLE", True),
+        ("DEGRADED: nid001: 3 links", 1, "IDLE+DRAIN", False),
+        ("PASS: nid001", 0, "IDLE", False),
+        ("no such system", 2, "IDLE", False),
+    ],
+)
+def test_a_health_check_of_slurm_drains_only_what_is_at_fault(
+    tmp_path: Path, text: str, status: int, state: str, drained: bool
+) -> None:
+    environment = {**answering(tmp_path, text, status), "STATE": state}
+    job = subprocess.run([str(tmp_path / "health.sh")], env=environment, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    said = (tmp_path / "said").read_text() if (tmp_path / "said").exists() else ""
+    assert said == (f"update NodeName=nid001 State=DRAIN Reason=fabricheck: {text}\n" if drained else "")
+
+
+@pytest.mark.parametrize(("text", "status", "offline"), [("FAIL: nid001: a GPU", 3, True), ("PASS: nid001", 0, False)])
+def test_a_hook_of_pbs_takes_a_node_away_only_for_its_own_fault(
+    tmp_path: Path, text: str, status: int, offline: bool
+) -> None:
+    environment = answering(tmp_path, text, status)
+    (tmp_path / "pbs.py").write_text(
+        "from types import SimpleNamespace as S\nND_OFFLINE = 'offline'\nnode = S(state='free', comment='')\n"
+        "calls = []\njob = S(rerun=lambda: calls.append('rerun'))\n"
+        "def get_local_nodename(): return 'nid001'\n"
+        "def event(): return S(vnode_list={'nid001': node}, job=job, reject=lambda why: calls.append(why))\n"
+    )
+    hook = (tmp_path / "pbs_hook.py").read_text().replace("/etc/pbs/fabricheck/prolog.sh", str(tmp_path / "prolog.sh"))
+    (tmp_path / "pbs_hook.py").write_text(f"{hook}\nprint([pbs.node.state, pbs.node.comment, *pbs.calls])\n")
+    command = [sys.executable, "pbs_hook.py"]
+    job = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    why = f"fabricheck: {text}"
+    assert job.stdout == f"{['offline', why, 'rerun', why] if offline else ['free', '']}\n"
 
 
 def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
