@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,32 +20,41 @@ _BEGIN = re.compile(r"^\[ +RUN +\] (.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?\s*$")
 _VALUE = re.compile(r"^P: (\S+): ([-+.\deE]+) (\S+)")
 _FAILED = re.compile(r"^==> test failed during '([^']*)': test staged in '([^']*)'")
 _NAME, _LINE, _TAIL_BYTES = 34, 80, 4096
+# Reports that are read for how long tests took: a nightly beside some of other tags.
+_MOST_RUNS = 10
 
 
 @dataclass
 class Progress:
     """Follows ReFrame's output. `show` takes a line that stays, `mark` what is under way, which is written over.
 
-    `past`: seconds that each test took the last time, by name.
+    `plan`: the names of the tests that are to run, without builds. `past`: seconds that each took the last time.
     """
 
     show: Callable[[str], None]
     mark: Callable[[str], None] | None = None
+    plan: Sequence[str] = ()
     past: Mapping[str, float] = field(default_factory=dict)
     width: int = _LINE
     clock: Callable[[], float] = time.monotonic
     _ended: list[str] = field(default_factory=list)
+    _took: list[float] = field(default_factory=list)
+    _reasons: set[str] = field(default_factory=set)
     _waiting: _Ended | None = None
-    _started: float = -1.0
+    _last: float = -1.0
 
     def line(self, text: str) -> None:
         """One line of ReFrame's output."""
-        if self._started < 0:
-            self._started = self.clock()
+        if self._last < 0:
+            self._last = self.clock()
         if (found := _STATUS.match(text)) is not None:
             self.flush()
             status, place, total, name, _, why = found.groups()
             self._ended.append(name)
+            now = self.clock()
+            if name in self.plan and status != "SKIP":
+                self._took.append(now - self._last)
+            self._last = now
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
@@ -60,9 +70,12 @@ class Progress:
         if self._waiting is None:
             return
         one, self._waiting = self._waiting, None
-        left = self._left(one.total - one.number)
+        left = self._left()
         place = f"{one.number:>{len(str(one.total))}}/{one.total}"
         said = one.says
+        if one.status == "SKIP" and said in self._reasons:
+            said = "as before"
+        self._reasons.add(said)
         end = f"  {left}" if left else ""
         room = self.width - len(place) - len(one.verdict) - 6 - len(end)
         name = _short(one.name)
@@ -71,17 +84,14 @@ class Progress:
         said = said if whole else f"{said[: max(room - _NAME - 1, 0)]}…"
         self.show(f"{place}  {name:<{_NAME}}  {one.verdict:<{max(len(one.verdict), 4)}}  {said}{end}".rstrip())
 
-    def _left(self, rest: int) -> str:
-        """How long the rest will take, by how long checks took the last time and have taken so far."""
-        took = self.clock() - self._started
-        if rest <= 0 or not self._ended:
+    def _left(self) -> str:
+        """How long the tests that are left will take: as the last time, or as those have taken that ended so far."""
+        left = Counter(self.plan) - Counter(self._ended)
+        usual = [*self._took] or [seconds for name, seconds in self.past.items() if name in self.plan]
+        if not left.total() or not (usual or left.keys() <= self.past.keys()):
             return ""
-        known = sum(self.past.get(each, 0.0) for each in self._ended)
-        before = sum(self.past.values())
-        if known > 0 and before > known:
-            seconds = (before - known) * max(took / known, 0.1)
-        else:
-            seconds = took / len(self._ended) * rest
+        mean = sum(usual) / len(usual) if usual else 0.0
+        seconds = sum(times * self.past.get(name, mean) for name, times in left.items())
         return f"{round(seconds / 60)} min left" if seconds >= 90 else f"{max(round(seconds), 1)} s left"
 
 
@@ -128,14 +138,15 @@ def _short(name: str) -> str:
 
 
 def past_seconds(runs: Path, system: str, report: str) -> dict[str, float]:
-    """How long each test of a system took in the newest of the earlier runs that left a report, by its name."""
-    for folder in sorted(runs.glob(f"{system}-*"), reverse=True):
+    """How long each test of a system took the last time, by its name, as the newest reports of runs say."""
+    found: dict[str, float] = {}
+    for folder in sorted(runs.glob(f"{system}-*"), reverse=True)[:_MOST_RUNS]:
         try:
             content = json.loads((folder / report).read_text())
-            return dict(_seconds(content))
+            found = {**dict(_seconds(content)), **found}
         except (OSError, ValueError, KeyError, TypeError):  # none that is whole: an older one may be
             continue
-    return {}
+    return found
 
 
 def _seconds(content: Mapping[str, list[Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[tuple[str, float]]:

@@ -123,7 +123,7 @@ def test_the_checks_that_would_run_are_listed(toy: ToySuite) -> None:
 def test_a_list_of_nothing_or_with_a_mistake_is_refused(toy: ToySuite) -> None:
     nothing = fabricheck_run(toy, "--list", "--tag", "no-such")
     assert nothing.returncode == 2
-    assert "no check is selected" in nothing.stderr
+    assert "no check has the tag 'no-such': choose from toy" in nothing.stderr
     wrong = fabricheck_run(toy, "--list", "--output", str(toy.output / "new"), "--", "--nosuch")
     assert wrong.returncode == 2
     assert "unrecognized arguments: --nosuch; all that it said is in " in wrong.stderr

@@ -144,7 +144,7 @@ def test_a_prolog_without_a_fabricheck_that_answers_drains_nothing(
 
 
 def answering(folder: Path, text: str, status: int) -> dict[str, str]:
-    """The scripts of ci/ in `folder`, and the environment in which Fabricheck answers so and scontrol keeps its words."""
+    """The scripts of ci/ in `folder`, and an environment with such a Fabricheck and a scontrol that keeps its words."""
     for name in ("prolog.sh", "health.sh", "pbs_hook.py"):
         shutil.copy(suite_root() / "ci" / name, folder)
     programs = {
