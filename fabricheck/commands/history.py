@@ -59,7 +59,7 @@ def calibrate(
 
     When: after eight healthy sessions or more, and after each change that is meant to last. Without --write nothing is
     changed. With --part it makes values of the GPU model, by which other machines with the same part are judged. The
-    exit status is 0, or 4 if a metric was refused.
+    exit status is 0, also where metrics need more runs, or 4 if the runs of a metric are not those of a healthy system.
 
     \b
     fabricheck calibrate alps --runs 2026-11-01..
@@ -91,7 +91,7 @@ def calibrate(
     if write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
-    click.get_current_context().exit(4 if found.refused else 0)
+    click.get_current_context().exit(4 if any(not refused.is_healthy for refused in found.refused) else 0)
 
 
 def _calibrate_part(path: Path, system: str, store: Path | None, selection: str | None, *, write_file: bool) -> None:
