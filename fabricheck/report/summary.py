@@ -14,6 +14,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import count, number, plural, quantity_of, share_of_yardstick, strength
+from fabricheck.suite import program
 
 _MOST_NUMBERS = 4
 #: Sessions of a healthy system before `calibrate` (docs/your-system.md).
@@ -60,7 +61,7 @@ def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) ->
     metrics = [each for run in runs for each in run.judgements]
     if verdict is not Verdict.PASS or not system or all(each.calibrated for each in metrics):
         return ""
-    return f"run it on {_OCCASIONS} occasions, then fabricheck calibrate {system}"
+    return f"run it on {_OCCASIONS} occasions, then {program()} calibrate {system}"
 
 
 def machine(runs: Sequence[RunJudgement]) -> str:
