@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from benchmarks.localization import Bench, Case, fat_tree
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
 from fabricheck.history.monitor import monitor
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
 from fabricheck.judge.policy import load_policy
-from fabricheck.session.launches import MOST
+from fabricheck.session.launches import MOST_LAUNCHES
 from fabricheck.suite import suite_root
+from fabricheck_lab.simulated_network import Bench, Case, fat_tree
 
 Ints = npt.NDArray[np.int64]
 MONTH = 30_000
@@ -150,7 +150,7 @@ Row = Callable[[Generator, "Drawn | Shape", Effort], Sequence[float]]
 
 def _columns(sessions: int) -> Ints:
     """The session of each launch: those that calibrate, one each, and then as often as a run launches."""
-    return np.concatenate([np.arange(RUNS), RUNS + np.repeat(np.arange(sessions), MOST)])
+    return np.concatenate([np.arange(RUNS), RUNS + np.repeat(np.arange(sessions), MOST_LAUNCHES)])
 
 
 def _values(rng: Generator, shape: Drawn | Shape, metrics: int, sessions: int) -> Floats:

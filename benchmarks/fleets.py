@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import localization
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
@@ -34,6 +33,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import node_of
+from fabricheck_lab import simulated_network as simulated
 
 Floats = npt.NDArray[np.float64]
 NODES, LEAVES, SPINES = 512, 32, 8
@@ -48,7 +48,7 @@ class Bad:
     """The bad parts of a fleet: `slow`, by node, what its pairs lose; `faults`: of the network; `named`: all."""
 
     slow: Mapping[int, Floats] = field(default_factory=dict)
-    faults: tuple[localization.Fault, ...] = ()
+    faults: tuple[simulated.Fault, ...] = ()
     named: frozenset[str] = frozenset()
 
 
@@ -57,8 +57,8 @@ class Fleet:
 
     def __init__(self) -> None:
         self.policy: Policy = load_policy(suite_root() / "config" / "policy.yaml")
-        self.network = localization.fat_tree(NODES, LEAVES, SPINES, trunk_gbps=400.0)
-        self.ways = Ways(self.network, localization.hashed)
+        self.network = simulated.fat_tree(NODES, LEAVES, SPINES, trunk_gbps=400.0)
+        self.ways = Ways(self.network, simulated.hashed)
         self.plan = screen(self.ways, self.network.nodes, ROUNDS)
         self.design = design(self.ways, self.plan.pairs)
         self.locator = Locator(self.design)
@@ -113,24 +113,24 @@ class Fleet:
         )
         return one, last
 
-    def accused_network(self, kind: localization.Noise, rng: Generator, bad: Bad) -> set[str]:
+    def accused_network(self, kind: simulated.Noise, rng: Generator, bad: Bad) -> set[str]:
         """Places that the screen suspects and that measuring again does not clear."""
 
         def read(made: Design) -> Floats:
-            took = localization.taken(made, rng)
-            return localization.measure(made, localization.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
+            took = simulated.taken(made, rng)
+            return simulated.measure(made, simulated.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
 
         found = self.locator.locate(read(self.design))
         count = that_count(found, self.design, self.policy)
         if not count:
             return set()
-        names = [name for each in count for name in localization.names_of(each)]
+        names = [name for each in count for name in simulated.names_of(each)]
         plan = retest(self.ways, self.names, names, ROUNDS_AGAIN, seed=1)
         readings = iter(read(design(self.ways, plan.pairs)))
         rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
         least = self.policy.smallest_loss_of_distance
         cleared = find_cleared(self.ways, found, rounds, duplex=False, least_loss=least)
-        return {name for each in count if each not in cleared for name in localization.names_of(each)}
+        return {name for each in count if each not in cleared for name in simulated.names_of(each)}
 
 
 def draw_bad(fleet: Fleet, rng: Generator) -> Bad:
@@ -149,7 +149,7 @@ def draw_bad(fleet: Fleet, rng: Generator) -> Bad:
     kinds = zip(fleet.ways.components, fleet.ways.kinds, strict=True)
     trunk = str(rng.choice([name for name, kind in kinds if kind == "trunk"]))
     name = fleet.network.ports_of(fleet.names[port])[0]
-    faults = (localization.Fault(name, PORT), localization.Fault(trunk, TRUNK))
+    faults = (simulated.Fault(name, PORT), simulated.Fault(trunk, TRUNK))
     named = {
         f"{fleet.names[gpu]}:gpu{one}",
         f"{fleet.names[link]}:gpu{one}--gpu{other}",
@@ -162,7 +162,7 @@ def judged(fleet: Fleet, shape: Shape, rng: Generator, bad: Bad) -> tuple[bool, 
     """Of one fleet: whether anything healthy is accused by one launch, and in the end; and whether all is named."""
     kinds = {"heavy tails (t3)": "t3", "tenfold outliers on 1%": "outliers", "dips on 1%": "collapses"}
     first, stay = fleet.accused_nodes(shape, rng, bad)
-    network = fleet.accused_network(localization.NOISES[kinds.get(shape.name, "normal")], rng, bad)
+    network = fleet.accused_network(simulated.NOISES[kinds.get(shape.name, "normal")], rng, bad)
     places = {node_of(each.partition("--")[0]) if ":" in each else each for each in bad.named}
     false_first, false_stay = ({each for each in one if node_of(each) not in places} for one in (first, stay))
     # A port, its cable and its only node are the same thing to the readings; so is a trunk to nothing else.

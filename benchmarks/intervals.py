@@ -20,7 +20,7 @@ import numpy.typing as npt
 from benchmarks.launch_noise import values
 from benchmarks.noise import RESULTS, SHAPES, Shape, autocorrelated
 from fabricheck.history.robust import centre_and_spread, prediction_factor
-from fabricheck.judge.statistics import BATCHES, median_interval
+from fabricheck.judge.statistics import BATCHES, correlation_time, median_interval
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,22 +104,6 @@ def print_next_session(shape: Shape, number: int) -> None:
     medians = 0.02 * shape.make(np.random.default_rng(4), number, KNOWN[-1] + 10)
     cells = [f"{share_predicted(medians[:, KNOWN[-1] - known :], known):.0%}" for known in KNOWN]
     print("|", " | ".join([shape.name, str(number), "", "", *cells]), "|", flush=True)
-
-
-def correlation_time(series: Floats) -> float:
-    """As in src/fabricbench/statistics.cpp, which names the source."""
-    sides = np.sign(series - np.median(series))
-    sides -= sides.mean()
-    variance = float(sides @ sides)
-    if variance == 0:
-        return 1.0
-    time = longest = 1.0
-    for lag in range(1, series.size // 2):
-        time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
-        longest = max(longest, time)
-        if lag >= 5 * longest:
-            break
-    return longest
 
 
 def is_known(series: Floats, *, in_order: bool, long_enough: bool = True) -> bool:

@@ -19,7 +19,7 @@ from benchmarks.noise import Generator
 from benchmarks.regression import share
 from benchmarks.sessions import launched_again
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST, Launch
+from fabricheck.session.launches import MOST_LAUNCHES, Launch
 
 #: Things of a session, and how many metrics each has.
 THINGS = {
@@ -32,7 +32,9 @@ THINGS = {
 RATES = (1000, 500, 200, 100)
 
 
-def degraded(rng: Generator, things: int, metrics: int, rate: float, sessions: int, *, most: int = MOST) -> int:
+def degraded(
+    rng: Generator, things: int, metrics: int, rate: float, sessions: int, *, most: int = MOST_LAUNCHES
+) -> int:
     """How many of healthy sessions stay DEGRADED: of so many `things` of `metrics` each is slow with `rate`."""
     count = 0
     for _ in range(sessions):
@@ -54,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     head = " | ".join(f"slow in 1 of {each:,} launches" for each in RATES)
     print(f"| healthy: DEGRADED | {head} |\n|---{'|---' * len(RATES)}|", flush=True)
-    for (name, (things, metrics)), most in itertools.product(THINGS.items(), (3, MOST)):
+    for (name, (things, metrics)), most in itertools.product(THINGS.items(), (3, MOST_LAUNCHES)):
         cells = []
         for rate in RATES:
             rng = np.random.default_rng([given.seed, things, rate, most])

@@ -16,261 +16,29 @@ from __future__ import annotations
 
 import argparse
 import time
-import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.oracle import DENSITIES, MOST, Oracle
-from fabricheck.diagnosis.blame import Group
-from fabricheck.diagnosis.network.localize import Localization, Locator
-from fabricheck.diagnosis.network.plan import Plan, retest, screen
-from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design, max_min_rates
-from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
+from fabricheck_lab.simulated_network import KINDS, NOISES, SCALE, Bench, Case, Fault, are_right, fat_tree
 
-KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")
-_SCALE = 0.96
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A component that loses a share of what pairs get over it, or, with `capacity`, of its rate."""
-
-    component: str
-    loss: float
-    capacity: bool = False
-
-
-def fat_tree(nodes: int, leaves: int, spines: int, *, nics: int = 1, trunk_gbps: float = 200.0) -> Network:
-    """Two levels, 100 Gb/s ports. The NICs of a node are on leaves of their own (rails): the first on one half, …"""
-    names = tuple(f"nid{number:05d}" for number in range(nodes))
-    part = leaves // nics
-    ports = {
-        f"{name}:hsn{nic}": f"leaf{nic * part + number * part // nodes}"
-        for number, name in enumerate(names)
-        for nic in range(nics)
-    }
-    inner = [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
-    links = (
-        *(NetworkLink((port, leaf), "cable", 1, 100.0, "simulated") for port, leaf in ports.items()),
-        *(NetworkLink(ends, "trunk", 1, trunk_gbps, "simulated") for ends in inner),
-    )
-    switches = dict.fromkeys(end for ends in [*((leaf,) for leaf in ports.values()), *inner] for end in ends)
-    return Network(names, tuple(ports), tuple(map(NetworkSwitch, switches)), links)
-
-
-def hashed(source: str, destination: str, routes: Sequence[Route], *, salt: int = 0) -> Route:
-    """Static routes that are known: which one is a hash of the ends."""
-    return routes[zlib.crc32(f"{salt} {source} {destination}".encode()) % len(routes)]
-
-
-def taken(design: Design, random: np.random.Generator) -> FloatArray:
-    """1 for the way that each reading took, drawn by their probabilities, else 0; shape (W,)."""
-    draw = np.log(design.probability) + random.gumbel(size=design.probability.size)
-    best = np.full(len(design.places), -np.inf)
-    np.maximum.at(best, design.reading, draw)
-    took: FloatArray = (draw == best[design.reading]).astype(float)
-    return took
-
-
-def healthy_share(design: Design, faults: Sequence[Fault], took: FloatArray) -> FloatArray:
-    """What each pair gets of what is expected, without noise, shape (R,).
-
-    Computed apart from the locator's model: a lower rate by sharing the links again.
-    """
-    share = np.ones(len(design.places))
-    on = took[design.way] > 0
-    for fault in faults:
-        if not fault.capacity:
-            here = on & (design.component == design.ways.position[fault.component])
-            np.minimum.at(share, design.reading[design.way[here]], 1 - fault.loss)
-    if any(fault.capacity for fault in faults):
-        capacities = design.ways.capacities.copy()
-        for fault in faults:
-            if fault.capacity:
-                capacities[design.ways.position[fault.component]] *= 1 - fault.loss
-        reading, component = design.reading[design.way[on]], design.component[on]
-        for number in np.unique(design.rounds).tolist():
-            here = design.rounds[reading] == number
-            first = int(np.flatnonzero(design.rounds == number)[0])
-            alone = np.full(int((design.rounds == number).sum()), np.inf)
-            link = component[here]
-            rates = max_min_rates(reading[here] - first, link, np.ones(link.size), capacities, alone)
-            share[first : first + rates.size] *= rates / design.expected_gbps[first : first + rates.size]
-    return share
-
-
-def normal(random: np.random.Generator, number: int) -> FloatArray:
-    return random.standard_normal(number)
-
-
-def heavy_tailed(random: np.random.Generator, number: int) -> FloatArray:
-    """t with three degrees of freedom, with a variance of 1."""
-    return np.asarray(random.standard_t(3, number) / np.sqrt(3))
-
-
-def outliers(random: np.random.Generator, number: int) -> FloatArray:
-    """One reading in a hundred is ten times as far away."""
-    found = random.standard_normal(number)
-    return np.where(random.random(number) < 0.01, 10 * found, found)
-
-
-def collapses(random: np.random.Generator, number: int) -> FloatArray:
-    """One reading in a hundred lost between 5 and 75 standard deviations."""
-    found = random.standard_normal(number)
-    return np.where(random.random(number) < 0.01, -random.uniform(5, 75, number), found)
-
-
-Noise = Callable[[np.random.Generator, int], FloatArray]
 Draw = Callable[[], "Sequence[Fault]"]
-NOISES: dict[str, Noise] = {"normal": normal, "t3": heavy_tailed, "outliers": outliers, "collapses": collapses}
 
 
-def measure(
-    design: Design, share: FloatArray, noise: float, random: np.random.Generator, kind: Noise = normal
-) -> FloatArray:
-    """Readings in Gb/s; `noise` is their relative standard deviation."""
-    readings: FloatArray = design.expected_gbps * _SCALE * share * np.exp(noise * kind(random, share.size))
-    return readings
-
-
-def names_of(suspect: Group) -> set[str]:
-    """Its components, by the names that they have in routes."""
-    return {each.text for each in suspect.components}
-
-
-def is_right(found: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
-    """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
-    return are_right([names_of(each) for each in found.suspects], faults, alike)
-
-
-def are_right(
-    suspects: Sequence[Collection[str]], faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]
-) -> bool:
-    """The same for suspects given as the components that each can be."""
-    if len(suspects) != len(faults):
-        return False
-    left = list(faults)
-    for suspect in suspects:
-        names = set(suspect)
-        mine = next((one for one in left if one.component in names and names <= alike[one.component]), None)
-        if mine is None:
-            return False
-        left.remove(mine)
-    return True
-
-
-def alike_beside(
-    design: Design, faults: Sequence[Fault], took: FloatArray, alike: Mapping[str, frozenset[str]]
-) -> dict[str, frozenset[str]]:
-    """For the component of each fault those that no reading can tell from it beside the other faults.
-
-    A node both of whose ports are measured is its one port where the leaf of the other loses as much.
-    """
-    names = design.ways.components
-    here = took[design.way] > 0
-    on = np.zeros((len(names), len(design.places)), dtype=bool)
-    on[design.component[here], design.reading[design.way[here]]] = True
-    whole, found = healthy_share(design, faults, took), {}
-    for fault in faults:
-        rest = healthy_share(design, [one for one in faults if one is not fault], took)
-        same = (np.where(on, np.minimum(rest, 1 - fault.loss), rest) == whole).all(axis=1)
-        others = (alike[names[each]] for each in np.flatnonzero(same & on.any(axis=1)).tolist())
-        found[fault.component] = alike[fault.component].union(*others)
-    return found
-
-
-def visible(design: Design, faults: Sequence[Fault], took: FloatArray) -> list[Fault]:
-    """The faults that make a difference to the readings: a slower leaf hides a node beside it."""
-    whole = healthy_share(design, faults, took)
-    found = list(faults)
-    for fault in sorted(faults, key=lambda one: one.loss):
-        rest = [one for one in found if one is not fault]
-        if np.array_equal(healthy_share(design, rest, took), whole):
-            found = rest
-    return found
-
-
-@dataclass(frozen=True)
-class Case:
-    """A network with a plan. `stages`: rounds of the screen and of each second stage, which follows what was found."""
-
-    name: str
-    network: Network
-    places: tuple[str, ...]
-    routes: str  # known, adaptive or hashed (the last two are not known to the locator)
-    stages: tuple[int, ...] = (8,)
-    kinds: tuple[str, ...] = KINDS
-
-    @property
-    def ways(self) -> Ways:
-        return Ways(self.network, partial(hashed, salt=7) if self.routes == "known" else None)
-
-
-class Bench:
-    """A case made ready."""
-
-    def __init__(self, case: Case, noise: float, seed: int, kind: Noise = normal) -> None:
-        self.case, self.noise, self.kind = case, noise, kind
-        self.random = np.random.default_rng(seed)
-        self.ways = case.ways
-        self.adaptive = case.routes == "adaptive"
-        self.plan: Plan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
-        self.design = design(self.ways, self.plan.pairs, adaptive=self.adaptive)
-        self.locator = Locator(self.design)
-        self.alike = self.locator.equivalents
-
-    def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault], Mapping[str, frozenset[str]]]:
-        """Readings of the screen, the faults that show in them, and what nothing can tell from each."""
-        took = taken(self.design, self.random)
-        readings = measure(self.design, healthy_share(self.design, faults, took), self.noise, self.random, self.kind)
-        seen = visible(self.design, faults, took)
-        # What a pair may have gone over instead is part of `alike` where nobody knows the routes.
-        known = len(seen) > 1 and self.case.routes == "known"
-        return readings, seen, alike_beside(self.design, seen, took, self.alike) if known else self.alike
-
-    def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
-        readings, seen, alike = self.simulate(faults)
-        found = self.locator.locate(readings)
-        if len(self.case.stages) == 1:
-            return is_right(found, seen, alike), found
-        return self.again(faults, readings, found)
-
-    def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
-        pairs = list(self.plan.pairs)
-        for number, rounds in enumerate(self.case.stages[1:]):
-            suspects = found.closest
-            more = retest(self.ways, self.case.places, suspects, rounds, seed=number, adaptive=self.adaptive)
-            stage = design(self.ways, more.pairs, adaptive=self.adaptive)
-            share = healthy_share(stage, faults, taken(stage, self.random))
-            readings = np.concatenate([readings, measure(stage, share, self.noise, self.random, self.kind)])
-            pairs += more.pairs
-            whole = design(self.ways, pairs, adaptive=self.adaptive)
-            locator = Locator(whole)
-            found = locator.locate(readings)
-        return is_right(found, faults, locator.equivalents), found
-
-    def draw(self, kind: str, low: float, high: float) -> Fault:
-        known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]
-        return Fault(known[self.random.integers(len(known))], float(self.random.uniform(low, high)))
-
-    def share(self, trials: int, draw: Draw) -> str:
-        return _share(sum(self.trial(draw())[0] for _ in range(trials)), trials)
-
-    def share_of_oracle(self, oracle: Oracle, trials: int, draw: Draw, number: int) -> tuple[str, str]:
-        """The same where the oracle names the faults: one that knows their number, and one that does not."""
-        drawn = [self.simulate(draw()) for _ in range(trials)]
-        readings = np.array([each for each, *_ in drawn])
-        weights = np.eye(MOST + 1)[number].tolist(), [1 / (MOST + 1)] * (MOST + 1)
-        found = []
-        for named in oracle.name(readings, *weights):
-            right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
-            found.append(_share(right, trials))
-        return found[0], found[1]
+def share_of_oracle(bench: Bench, oracle: Oracle, trials: int, draw: Draw, number: int) -> tuple[str, str]:
+    """The same where the oracle names the faults: one that knows their number, and one that does not."""
+    drawn = [bench.simulate(draw()) for _ in range(trials)]
+    readings = np.array([each for each, *_ in drawn])
+    weights = np.eye(MOST + 1)[number].tolist(), [1 / (MOST + 1)] * (MOST + 1)
+    found = []
+    for named in oracle.name(readings, *weights):
+        right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
+        found.append(_share(right, trials))
+    return found[0], found[1]
 
 
 def _share(right: int, trials: int) -> str:
@@ -329,7 +97,7 @@ def _run(case: Case, arguments: argparse.Namespace) -> None:
     low, trials = arguments.loss, arguments.trials
     oracle = None
     if arguments.oracle and case.routes == "known" and len(case.stages) == 1:
-        oracle = Oracle(bench.design, arguments.noise, arguments.noise_kind, low, _SCALE)
+        oracle = Oracle(bench.design, arguments.noise, arguments.noise_kind, low, SCALE)
     # What, how often, how it is drawn, and how many faults of a loss that an oracle knows.
     rows: list[tuple[str, int, Draw, int | None]] = [
         ("none (right: nothing named)", arguments.healthy, list, 0),
@@ -345,14 +113,14 @@ def _run(case: Case, arguments: argparse.Namespace) -> None:
     ]
     for what, count, draw, number in rows:
         start, before = time.perf_counter(), deepcopy(bench.random)
-        share = bench.share(count, draw)
+        right = sum(bench.trial(draw())[0] for _ in range(count))
         each = (time.perf_counter() - start) / count * 1e3
         best: tuple[str, str] = ("-", "-")
         if oracle is not None and number is not None:
             after, bench.random = bench.random, before
-            best = bench.share_of_oracle(oracle, min(count, trials), draw, number)
+            best = share_of_oracle(bench, oracle, min(count, trials), draw, number)
             bench.random = after
-        print(f"| {case.name} | {what} | {share} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
+        print(f"| {case.name} | {what} | {_share(right, count)} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
 
 
 def _one(bench: Bench, kind: str, low: float) -> list[Fault]:

@@ -25,7 +25,7 @@ from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST, Chance, Launch, Sign, beyond_chance, is_open, that_counts
+from fabricheck.session.launches import MOST_LAUNCHES, Chance, Launch, Sign, beyond_chance, is_open, that_counts
 from fabricheck.suite import suite_root
 
 GPUS, RUNS = 8, 20
@@ -69,7 +69,7 @@ def launched_again(
     again: Callable[[Sequence[int]], Mapping[int, Launch]],
     metrics: int,
     *,
-    most: int = MOST,
+    most: int = MOST_LAUNCHES,
 ) -> Mapping[int, Launch]:
     """The launch that counts of each test that is DEGRADED in the `first`, by number, of a session of so many metrics;
     or one that does not and that chance does not explain. `again` launches some once more, `most` times in all, and has
@@ -97,13 +97,13 @@ def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence
         decided = launched_again(launch(next(numbers)), lambda left: launch(next(numbers), left), metrics)
         return any(each.slow for each in decided.values())
 
-    return np.array([is_red(itertools.count(session * MOST)) for session in range(sessions)])
+    return np.array([is_red(itertools.count(session * MOST_LAUNCHES)) for session in range(sessions)])
 
 
 def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     """By session whether references say DEGRADED, of what is slow where something is: the metrics alone, and with those
     of each part together; of these the first launch, and as often as a run launches. `values` has shape
-    (metrics, RUNS + sessions * MOST)."""
+    (metrics, RUNS + sessions * MOST_LAUNCHES)."""
     parts, launch = parts_of_metrics(made.metrics)
     units = np.zeros(made.metrics, dtype=np.int64)
     found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
@@ -149,9 +149,9 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
             if tests is None or test in tests
         }
 
-    sessions = shares.shape[1] // MOST
-    yield np.asarray(alone.any(axis=0)[::MOST])
-    yield np.array([bool(slow_of(session * MOST)) for session in range(sessions)])
+    sessions = shares.shape[1] // MOST_LAUNCHES
+    yield np.asarray(alone.any(axis=0)[::MOST_LAUNCHES])
+    yield np.array([bool(slow_of(session * MOST_LAUNCHES)) for session in range(sessions)])
     yield red_in_the_end(sessions, made.metrics, slow_in)
 
 
@@ -174,8 +174,8 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
                 found[node] = frozenset(map(str, members)), len(members), tuple(map(_sign, slow))
         return found
 
-    sessions = by_node.shape[-1] // MOST
-    yield np.array([bool(slow_in(session * MOST, None)) for session in range(sessions)])
+    sessions = by_node.shape[-1] // MOST_LAUNCHES
+    yield np.array([bool(slow_in(session * MOST_LAUNCHES, None)) for session in range(sessions)])
     yield red_in_the_end(sessions, made.metrics, slow_in)
 
 

@@ -120,47 +120,48 @@ def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Aske
 class Copies:
     """Copies of one kind by fabricbench, and the tests of a `peer` that make the same, by operation.
 
-    `size` is what one GPU moves; `together`: all of them at the same time.
+    `sizes` is what one GPU moves, the largest last; `together`: all of them at the same time. `train`: how many follow
+    one another without a wait, beside single ones.
     """
 
     transport: str
     options: tuple[str, ...]
     tests: Mapping[str, tuple[str, str]]  # operation: test, what the ratio must be
-    size: str
+    sizes: tuple[str, ...]
+    train: int = 0
     together: bool = False
     peer: str = "nvbandwidth"
 
 
+# What the peer's buffers are, where an operation by itself is slower than one of many: nvbandwidth times those.
+TRAIN_SIZES = ("2MiB", "16MiB", "512MiB")
 COPIES = (
     Copies(
         "copy",
-        ("--access=write",),
-        dict.fromkeys(("pingpong", "unidirectional"), ("device_to_device_memcpy_write_ce", "≥ 0.99")),
-        "1GiB",
-    ),
-    Copies("copy", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_ce", "≥ 0.99")}, "1GiB"),
-    Copies("kernel", ("--access=write",), {"unidirectional": ("device_to_device_memcpy_write_sm", "≥ 0.95")}, "1GiB"),
-    Copies("kernel", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_sm", "≥ 0.95")}, "1GiB"),
-    Copies("kernel", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
-    Copies("copy", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, "1GiB"),
-    Copies(
-        "copy",
-        ("--host-memory=pinned",),
+        ("--access=write", "--host-memory=pinned"),
         {
+            "unidirectional": ("device_to_device_memcpy_write_ce", "≥ 0.98"),
             "host_to_device": ("host_to_device_memcpy_ce", "≥ 0.98"),
             "device_to_host": ("device_to_host_memcpy_ce", "≥ 0.98"),
+            "local_copy": ("device_local_copy", "≥ 0.98"),
         },
-        "512MiB",
+        TRAIN_SIZES,
+        train=32,
     ),
     Copies(
         "kernel",
-        ("--host-memory=pinned",),
+        ("--access=write", "--host-memory=pinned"),
         {
+            "unidirectional": ("device_to_device_memcpy_write_sm", "≥ 0.98"),
             "host_to_device": ("host_to_device_memcpy_sm", "≥ 0.95"),
             "device_to_host": ("device_to_host_memcpy_sm", "≥ 0.95"),
         },
-        "512MiB",
+        TRAIN_SIZES,
+        train=32,
     ),
+    Copies("copy", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_ce", "≥ 0.98")}, ("1GiB",)),
+    Copies("kernel", ("--access=read",), {"unidirectional": ("device_to_device_memcpy_read_sm", "≥ 0.95")}, ("1GiB",)),
+    Copies("kernel", (), {"local_copy": ("device_local_copy", "≥ 0.95")}, ("1GiB",)),
     Copies(
         "copy",
         ("--host-memory=pinned",),
@@ -169,16 +170,16 @@ COPIES = (
             "device_to_host": ("all_to_host_memcpy_ce", ""),
             "host_bidirectional": ("host_to_all_bidirectional_memcpy_ce", ""),
         },
-        "512MiB",
+        ("512MiB",),
         together=True,
     ),
-    Copies("copy", ("--access=write",), {"unidirectional": ("write", "≥ 0.95")}, "256MiB", peer="ze_peer"),
-    Copies("copy", ("--access=read",), {"unidirectional": ("read", "≥ 0.95")}, "256MiB", peer="ze_peer"),
+    Copies("copy", ("--access=write",), {"unidirectional": ("write", "≥ 0.95")}, ("256MiB",), peer="ze_peer"),
+    Copies("copy", ("--access=read",), {"unidirectional": ("read", "≥ 0.95")}, ("256MiB",), peer="ze_peer"),
     Copies(
         "copy",
         ("--host-memory=pinned",),
         {"host_to_device": ("h2d", "≥ 0.95"), "device_to_host": ("d2h", "≥ 0.95")},
-        "256MiB",
+        ("256MiB",),
         peer="ze_bandwidth",
     ),
 )
@@ -245,30 +246,39 @@ RATES: Mapping[str, Callable[[Table, argparse.Namespace, str, int], Values]] = {
 
 
 def compare_copies(table: Table, arguments: argparse.Namespace, copies: Copies) -> None:
-    each = parse_size(copies.size)
-    size = each * arguments.ranks if copies.together else each
-    ours = fabricbench(
-        table, arguments, arguments.ranks, f"--transport={copies.transport}", *copies.options,
-        f"--operations={','.join(copies.tests)}", f"--sizes={size}", "--budget=0.2",
-        f"--schedules={'contended' if copies.together else 'uncontended'}",
-    )  # fmt: skip
-    tests = dict.fromkeys(test for test, _ in copies.tests.values())
-    rates = {test: RATES[copies.peer](table, arguments, test, each) for test in tests}
-    for operation, (test, wanted) in copies.tests.items():
-        theirs = rates[test]
-        if copies.together:
-            # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
-            peer = arguments.ranks * min(theirs.values())
-            title = f"{copies.transport} {operation} {copies.size} on each GPU at once, against {copies.peer} {test}"
-            measured = (operation, size, *range(arguments.ranks))
-            table.add(title, "GB/s", size / ours[measured] / 1e3, peer, wanted)
-            continue
-        where = {gpus: (operation, size, *gpus) for gpus in theirs}
-        ratios = {gpus: size / ours[where[gpus]] / 1e3 / rate for gpus, rate in theirs.items()}
-        worst = min(ratios, key=lambda gpus: ratios[gpus])
-        of = "the worst of all ordered pairs" if len(worst) > 1 else "the worst GPU"
-        title = f"{copies.transport} {operation} {copies.size}, {of}, against {copies.peer} {test}"
-        table.add(title, "GB/s", ratios[worst] * theirs[worst], theirs[worst], wanted)
+    """Ours singly and, where there are any, in trains; then the peer's at each size."""
+    sizes = {size: parse_size(size) * (arguments.ranks if copies.together else 1) for size in copies.sizes}
+    ways = {"": 0, " train": copies.train} if copies.train else {"": 0}
+    ours = {
+        way: fabricbench(
+            table, arguments, arguments.ranks, f"--transport={copies.transport}", *copies.options,
+            f"--operations={','.join(copies.tests)}", f"--sizes={','.join(map(str, sizes.values()))}", "--budget=0.2",
+            f"--schedules={'contended' if copies.together else 'uncontended'}",
+            *([f"--train={train}"] if train else []),
+        )
+        for way, train in ways.items()
+    }  # fmt: skip
+    for size, moved in sizes.items():
+        for operation, (test, wanted) in copies.tests.items():
+            theirs = RATES[copies.peer](table, arguments, test, parse_size(size))
+            where = {gpus: (operation, moved, *gpus) for gpus in theirs}
+            everywhere = (operation, moved, *range(arguments.ranks))
+            for way, times in ours.items():
+                # A small copy by itself is a latency, which a peer that times many does not show.
+                bound = wanted if way or size == copies.sizes[-1] else ""
+                what, against = f"{copies.transport} {operation} {size}{way}", f"against {copies.peer} {test}"
+                if copies.together:
+                    # Ours ends with the slowest GPU; nvbandwidth prints the rate of each.
+                    peer = arguments.ranks * min(theirs.values())
+                    table.add(
+                        f"{what} on each GPU at once, {against}", "GB/s", moved / times[everywhere] / 1e3, peer, bound
+                    )
+                    continue
+                ratios = {gpus: moved / times[where[gpus]] / 1e3 / rate for gpus, rate in theirs.items()}
+                worst = min(ratios, key=ratios.__getitem__)
+                of = "of all ordered pairs" if len(worst) > 1 else "GPU"
+                rate = ratios[worst] * theirs[worst]
+                table.add(f"{what}, the worst {of}, {against}", "GB/s", rate, theirs[worst], bound)
 
 
 # What CommBench calls the way that data take, and ours.
@@ -362,10 +372,27 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str, nam
             wanted = "≥ 0.98" if name or what in ("pingpong", "bidirectional", "allreduce", "alltoall") else ""
             title = f"{ccl} {what} 512 MiB, {ranks} ranks, against {program}{how}"
             table.add(title, "GB/s", large / ours[what, large] / 1e3, large / theirs / 1e3, wanted)
+    if not mode.calls:
+        compare_ccl_trains(table, arguments, operation, ranks, name)
     # For some operations nccl-tests rounds sizes otherwise.
     for size in (each for each in small if (each,) in peer_small):
         title = f"{ccl} {operation} {format_size(size)}, {ranks} ranks, against {program}{' -z 1' * waits}"
         table.add(title, "µs", ours[operation, size], peer_small[size,], "≤ 1.10")
+
+
+def compare_ccl_trains(table: Table, arguments: argparse.Namespace, operation: str, ranks: int, name: str) -> None:
+    """As many calls on the stream as nccl-tests time together."""
+    sizes, calls, mode = sizes_between(2 << 20, 512 << 20, 4), 20, CCL_MODES[name] if name else CclMode()
+    ours = fabricbench(
+        table, arguments, ranks, "--transport=ccl", f"--operations={operation}", "--schedules=uncontended",
+        f"--sizes={','.join(map(str, sizes))}", "--budget=0.3", f"--train={calls}",
+        *([f"--ccl-mode={name}"] if name else []),
+    )  # fmt: skip
+    asked = Asked(peer("nccl-tests", operation), sizes, ranks, backend="cuda", buffers="D D")
+    theirs = vendor(table, arguments, arguments.nccl_tests, replace(asked, iterations=calls, warmup=5), mode.options)
+    for size in sizes:
+        title = f"{f'ccl {name}'.strip()} {operation} {format_size(size)} train, {ranks} ranks, against nccl-tests"
+        table.add(title, "GB/s", size / ours[operation, size] / 1e3, size / theirs[size,] / 1e3, "≥ 0.98")
 
 
 def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
@@ -415,6 +442,7 @@ def main() -> int:
     parser.add_argument("--mpirun", default="mpirun", help="launcher of its MPI library, with options")
     parser.add_argument("--ranks", type=int, required=True, help="GPUs of the node")
     parser.add_argument("--rounds", type=int, default=3, help="how often each pair of programs runs in turn")
+    parser.add_argument("--only", default="", help="comparisons whose name, as printed, has this text")
     parser.add_argument("--nccl-tests", help="folder of nccl-tests, built with MPI=1")
     parser.add_argument("--operations", default=",".join(PEERS), help="to compare with nccl-tests")
     parser.add_argument("--ccl-modes", default=",".join(CCL_MODES), help="of NCCL, in which these are compared too")
@@ -439,6 +467,8 @@ def main() -> int:
     table = Table()
     try:
         for name, compare in comparisons(arguments):
+            if arguments.only not in name:
+                continue
             for turn in range(arguments.rounds):
                 print(f"{name}, round {turn + 1} of {arguments.rounds}", file=sys.stderr)
                 compare(table)

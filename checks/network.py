@@ -24,6 +24,21 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class DomainPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """GPUs of all nodes of an NVLink domain: pairs, in rounds that use every GPU once, and one GPU to all others."""
+
+    descr = "all pairs of GPUs of an NVLink domain, in rounds, and one GPU to all"
+    transport = parameter(["copy", "kernel"])
+    nodes = 0
+    in_nvlink_domain = True
+    operations = ["unidirectional", "broadcast"]
+    schedules = ["contended"]
+    sizes = {"other": "16B,1GiB"}
+    warmup = 2
+    tags = {"nightly", "acceptance"}
+
+
+@rfm.simple_test
 class NodeWindows(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """64 messages outstanding between the nodes of each pair, as osu_bw has them: what a stream of messages reaches."""
 

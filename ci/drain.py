@@ -123,13 +123,13 @@ def _hosts(run: Mapping[str, Any]) -> list[str]:
 
 def _list(value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
@@ -271,7 +271,7 @@ class Said:
             refused = why_refused(verdict, system, hours, datetime.datetime.now(datetime.timezone.utc))
             said = cls(file, verdict, proven_bad(verdict), frozenset(busy_in(verdict)), mark_of(verdict))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise Refused(f"{file}: is no verdict.json of a run: {error!r}") from None
+            raise Refused(f"{file}: is not a verdict.json of a run: {error!r}") from None
         if refused:
             raise Refused(f"{file}: {refused}")
         return said

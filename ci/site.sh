@@ -2,7 +2,7 @@
 #
 # Only exit statuses and files count. The exit status is that of the worst verdict:
 #   0 PASS   1 DEGRADED   2 a mistake in what was given   3 FAIL   4 INCOMPLETE   5 INVALID
-# Another run of the same system that is still going on is 4, since nothing was measured. Any other status (70: a mistake
+# Another run of the same system that is still running is 4, since nothing was measured. Any other status (70: a mistake
 # in Fabricheck itself, 130 and more: a signal) is no verdict: the next run judges what was measured.
 #
 # FABRICHECK_OUTPUT    where everything is left; output/ in the repository when unset

@@ -151,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     traceback. Python's own status of an exception is 1, which reads as DEGRADED.
     """
     sys.stdout, sys.stderr = visible(sys.stdout), visible(sys.stderr)
+    # Nothing here is large enough for threads of BLAS, and each core's costs a command more than its work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = _end_of(arguments)
     try:
         sys.stdout.flush()

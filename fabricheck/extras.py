@@ -74,7 +74,7 @@ def renamed_keys(extras: Mapping[str, object]) -> Iterator[str]:
     """One line for each key of an earlier version, which nothing reads any more."""
     for old, new in RENAMED.items():
         if old in extras:
-            yield f"{old!r} in extras is called {new!r} now: rename it"
+            yield f"{old!r} in extras is now named {new!r}: rename it"
 
 
 def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
@@ -87,9 +87,9 @@ def misplaced_keys(extras: Mapping[str, object], of: str) -> Iterator[str]:
         if key in KEYS[of] or key in RENAMED:
             continue
         if key in KEYS[other]:
-            yield f"{key!r} in extras of the {of} is not read there: it belongs into those of the {other}"
+            yield f"{key!r} in extras of the {of} has no effect: move it to those of the {other}"
         elif near := difflib.get_close_matches(key, sorted(KEYS[of]), 1, 0.8):
-            yield f"{key!r} in extras is not read by anything: did you mean {near[0]!r}?"
+            yield f"{key!r} in extras is unknown: did you mean {near[0]!r}?"
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
     for name in ("most_bytes", "most_bytes_between_nodes", "most_bytes_by_host"):
         most = extras.get(name, 1)
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            yield f"{name} {most!r} in extras is no number of bytes: give a whole number, such as {1 << 20}"
+            yield f"{name} {most!r} in extras is not a number of bytes: give a whole number, such as {1 << 20}"
     step = extras.get("size_step", 2)
     if isinstance(step, bool) or not isinstance(step, int) or step < 2:
-        yield f"size_step {step!r} in extras is no factor between sizes: give a whole number from 2 up"
+        yield f"size_step {step!r} in extras is not a factor between sizes: give a whole number from 2 up"
     budget = extras.get("budget", 1)
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget <= 3600:
-        yield f"budget {budget!r} in extras is no time: give seconds, such as 0.1"
+        yield f"budget {budget!r} in extras is not a time: give seconds, such as 0.1"
 
 
 def parse_cores(text: str) -> frozenset[int]:
@@ -145,7 +145,7 @@ def parse_cores(text: str) -> frozenset[int]:
         ends = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if last < first:
-            raise UserError(f"{text!r} is no list of cores: give ranges, such as 0-7,64-71")
+            raise UserError(f"{text!r} is not a list of cores: give ranges, such as 0-7,64-71")
         found |= set(range(first, last + 1))
     return frozenset(found)
 
@@ -178,7 +178,7 @@ def nodes_problems(partition: Mapping[str, object], by_topology: int) -> Iterato
     for name in ("nodes", "most_nodes"):
         value = extras.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            yield f"{name} {value!r} in extras is no number of nodes: give a whole number from 1 up"
+            yield f"{name} {value!r} in extras is not a number of nodes: give a whole number from 1 up"
             return
     known, features = number_of_nodes(extras, by_topology), partition.get("features")
     if known == 0 and partition.get("scheduler") != "local":
@@ -199,10 +199,10 @@ def unsupported_settings(extras: Mapping[str, object], settings: Mapping[str, st
 def unsupported_problems(unsupported: object) -> Iterator[str]:
     """What is wrong with the value of `unsupported`: a reason by each setting that the machine does not support."""
     if not isinstance(unsupported, dict):
-        yield "unsupported is no map of settings, such as host_numa=remote, to reasons"
+        yield "unsupported is not a map of settings, such as host_numa=remote, to reasons"
         return
     for setting, reason in unsupported.items():
         if not is_plan_setting(*str(setting).partition("=")[::2]):
-            yield f"unsupported has {setting!r}, which is no NAME=VALUE of {', '.join(PLAN_SETTINGS)}"
+            yield f"unsupported has {setting!r}, which is not a NAME=VALUE of {', '.join(PLAN_SETTINGS)}"
         if not isinstance(reason, str) or not reason.strip():
-            yield f"unsupported has {setting!r} without a reason: say what showed it, and when"
+            yield f"unsupported has {setting!r} without a reason: state what showed it, and when"

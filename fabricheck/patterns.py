@@ -20,7 +20,7 @@ def mistake_of(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"is no regular expression: {error}"
+        return f"is not a regular expression: {error}"
     # Escapes and classes stand for one character, whatever is in them.
     plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", pattern)
     if len(re.findall(_REPEAT, plain)) > _MOST_REPETITIONS:

@@ -52,7 +52,7 @@ def guard(seconds: float = ENDS_S) -> None:
     _say(said)
     found = 0 if status is None else status - ADDED
     if status is None or found not in (0, *FAULTS):
-        why = f"no answer in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
+        why = f"no response in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
         text = f"fabricheck: the prolog has no result for this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
         _say(f"{text}\n".encode())

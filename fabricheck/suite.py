@@ -63,8 +63,8 @@ def _trusted(variable: str, folder: Path) -> Path:
             raise UserError(f"{variable} names {folder}, and all users can change {path}: chmod o-w it first")
         if os.geteuid() == 0 and found.st_uid not in owners:
             raise UserError(
-                f"{variable} names {folder}, and {path} belongs to user {found.st_uid}: root runs nothing of another "
-                "user's; chown it to root, or run as that user"
+                f"{variable} names {folder}, and {path} belongs to user {found.st_uid}: root does not run files "
+                "of another user; chown it to root, or run as that user"
             )
     return folder
 

@@ -107,7 +107,7 @@ class Profile:
         known: tuple[str, ...] = ("ccl", "mpi", "gpu")
         for each in libraries:
             if each not in known:
-                raise UserError(f"{each!r} is no library of a tuning profile: choose from {', '.join(known)}")
+                raise UserError(f"{each!r} is not a library of a tuning profile: choose from {', '.join(known)}")
         return tuple(each for each in self.settings if each.library in libraries)
 
     def dispensable(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
@@ -197,17 +197,17 @@ def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Patter
     known = ACCEPTED.get(name)
     if known is not None:
         if setting.accepts is not None:
-            file.fail((*place, "accepts"), f"what {name} accepts is known, {known}: leave this out")
+            file.fail((*place, "accepts"), f"the values of {name} are known, {known}: leave this out")
         return re.compile(known)
     if setting.accepts is None:
         file.fail(
             (*place, "variable"),
-            f"{name} is unknown: correct the name, or say with `accepts`, a regular expression, which values it takes",
+            f"{name} is unknown: correct the name, or give its values in `accepts`, a regular expression",
         )
     if not is_recorded(name):
         file.fail(
             (*place, "variable"),
-            f"{name} is none of those that fabricbench records ({VARIABLES}): no run could prove it",
+            f"{name} is not recorded by fabricbench ({VARIABLES}): no run could prove it",
         )
     if (mistake := mistake_of(setting.accepts)) is not None:
         file.fail((*place, "accepts"), mistake)

@@ -117,13 +117,13 @@ def parse_rate(text: str) -> float:
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"the rate {text!r} is not a positive, finite number")
     if not _LEAST_RATE <= rate <= _LARGEST_RATE:
-        raise UserError(f"the rate {text!r} is no rate of hardware: give one between 1 b/s and 1000000 Tb/s")
+        raise UserError(f"the rate {text!r} is not a rate of hardware: give one between 1 b/s and 1000000 Tb/s")
     return rate
 
 
 def apart(value: float, base: float) -> str:
     """How far a value is from another, such as `4.6% below`; ValueError for a base that is not positive."""
     if not base > 0:
-        raise ValueError(f"nothing is so many per cent apart from {base}")
+        raise ValueError(f"no percentage relative to {base}")
     share = value / base - 1
     return f"{abs(share):.1%} {'below' if share < 0 else 'above'}"

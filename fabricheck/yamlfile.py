@@ -204,7 +204,7 @@ def _refuse_ambiguous(path: Path, node: Node, place: Place) -> None:
     if not isinstance(node, ScalarNode) or node.style:
         return
     if _LARGEST_NUMBER.fullmatch(node.value):
-        reason = f"a number of {len(node.value)} digits is larger than any that can be calculated with"
+        reason = f"a number of {len(node.value)} digits is too large"
     elif _AMBIGUOUS.fullmatch(node.value):
         reason = (
             f"YAML 1.1 and 1.2 read {node.value} differently; "

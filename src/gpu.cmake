@@ -1,5 +1,6 @@
 # The cuda and hip backends: the same sources, the same calls (device/api.hpp gives them their names).
-set(gpu_sources fabricbench/device/device_gpu.cu fabricbench/device/host_memory_gpu.cu fabricbench/device/kernels_gpu.cu)
+set(gpu_sources fabricbench/device/device_gpu.cu fabricbench/device/host_memory_gpu.cu fabricbench/device/kernels_gpu.cu
+  fabricbench/device/virtual_memory.cu)
 target_sources(fabricbench PRIVATE ${gpu_sources} fabricbench/transports/copy.cpp fabricbench/transports/staging.cpp)
 target_compile_definitions(fabricbench PRIVATE FABRICBENCH_GPU)
 
@@ -28,7 +29,7 @@ if(compiler STREQUAL "nvcc")
     CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   # The shared runtime, found by its run path: LD_LIBRARY_PATH comes before that, so that another one can take its place.
   set_target_properties(fabricbench PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
-  target_link_libraries(fabricbench PRIVATE CUDA::cudart)
+  target_link_libraries(fabricbench PRIVATE CUDA::cudart ${CMAKE_DL_LIBS})
   target_link_options(fabricbench PRIVATE -Wl,--enable-new-dtags)
   get_filename_component(cudart_directory "${CUDA_cudart_LIBRARY}" DIRECTORY)
   set_property(TARGET fabricbench APPEND PROPERTY BUILD_RPATH "${cudart_directory}")

@@ -26,4 +26,4 @@ def test_keys_of_a_site_for_itself_are_its_own() -> None:
 
 def test_a_key_of_a_partition_is_not_looked_for_in_an_environment() -> None:
     (line,) = misplaced_keys({"nodes": 4}, "environment")
-    assert line == "'nodes' in extras of the environment is not read there: it belongs into those of the partition"
+    assert line == "'nodes' in extras of the environment has no effect: move it to those of the partition"

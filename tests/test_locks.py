@@ -76,7 +76,7 @@ def test_an_owner_on_another_machine_is_believed_and_told_how_to_remove(tmp_path
     file = tmp_path / "lock"
     owner = leave(file, host="elsewhere", pid=7)
     with (
-        pytest.raises(Taken, match=rf"^process 7 on elsewhere, since .*; if that has ended, remove {owner}$"),
+        pytest.raises(Taken, match=rf"^process 7 on elsewhere, since .*; if it has ended, remove {owner}$"),
         exclusive(file),
     ):
         pass
@@ -100,7 +100,7 @@ def test_an_owner_in_another_container_is_not_taken_for_gone(tmp_path: Path) -> 
 
 def test_an_owner_that_cannot_be_read_is_believed(tmp_path: Path) -> None:
     (tmp_path / "lock.owner").write_text("")
-    with pytest.raises(Taken, match="its process is unknown; if that has ended, remove "), exclusive(tmp_path / "lock"):
+    with pytest.raises(Taken, match="its process is unknown; if it has ended, remove "), exclusive(tmp_path / "lock"):
         pass
 
 

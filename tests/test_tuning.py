@@ -73,7 +73,7 @@ def test_an_unknown_name_is_the_users_mistake() -> None:
     profiles = load_profiles(CONFIG)
     with pytest.raises(UserError, match=r"has no tuning profile 'lumii': choose from default, alps"):
         profiles.profile("lumii")
-    with pytest.raises(UserError, match="'nccl' is no library"):
+    with pytest.raises(UserError, match="'nccl' is not a library"):
         profiles.profile("lumi").environment(["nccl"])  # type: ignore[list-item]
 
 
@@ -127,9 +127,9 @@ def test_every_accepted_pattern_refuses_something(tmp_path: Path) -> None:
             one("UCX_IB_TRAFFIC_CLASS", "x", accepts="'y|z'"),
             "UCX_IB_TRAFFIC_CLASS does not accept 'x': it has to match y",
         ),
-        (one("UCX_IB_TRAFFIC_CLASS", "x", accepts="'('"), r"settings\[0\].accepts: is no regular expression"),
-        (one("NCCL_PROTO", "LL", accepts="'.+'"), r"settings\[0\].accepts: what NCCL_PROTO accepts is known"),
-        (one("PATH", "x", accepts="'.+'"), "PATH is none of those that fabricbench records"),
+        (one("UCX_IB_TRAFFIC_CLASS", "x", accepts="'('"), r"settings\[0\].accepts: is not a regular expression"),
+        (one("NCCL_PROTO", "LL", accepts="'.+'"), r"settings\[0\].accepts: the values of NCCL_PROTO are known"),
+        (one("PATH", "x", accepts="'.+'"), "PATH is not recorded by fabricbench"),
         (one("nccl_proto", "LL"), r"settings\[0\].variable"),
         (one("NCCL_PROTO", "LL", library="nccl"), r"settings\[0\].library"),
         (one("NCCL_PROTO", "LL", systems="[]"), r"settings\[0\].systems"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Entry
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty, Entry
 from fabricheck.report.lines import named
 
 GUIDE, REFERENCE = Path("docs/when-it-is-red.md"), Path("docs/findings.md")
@@ -51,6 +51,8 @@ _REFERENCE_HEAD = """# Findings
 Made by `make docs` from the catalogue, as `fabricheck explain CODE` prints it: what a finding means, what decides it,
 how sure it is, and what to do, in that order. [When it is red](when-it-is-red.md) has them by symptom.
 
+{certainties}
+
 NODE, PART, N (the index of a GPU), SYSTEM, RUN (its folder below output/runs/) and TEST stand for those of the finding;
 BEFORE and AFTER are two sessions, spans of dates or `software:NAME=VERSION`. The commands only read, except those that
 reset a GPU or run tests. A code never changes its meaning: alert on codes, not on sentences.
@@ -64,7 +66,13 @@ def guide() -> str:
 
 def reference() -> str:
     """Everything that the catalogue has, by code, as Markdown."""
-    return "\n".join([_REFERENCE_HEAD, *(line for code in sorted(CATALOGUE) for line in _section(code))])
+    certainties = "\n".join(f"- *{each.value.replace(':', '*:', 1)}" for each in Certainty)
+    return "\n".join(
+        [
+            _REFERENCE_HEAD.format(certainties=certainties),
+            *(line for code in sorted(CATALOGUE) for line in _section(code)),
+        ]
+    )
 
 
 def _by_symptom() -> Iterator[str]:
@@ -92,10 +100,14 @@ def _link(code: str) -> str:
 def _section(code: str) -> Iterator[str]:
     entry = CATALOGUE[code]
     yield f"## {code}\n"
-    yield _escaped(f"**{entry.alone}.** {entry.decides} *{entry.certainty.value.capitalize()}.*") + "\n"
+    yield _escaped(f"**{entry.alone}.** {entry.decides} *{_tag(entry.certainty)}.*") + "\n"
     yield from (_escaped(f"{place}. {named(each, {})}") for place, each in enumerate(entry.steps, start=1))
     if entry.steps:
         yield ""
+
+
+def _tag(certainty: Certainty) -> str:
+    return certainty.value.partition(":")[0].capitalize()
 
 
 def _escaped(text: str) -> str:

@@ -11,6 +11,7 @@ import click
 from fabricheck.cli import cli
 
 PAGE = Path("docs/commands.md")
+_FAULT, _CLUSTER = "fabricheck emulate fault", "--name TEXT"
 _HEAD = """# Commands
 
 Made by `make docs` from the commands themselves, which say the same with `--help`. Every command also takes `--site
@@ -38,6 +39,25 @@ def render() -> str:
     return "\n".join([_HEAD, *map(_section, commands())])
 
 
+def _fault(context: click.Context) -> str:
+    """A command that plants a fault: usage, what it does, its example and own options, in few lines."""
+    command = context.command
+    usage = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS] ", "").replace("[OPTIONS]", "")
+    what, _, rest = inspect.cleandoc(command.help or "").partition("\n\n\b\n")
+    lines = [f"- `{f'{context.info_name} {usage}'.strip()}`", f"  {what} Example: `{rest.strip()}`"]
+    for names, text in _options(context):
+        if names != _CLUSTER:
+            lines.append(f"  `{names}`: {text}")
+    return "\n".join(lines)
+
+
+def _options(context: click.Context) -> Iterator[tuple[str, str]]:
+    for option in context.command.get_params(context):
+        # --help and the --site of every command are eager.
+        if isinstance(option, click.Option) and not option.is_eager and (record := option.get_help_record(context)):
+            yield record
+
+
 def _below(context: click.Context) -> Iterator[click.Context]:
     group = context.command
     assert isinstance(group, click.Group)
@@ -52,6 +72,8 @@ def _below(context: click.Context) -> Iterator[click.Context]:
 
 def _section(context: click.Context) -> str:
     command, path = context.command, context.command_path
+    if context.parent and context.parent.command_path == _FAULT:
+        return _fault(context)
     parts = [f"{'#' * (len(path.split()))} {path}"]
     if not isinstance(command, click.Group):
         usage = " ".join(command.collect_usage_pieces(context))
@@ -59,13 +81,9 @@ def _section(context: click.Context) -> str:
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         as_it_is = paragraph.removeprefix("\b\n")
         parts.append(f"```\n{as_it_is}\n```" if as_it_is != paragraph else paragraph)
-    rows = [
-        f"| `{names}` | {text.replace('|', '&#124;')} |"
-        for each in command.get_params(context)
-        # --help and the --site of every command are eager.
-        if isinstance(each, click.Option) and not each.is_eager and (record := each.get_help_record(context))
-        for names, text in [record]
-    ]
+    if path == _FAULT:
+        parts.append(f"Each takes `{_CLUSTER}`, the name of the cluster (`emulated`).")
+    rows = [f"| `{names}` | {text.replace('|', '&#124;')} |" for names, text in _options(context)]
     if rows:
         parts.append("\n".join(["| option | what |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

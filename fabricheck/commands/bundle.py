@@ -24,11 +24,11 @@ _MOST_LEFT = 40
 def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[str, ...]) -> None:
     """Pack a run into one archive for a vendor.
 
-    When: you open a case with a vendor. FOLDER is that of a run, below output/runs/. The archive has the verdict, the
-    report, every raw result, the state of the nodes, the logs, fabricbench's sources, and REPRODUCE.md: which file is
-    the failing run, and the lines that build, launch and judge it. With --hide-names the report is left out, because
-    names inside it cannot be replaced, and words that may still be names are listed: read them before you send the
-    archive. Names that the site always hides are in config/policy.yaml (hide_names, hide).
+    When: you open a case with a vendor. FOLDER is the folder of a run, below output/runs/. The archive has the verdict,
+    the report, every raw result, the state of the nodes, the logs, fabricbench's sources, and REPRODUCE.md: which file
+    is the failing run, and the lines that build, launch and judge it. --hide-names leaves out the report, in which
+    names cannot be replaced, and lists words that may still be names: read them before you send the archive. Names that
+    are always hidden are in config/policy.yaml (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names
@@ -46,7 +46,7 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     if written.left:
         named = ", ".join(written.left[:_MOST_LEFT])
         count = f" and {len(written.left) - _MOST_LEFT:,} more" if len(written.left) > _MOST_LEFT else ""
-        click.echo(f"look at these before you send it, and hide what is a name with --hide: {named}{count}")
+        click.echo(f"check these words before you send it, and hide names among them with --hide: {named}{count}")
 
 
 def _nodes(folder: Path) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def doctor(
 
     When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
     one line: where, how much, what to do (docs/state.md). The exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a
-    rank failed, 4 something did not answer, 5 in use by others (docs/fleet.md).
+    rank failed, 4 no response, 5 in use by others (docs/fleet.md).
 
     \b
     fabricheck doctor --system alps --built /shared/programs
@@ -48,7 +48,7 @@ def doctor(
     from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
-        raise UserError("--prolog starts no rank, which may take longer: leave out --built")
+        raise UserError("--prolog starts no ranks, to end in time: leave out --built")
     if prolog:
         limit = PROLOG_ASKS_S
     begin = time.monotonic()
@@ -74,8 +74,8 @@ def doctor(
         if verdict is not Verdict.PASS:
             click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(each, verdict, topology))[:1])}")
     if not state.gpus and system is None:
-        click.echo(f"{'note':<12}{state.host}: no GPU was found, and nothing says how many there are: give --system")
-    launched = "no rank was started: name a program with --built"
+        click.echo(f"{'note':<12}{state.host}: no GPU was found; to compare with the expected number, give --system")
+    launched = "no rank was started (--built FOLDER starts one on each GPU)"
     if built is not None:
         left = limit - (time.monotonic() - begin)
         launch = start_ranks(built, environment, len(state.gpus), max(left, 1.0))
@@ -85,6 +85,6 @@ def doctor(
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
     # Processes of the job before may still be ending: that is no reason to take the node away.
     verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
-    said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports looked at in {time.monotonic() - begin:.1f} s"
+    said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports read in {time.monotonic() - begin:.1f} s"
     click.echo(f"{verdict.value}: {state.host}: {said}; {launched}")
     context.exit(EXIT_CODES[verdict])

@@ -16,9 +16,8 @@ WIDTH = 80
 UNITS = {"Gb/s": 1.0, "GB/s": 1 / 8}
 
 MEANING = (
-    "Nominal is what the hardware's links carry. "
-    "The optimum is what any algorithm could get from them, so that nothing plausible is above it. "
-    "Expected is what the named algorithm gets, and achievable is the part of that which is data, not headers."
+    "Nominal: rate of the links. Optimum: the most of any algorithm; more is implausible. "
+    "Expected: of the named algorithm. Achievable: its payload."
 )
 
 _HEAD = ("nominal", "optimum", "expected", "achievable", "reference")
@@ -31,9 +30,9 @@ def expected_text(
 ) -> Iterator[str]:
     """Lines of at most 80 columns; pairs with the same values are one line."""
     yield from _wrapped(f"{topology.system}: {topology.description}")
-    yield from _wrapped(f"{unit} in one direction, large transfers; - where nothing is known. {MEANING}")
+    yield from _wrapped(f"{unit} in one direction, large transfers; -: unknown. {MEANING}")
     if not rows:
-        yield from _wrapped("Nothing nominal is known of this system: each run measures what its memory copies.")
+        yield from _wrapped("This system has no nominal rates: each run measures the copy rate of its memory.")
     notes: list[str] = []
     pairs = [row for row in rows if row.operation in PAIRS]
     if pairs:

@@ -49,12 +49,12 @@ def _of_run(run: Path) -> Iterator[str]:
 
     file = run / VERDICT if run.is_dir() else run
     if not file.exists():
-        raise UserError(f"{run} has no {VERDICT}: it is no run, or was not judged yet: name one below output/runs/")
+        raise UserError(f"{run} has no {VERDICT}: not the folder of a judged run: name one below output/runs/")
     content = read_json(file)
     try:
         yield from explain_run(content, str(file.parent))
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{file}: is no {VERDICT} of a run: {error!r}") from None
+        raise UserError(f"{file}: is not the {VERDICT} of a run: {error!r}") from None
 
 
 def _latest(system: str) -> Path:
@@ -68,5 +68,5 @@ def _latest(system: str) -> Path:
     named = ((each.parent, folder.fullmatch(each.parent.name)) for each in runs.glob(f"*/{VERDICT}"))
     found = {(match[1], int(match[2] or 1)): run for run, match in named if match is not None}
     if not found:
-        raise UserError(f"there is no run of {name} below {runs}: name a run, a code, or --system of another")
+        raise UserError(f"no run of {name} below {runs}: name a run or a code, or give --system")
     return found[max(found)]

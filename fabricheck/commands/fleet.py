@@ -39,7 +39,7 @@ class Wanted:
         if not self.many and (self.minutes is not None or is_short):
             raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
         if self.many and only_list:
-            raise UserError("--list lists what runs on one node or between a few: leave out --nodes and --resume")
+            raise UserError("--list is not for fleets: leave out --nodes and --resume")
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
     choice = choose(before.wanted if before else asked, states, place, slurm_partitions)
-    few = ("one or two nodes have no peers: only references and floors judge them",) if choice.count < 3 else ()
+    few = ("one or two nodes have no peers: they are judged by references and floors only",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)
     minutes = wanted.minutes or MINUTES
@@ -77,12 +77,12 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         now = datetime.now(timezone.utc)
         until = (now + timedelta(minutes=minutes)).isoformat()
         missing = set(choice.nodes) - set(nodes) if len(choice.nodes) == choice.count else set()
-        left = {node: "the job did not get it" for node in choice.nodes if node in missing}
+        left = {node: "not allocated to the job" for node in choice.nodes if node in missing}
         fleet = Fleet(Path(), name, place, asked, job, nodes, {**choice.unchecked, **left}, options, until=until)
         if before is None:
             fleet = replace(fleet, began=now.isoformat())
         else:
-            click.echo(f"fabricheck: resumes {earlier}: what is whole there is taken over", err=True)
+            click.echo(f"fabricheck: resumes {earlier}: its complete results are taken over", err=True)
             fleet = replace(fleet, began=before.began, earlier=(str(earlier), *before.earlier))
         click.echo(f"fabricheck: job {job} on {len(nodes)} nodes: {fold(nodes)}", err=True)
         yield fleet
@@ -95,11 +95,11 @@ def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
 
     fleet = Fleet.of_run(folder)
     if fleet is None or not (folder / VERDICT).exists():
-        raise UserError(f"--resume: {folder} is still going on, or was never judged: see squeue, or leave out --resume")
+        raise UserError(f"--resume: {folder} is still running, or was never judged: see squeue, or leave out --resume")
     if asked not in (None, fleet.asked):
-        raise UserError(f"--resume: {folder} was of --nodes {fleet.asked}: give the same, or leave out --nodes")
+        raise UserError(f"--resume: {folder} ran with --nodes {fleet.asked}: give the same, or leave out --nodes")
     if tuple(options) != fleet.options:
-        raise UserError(f"--resume: {folder} was of other checks: give the same ({shlex.join(fleet.options)})")
+        raise UserError(f"--resume: {folder} ran other checks: give the same options ({shlex.join(fleet.options)})")
     return fleet
 
 
@@ -132,8 +132,8 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool) -> None:
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
-    When: to choose the nodes to test next. One line a node, those never verified first, then the oldest, with the tags
-    and the verdict. An INCOMPLETE or INVALID session verifies no node and is named after it.
+    When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
+    verdict. An INCOMPLETE or INVALID session does not verify a node; it is listed after the verified one.
 
     \b
     fabricheck ledger alps:gpu
@@ -148,7 +148,7 @@ def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool
     from fabricheck.topology.network import fold
 
     if oldest is not None and as_json:
-        raise UserError("--oldest prints a list of nodes, and --json all that is known: give one of them")
+        raise UserError("--oldest and --json exclude each other")
     known = _nodes_of(Suite(suite_root()), system)
     found = read_ledger(store or output_folder() / "store", system.partition(":")[0], known.nodes, known.nics)
     rehearsal.say(found.rehearsal)

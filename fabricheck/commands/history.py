@@ -34,7 +34,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Share of healthy sessions whose first launch may be beyond a bound; 0.01 if nothing is launched again.",
+    help="Share of healthy sessions with a first launch beyond a bound; 0.01 where tests are not relaunched.",
 )
 @click.option("--references", type=_FILE, help="The file to change.  [default: the system's]")
 @click.option(
@@ -57,9 +57,9 @@ def calibrate(
 ) -> None:
     """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
 
-    When: after eight healthy sessions or more, and after each change that is meant to last. Without --write nothing is
-    changed. With --part it makes values of the GPU model, by which other machines with the same part are judged. The
-    exit status is 0, also where metrics need more runs, or 4 if the runs of a metric are not those of a healthy system.
+    When: after eight healthy sessions or more, and after each permanent change. Without --write no file changes. --part
+    makes values of the GPU model instead, for other machines with the same part. The exit status is 0, also where
+    metrics need more runs, or 4 if the runs of a metric are not those of a healthy system.
 
     \b
     fabricheck calibrate alps --runs 2026-11-01..
@@ -141,7 +141,7 @@ def compare(
 
     When: after an upgrade, with three sessions or more on each side. Either side is a session, FROM..TO (dates),
     software:NAME=VERSION or tag:NAME. The exit status is 0 if every metric is the same or improved, 1 if one
-    regressed, 4 if one vanished or the runs cannot say, 2 for a mistake in the input.
+    regressed, 4 if one vanished or the data are inconclusive, 2 for a mistake in the input.
 
     \b
     fabricheck compare software:NCCL=2.28.3 software:NCCL=2.29.1 --system alps
@@ -170,8 +170,8 @@ def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: in
     """Report what got worse in the history of a SYSTEM, and since when.
 
     When: after each session. Alerts start after 20 sessions of a metric. The exit status is 1 while an incident is
-    open that nobody accepted, 4 if none is but a metric is missing or none can be watched yet, else 0; 2 is a mistake
-    in the input.
+    open (until it is accepted), 4 if a metric is missing or no metric has enough sessions, else 0; 2 is a mistake in
+    the input.
 
     \b
     fabricheck watch alps

@@ -76,14 +76,14 @@ def judge(
 ) -> None:
     """Judge result files of fabricbench, and outputs of vendor tools.
 
-    When: to judge a result again by other rules, or to ask whether a number that somebody measured is normal (--part).
+    When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
 
-    A result file names its system and its test. Without system and --topology there is no model of the hardware, and
-    without references no healthy value; a metric with neither is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests,
-    IMB, nvbandwidth, p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown, also
-    several in one file. It does not prove where it ran, so it is INCOMPLETE at best (docs/vendor-formats.md).
+    A result file names its system and its test. A metric needs a model of the hardware (of the system, or --topology)
+    or a reference, else it is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
+    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown; a file may have several.
+    It does not prove where it ran, so its best verdict is INCOMPLETE (docs/vendor-formats.md).
 
-    With --part it is compared with what the links of that part allow, and with what others measured and require.
+    --part compares it with the links of that part, and with values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.
@@ -106,7 +106,7 @@ def judge(
         asked_beside = system or topology or references or test or keys
         if asked_beside or as_json:
             raise UserError(
-                "--part asks whether a number is normal, without a site: leave out --system and its like, and --json"
+                "--part needs no site: leave out --system, --topology, --references, --test, --key and --json"
             )
         context.exit(EXIT_CODES[worst(_normal(file, part, gpus, nodes, nics) for file in files)])
     judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
@@ -188,12 +188,12 @@ def _note_left_out(runs: Sequence[CaseRun]) -> None:
     left_out = [each for each in runs if not each.is_evidence]
     # What the reader says begins with the file.
     reasons = [
-        next((one.message for one in each.run.problems), f"{each.run.path}: of a vendor tool") for each in left_out
+        next((one.message for one in each.run.problems), f"{each.run.path}: is of a vendor tool") for each in left_out
     ]
     if left_out and len(left_out) == len(runs):
         raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
     for reason in reasons:
-        click.echo(f"fabricheck: left out, as it is no complete run of fabricbench: {reason}", err=True)
+        click.echo(f"fabricheck: left out (not a complete run of fabricbench): {reason}", err=True)
 
 
 def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:

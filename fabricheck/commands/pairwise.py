@@ -70,7 +70,7 @@ def plan(
 ) -> None:
     """Write rounds of pairs of ranks, for fabricbench --rounds.
 
-    When: to measure pairs by hand; `run --nodes` does all of it in one job. SYSTEM is a folder of
+    When: to measure pairs by hand; `run --nodes` does the same in one job. SYSTEM is a folder of
     site_configs/, or the path of a topology.yaml; its `network` describes how nodes are connected.
 
     \b
@@ -99,7 +99,7 @@ def plan(
         with output.open("x", encoding="utf-8") as file:
             file.write(write_rounds(made))
     except FileExistsError:
-        raise UserError(f"{output} is there already: give another name") from None
+        raise UserError(f"{output} exists already: give another name") from None
     except OSError as error:
         raise UserError(f"{output}: cannot be written: {error.strerror}") from None
     click.echo(f"{output}: {len(made.rounds)} rounds, {sum(map(len, made.rounds))} pairs of {len(places)} ranks")
@@ -131,9 +131,8 @@ def locate(
 ) -> None:
     """Name the node, port, cable, leaf, switch or trunk that is slow, from result files of rounds of pairs.
 
-    When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if nothing is slow, 1 if
-    something is, 4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used all the same), 2 for a mistake in the
-    input.
+    When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if no part is slow, 1 if one is,
+    4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used nevertheless), 2 for a mistake in the input.
 
     \b
     fabricheck pairwise locate pairs.jsonl --system emulated
@@ -163,7 +162,7 @@ def locate(
     for line in report(found, ways):
         click.echo(line)
     if as_distance(found, made):
-        click.echo("these are all pairs over more than one switch and no others: distance may cost as much here")
+        click.echo("all slow pairs, and no others, cross more than one switch: the distance may explain the loss")
     if found.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])
@@ -176,18 +175,18 @@ def report(found: Localization, ways: Ways) -> Iterable[str]:
     for suspect in found.suspects:
         yield f"{Verdict.DEGRADED.value}  {finding_of(suspect, found).message}"
     if not found.suspects:
-        yield "nothing named: no part of the network explains the readings better than noise"
+        yield "no slow part: noise explains the readings"
     yield (
-        f"{found.readings} readings, noise {found.noise:.1%}, healthy pairs give {found.scale:.1%} of what links allow"
+        f"{found.readings} readings, noise {found.noise:.1%}, healthy pairs reach {found.scale:.1%} of the link rate"
     )
     if found.doubtful:
-        yield f"{found.doubtful} readings left out: what pairs give that share a link is not known there"
+        yield f"{found.doubtful} readings left out: their pairs shared a link, and the rate of such pairs is unknown"
     for kind, (least, names) in sorted(_least(found.detectable, ways).items()):
-        yield f"least loss that would be found, {kind}: {least:.0%} ({names} of them seen)"
+        yield f"smallest loss that would be found, {kind}: {least:.0%} ({names} of them measured)"
     if found.unseen:
-        yield f"{len(found.unseen)} parts were on no pair's route, {found.unseen[0]} among them: not measured"
+        yield f"{len(found.unseen)} parts were not measured, such as {found.unseen[0]}: no pair's route crosses them"
     if found.suspects:
-        yield f"next: measure these again with fabricheck pairwise plan --suspects {','.join(found.closest)}"
+        yield f"next: re-measure these: fabricheck pairwise plan --suspects {','.join(found.closest)}"
 
 
 def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float, int]]:
@@ -208,7 +207,9 @@ def _network(system: str) -> tuple[Topology, Network]:
         require_partition(suite_root(), system)
         topology = find_topology(system, site_root(system) / "site_configs")
     if topology.network is None:
-        raise UserError(f"the topology of {system} has no network: say what joins its nodes (docs/topology-format.md)")
+        raise UserError(
+            f"the topology of {system} has no network: describe how its nodes are connected (docs/topology-format.md)"
+        )
     return topology, topology.network
 
 
@@ -228,11 +229,11 @@ def _routing(network: Network, path: Path | None) -> Routing | None:
         if not words:
             continue
         if len(words) < 3:
-            raise UserError(f"{path}:{number}: give SOURCE DESTINATION and the parts that tell the route between them")
+            raise UserError(f"{path}:{number}: give SOURCE DESTINATION and parts on the route between them")
         fitting = [one for one in network.routes(*words[:2]) if set(words[2:]) <= set(one.components)]
         if len(fitting) != 1:
             raise UserError(
-                f"{path}:{number}: {len(fitting)} of the shortest routes from {words[0]} to {words[1]} go there"
+                f"{path}:{number}: {len(fitting)} shortest routes from {words[0]} to {words[1]} match: name more parts"
             )
         known[words[0], words[1]] = fitting[0].components
 

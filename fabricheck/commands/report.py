@@ -81,8 +81,8 @@ def report(
 ) -> None:
     """Judge result files, or a stored session, and write one HTML file.
 
-    When: to make a report again, or with --base one that shows before and after. Without a FILE it shows a session of
-    the sample store with the history up to it. The exit status is that of the verdicts, whatever the history shows.
+    When: to make a report again, or one of before and after (--base). Without a FILE it shows a session of the sample
+    store and the history up to it. The exit status is that of the verdicts; the history does not change it.
 
     \b
     fabricheck report *.jsonl --output report.html
@@ -101,16 +101,16 @@ def report(
     if files:
         for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
             if value is not None:
-                raise UserError(f"--{name} is for a stored session: leave out the result files, or it")
+                raise UserError(f"--{name} is for a stored session: leave out either the option or the result files")
         shown = _of_files(files, output, system, test, keys)
     else:
         for name, given in (("test", test is not None), ("key", bool(keys))):
             if given:
-                raise UserError(f"--{name} is for result files, and there is none: the store knows it of its runs")
+                raise UserError(f"--{name} is for result files: leave it out for a stored session")
         if candidate is not None and base is None:
-            raise UserError(f"--candidate {candidate}: say with --base what to compare it with")
+            raise UserError(f"--candidate {candidate}: give --base, too")
         if system is None:
-            raise UserError("without a result file it is a session of the store: say with --system of which system")
+            raise UserError("give --system: without a result file the report is of a session of the store")
         shown = _of_store(store, system, session, base, candidate)
     diagnosis = diagnose(shown.judged, shown.problems, shown.findings)
     write_html(

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
 )
+@click.option("--one-by-one", is_flag=True, help="A job for each test, where they share jobs otherwise.")
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
@@ -88,6 +89,7 @@ def run(
     resume: str | None,
     minutes: int | None,
     launches: int,
+    one_by_one: bool,
     is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
@@ -99,7 +101,7 @@ def run(
 
     \b
     smoke          27 s    20 s   every link once
-    nightly       113 s    75 s   the most telling checks of acceptance
+    nightly       113 s    75 s   a short selection of acceptance
     acceptance    345 s   162 s   all that fabricbench measures
     observations     not timed    what `fabricheck observations` needs
     tuning           not timed    each variable of the tuning, on and off
@@ -108,7 +110,7 @@ def run(
     cross-check      not timed    fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
-    in the input, or a run that passed and could not be stored.
+    in the input, or a PASS that could not be stored.
 
     \b
     fabricheck run --system alps --tag nightly
@@ -128,7 +130,7 @@ def run(
     if built is not None:
         require_plain("the program of --built", built)
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
-    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options))
+    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options), one_by_one)
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
@@ -141,10 +143,9 @@ def run(
         progress, tell = (lambda: None) if is_short else _progress, functools.partial(click.echo, err=is_short)
         with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
             session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
-            from fabricheck.session.again import Again
+            from fabricheck.session.relaunch import Again
 
-            again = Again(suite, selection, output, launches, tell, progress, has_locks)
-            session, known = again.judge(session)
+            session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
         # The nodes are not needed to judge what they measured.
         from fabricheck.session.outcome import judge_session
 
@@ -162,7 +163,11 @@ def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kep
     from fabricheck.records.verdict import EXIT_CODES
     from fabricheck.session.reports import PAGE
 
-    report = f"the report is {session.folder / PAGE}" if kept else f"not all of it could be kept in {session.folder}"
+    report = (
+        f"the report is {session.folder / PAGE}"
+        if kept
+        else f"some of its files could not be written in {session.folder}"
+    )
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 
@@ -180,7 +185,9 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
         with only_run(output, system) as why_not:
             if why_not:
                 told = f"files below {output} cannot be locked ({why_not})"
-                click.echo(f"fabricheck: {told}: ReFrame's results.db is not written; all else is as ever", err=True)
+                click.echo(
+                    f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
+                )
             yield not why_not
     except Taken as owner:
         text = f"another run of {system} has not ended yet ({owner}): nothing was measured"
@@ -216,7 +223,7 @@ def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
 def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
     """What would spoil a run late; and what takes a second or two: modules for its end, and the page's script."""
     import fabricheck.report.past
-    import fabricheck.session.again
+    import fabricheck.session.relaunch
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
     from fabricheck.report.embedded import packed_plotly
@@ -262,17 +269,17 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
         session = read_abandoned(folder)
     except UserError as error:
         set_aside(folder)
-        click.echo(f"fabricheck: {error}: the run in {folder} is set aside, and not judged", err=True)
+        click.echo(f"fabricheck: {error}: the run in {folder} was set aside and cannot be judged", err=True)
         return
     if (fleet := Fleet.of_run(folder)) is not None:
         with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
             cancel(fleet.job)
     outcome = judge_session(session, suite, system)
     kept = _keep(session, outcome, suite, system, store, just_now=False)
-    where = f"the report is {folder / PAGE}" if kept else "not all of it could be kept"
+    where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"
     verdict = outcome.verdict.value
     click.echo(
-        f"fabricheck: the run in {folder} had ended before it was judged: now it is {verdict}: {where}", err=True
+        f"fabricheck: the run in {folder} ended before it was judged; now it is judged: {verdict}: {where}", err=True
     )
 
 

@@ -103,16 +103,14 @@ def init(
     for doubt in open_:
         click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}", err=True)
     for line in facts.notes:
-        click.echo(f"to be looked at: {line}", err=True)
+        click.echo(f"check this: {line}", err=True)
     for line in planned.left_out:
         click.echo(f"left out: {line}", err=True)
     ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "")
     if facts.unseen:
-        click.echo(
-            "the site was written without the GPUs on the PCI bus: see to the driver, and init it again", err=True
-        )
+        click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
     if open_:
-        text = "the files say what it should be: repair it, or remove them and init again with --accept"
+        text = "the files state what it should be: repair it, or remove them and run init again with --accept"
         click.echo(f"{len(open_)} {'is' if len(open_) == 1 else 'are'} to be repaired or confirmed; {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
@@ -163,7 +161,7 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
 def _run_job(command: list[str], kept: Path, wait: int) -> None:
     from fabricheck.state.programs import ask
 
-    click.echo(f"this is no compute node: asking one by `{shlex.join(command)}`", err=True)
+    click.echo(f"this is not a compute node: starting a job by `{shlex.join(command)}`", err=True)
     answer = ask(command, wait)
     if not answer.given:
         raise UserError(
@@ -177,9 +175,7 @@ def _system_name(given: str | None, facts: Facts) -> str:
 
     name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
     if not is_name(name):
-        raise UserError(
-            f"{name!r} is no name of a system: give --system with letters, digits, `_`, `.`, `-`, 100 at most"
-        )
+        raise UserError(f"{name!r} cannot be the name of a system: use letters, digits, `_`, `.` and `-`, 100 at most")
     return name
 
 

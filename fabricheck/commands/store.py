@@ -79,7 +79,7 @@ def verify(context: click.Context, *, store: Path | None) -> None:
         click.echo(f"note: {line}")
     for line in found.damage:
         click.echo(f"damaged: {line}")
-    state = f"{len(found.damage)} damaged or foreign" if found.damage else "all as they were stored"
+    state = f"{len(found.damage)} damaged or foreign" if found.damage else "all undamaged"
     click.echo(f"{path}: {found.entries} sessions with {found.metrics} metrics, {state}")
     context.exit(EXIT_DAMAGED if found.damage else 0)
 
@@ -106,12 +106,12 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
     try:
         keep = timedelta(days=days)
     except OverflowError:
-        raise UserError(f"{days:g} days are longer than there is history: leave prune out") from None
+        raise UserError(f"{days:g} days is too long: nothing would be pruned") from None
     done = prune_store(path, keep, datetime.now(timezone.utc), dry_run=dry_run)
     for line in done.kept:
-        click.echo(f"left alone: {line}")
+        click.echo(f"skipped: {line}")
     for draft in done.drafts:
-        click.echo(f"left by a killed writer: {draft}")
+        click.echo(f"incomplete entry of a killed process: {draft}")
     what = "would be removed" if dry_run else "removed"
     click.echo(f"{path}: the samples of {len(done.entries)} sessions, {done.bytes / 1e6:.2f} MB, {what}")
     context.exit(EXIT_DAMAGED if done.kept else 0)
@@ -147,13 +147,13 @@ def import_(
     tags: tuple[str, ...],
     keys: tuple[str, ...],
 ) -> None:
-    """Add runs that are not in the store yet, judged by the suite as it is now.
+    """Add runs that are not in the store yet, judged by the current files of the suite.
 
     When: after a run was killed, or for runs of another machine. A SOURCE is the folder of a run
     (output/runs/<system>-<time>, with its reframe.json), or a result file of fabricbench; all result files together
     become one session.
 
-    The exit status is 1 if something in the store is damaged; new runs are stored all the same.
+    The exit status is 1 if something in the store is damaged; new runs are stored nevertheless.
 
     \b
     fabricheck store import output/runs/alps-20261122T020000Z
@@ -168,7 +168,7 @@ def import_(
             damaged |= report(import_folder(path, source, suite, system))
     if results:
         if system is None or test is None:
-            raise UserError(f"{results[0]}: say with --system and --test what it is a result of")
+            raise UserError(f"{results[0]}: give its system and test: --system, --test")
         attributes = attributes_of(keys, system, partition, environment)
         damaged |= report(import_files(path, results, suite, system, case_of_files(test, attributes, tags)))
     context.exit(EXIT_DAMAGED if damaged else 0)
@@ -193,9 +193,9 @@ def replay(
     """Judge stored runs again and print what changed.
 
     When: after a change of policy, references or topology, or after an upgrade of Fabricheck. Runs are judged by the
-    suite's present files, or by --policy and --references. Nothing in the store changes. The exit status is 0 if every
-    judgement is the same to the last byte, 1 if one differs, 4 if nothing could be judged because its samples were
-    pruned, 2 for a mistake in the input.
+    current files of the suite, or by --policy and --references. Nothing in the store changes. The exit status is 0 if
+    every judgement is the same to the last byte, 1 if one differs, 4 if all samples were pruned, 2 for a mistake in the
+    input.
 
     \b
     fabricheck replay --system alps --policy ours.yaml
@@ -215,7 +215,7 @@ def replay(
         changed += sum(bool(one.changes) for one in each.runs)
         pruned += each.pruned
     left_out = f"; {pruned} sessions without samples were left out" if pruned else ""
-    click.echo(f"{runs} runs judged again, {changed} judged otherwise{left_out}")
+    click.echo(f"{runs} runs judged again, {changed} with another result{left_out}")
     context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
 
 
@@ -238,7 +238,7 @@ def _describe(session: ReplayedSession) -> Iterator[str]:
     if session.pruned or session.changed or session.other:
         yield f"{session.entry.started}  {session.entry.session}"
     if session.other:
-        yield f"  judged by another {', another '.join(session.other)} than when it was stored"
+        yield f"  changed since it was stored: {', '.join(session.other)}"
     if session.pruned:
         yield "  its samples were pruned, so it cannot be judged again"
     for one in session.runs:

@@ -89,7 +89,7 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
     known = systems(root)
     for name in names:
         if name not in known:
-            raise UserError(f"there is no system {name!r} here or in FABRICHECK_SITES: systems are {', '.join(known)}")
+            raise UserError(f"no system {name!r} here or in FABRICHECK_SITES: systems are {', '.join(known)}")
     failed = False
     for name in names or known:
         found = list(problems(root, name))

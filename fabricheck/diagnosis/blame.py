@@ -45,16 +45,16 @@ class Group:
     @property
     def at_fault(self) -> tuple[Component, ...]:
         """Its components in the order of their names."""
-        return tuple(sorted(self.components, key=lambda each: each.text))
+        return tuple(sorted(self.components, key=lambda component: component.text))
 
 
 def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]:
     """How many of the paths, each the components of a measurement, cross each component."""
-    found: dict[Component, int] = {}
+    crossing: dict[Component, int] = {}
     for path in paths:
-        for each in set(path):
-            found[each] = found.get(each, 0) + 1
-    return found
+        for component in set(path):
+            crossing[component] = crossing.get(component, 0) + 1
+    return crossing
 
 
 def gains(shift: Floats, error: Floats, loss: float) -> Floats:
@@ -63,17 +63,17 @@ def gains(shift: Floats, error: Floats, loss: float) -> Floats:
     `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found = np.asarray((shift * loss - loss**2 / 2) / np.square(error))
-    return np.asarray(np.clip(np.where(np.isnan(found), 0.0, found), -_MOST_OF_ONE, _MOST_OF_ONE))
+        gains = np.asarray((shift * loss - loss**2 / 2) / np.square(error))
+    return np.asarray(np.clip(np.where(np.isnan(gains), 0.0, gains), -_MOST_OF_ONE, _MOST_OF_ONE))
 
 
 def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Component, float]:
     """The sum by component of what measurements gain, each with what it crosses."""
-    found: dict[Component, list[float]] = {}
+    evidence: dict[Component, list[float]] = {}
     for gain, crossed in gained:
-        for each in crossed:
-            found.setdefault(each, []).append(gain)
-    return {each: math.fsum(values) for each, values in found.items()}
+        for component in crossed:
+            evidence.setdefault(component, []).append(gain)
+    return {each: math.fsum(values) for each, values in evidence.items()}
 
 
 def groups(
@@ -85,14 +85,14 @@ def groups(
     `evidence` of others for or against it. Of equal ones it is that which the fewest others cross.
     """
     rest = {index: frozenset(path) for index, path in slow.items()}
-    found = []
+    blames = []
     while rest:
         affected = count_crossing(rest.values())
         explained = {each: _MOST_OF_ONE * count + (evidence or {}).get(each, 0.0) for each, count in affected.items()}
         best = next(iter(_likeliest(affected, [explained], crossing)), None)
         members = tuple(index for index, path in rest.items() if best in path) if best is not None else (min(rest),)
-        found.append(Group(members, frozenset.intersection(*(rest.pop(index) for index in members))))
-    return found
+        blames.append(Group(members, frozenset.intersection(*(rest.pop(index) for index in members))))
+    return blames
 
 
 def blamed(
@@ -114,9 +114,9 @@ def blamed(
     """
     kept, asked = list(components), []
     alike = kept
-    for each in evidence:
-        asked.append(each)
-        kept = _near_best(kept, each)
+    for item in evidence:
+        asked.append(item)
+        kept = _near_best(kept, item)
         alike = kept if len(asked) == 1 else alike
         if len(kept) < 2:
             break
@@ -131,10 +131,10 @@ def blamed(
 _CHANGED, _HARDWARE, _UNCHANGED = range(3)
 
 
-def _order(each: Component, changed: Collection[Component]) -> int:
-    if each in changed:
+def _order(component: Component, changed: Collection[Component]) -> int:
+    if component in changed:
         return _CHANGED
-    return _UNCHANGED if each.kind.is_software else _HARDWARE
+    return _UNCHANGED if component.kind.is_software else _HARDWARE
 
 
 def _near_best(components: Collection[Component], evidence: Evidence) -> list[Component]:
@@ -148,10 +148,13 @@ def _likeliest(
     """Those that no evidence rules out; where none tells them apart at all, those which the fewest cross. Likeliest
     first; of equals a part of a node, not the node."""
     kept, told = list(components), {each: 0.0 for each in components}
-    for one in evidence:
-        kept = _near_best(kept, one)
-        told = {each: told[each] + one.get(each, 0.0) for each in kept}
+    for item in evidence:
+        kept = _near_best(kept, item)
+        told = {each: told[each] + item.get(each, 0.0) for each in kept}
     if all(math.isclose(told[each], told[kept[0]], abs_tol=1e-9) for each in kept):
         fewest = min((crossing[each] for each in kept), default=0)
         kept = [each for each in kept if crossing[each] == fewest]
-    return sorted(kept, key=lambda each: (-round(told[each], 9), crossing[each], each.kind is Kind.NODE, each))
+    return sorted(
+        kept,
+        key=lambda component: (-round(told[component], 9), crossing[component], component.kind is Kind.NODE, component),
+    )

@@ -74,9 +74,9 @@ class Cause:
     def worst_of_runs(self) -> tuple[Affected, ...]:
         """Of each run what lost most."""
         by_run: dict[int, list[Affected]] = {}
-        for each in self.groups:
-            by_run.setdefault(each.group.run, []).append(each)
-        return tuple(min(own, key=lambda each: each.ratio or math.inf) for own in by_run.values())
+        for affected in self.groups:
+            by_run.setdefault(affected.group.run, []).append(affected)
+        return tuple(min(own, key=lambda affected: affected.ratio or math.inf) for own in by_run.values())
 
 
 @dataclass(frozen=True)
@@ -176,20 +176,22 @@ def _with_causes(
     slow = [{(runs[row.run].run.path, row.judgement.name) for row in each.rows} for each in causes]
     left: list[Finding] = []
     explained: dict[int, list[Finding]] = {}
-    for each in problems:
-        own = {(file, name) for file in each.files for name in each.metrics}
+    for problem in problems:
+        own = {(file, name) for file in problem.files for name in problem.metrics}
         by = [number for number, rows in enumerate(slow) if own & rows]
         named = [one for number in by for one in causes[number].finding.components]
-        is_same = bool(each.components) and all(any(_same(one, other) for other in named) for one in each.components)
-        is_part = all(len(own) < len(slow[number]) for number in by) or all(one in fast for one in each.components)
+        is_same = bool(problem.components) and all(
+            any(_same(one, other) for other in named) for one in problem.components
+        )
+        is_part = all(len(own) < len(slow[number]) for number in by) or all(one in fast for one in problem.components)
         if not by or is_same or not own <= set().union(*slow) or not is_part:
-            left.append(each)
+            left.append(problem)
             continue
         for number in by:
-            explained.setdefault(number, []).append(each)
+            explained.setdefault(number, []).append(problem)
     for number, members in explained.items():
         finding, count = causes[number].finding, len(slow[number])
-        text = f"{finding.place} is slow: {count} measurements that cross it are, and none of the fast ones does"
+        text = f"{finding.place} is slow: {count} slow measurements cross it, and no fast one does"
         files = tuple(dict.fromkeys(file for each in members for file in each.files))
         p = min((each.p for each in members if each.p is not None), default=None)
         if not any(each.components == finding.components for each in left):
@@ -208,16 +210,16 @@ def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
             by_run.setdefault((group.run, False), []).append(group)
         if group.pairs and any(row.wrong for row in group.rows):
             by_run.setdefault((group.run, True), []).append(group)
-    found: dict[tuple[Component, ...], list[Affected]] = {}
+    affected: dict[tuple[Component, ...], list[Affected]] = {}
     for (_, by_bytes), members in by_run.items():
         for components, rows in _shared(members, by_bytes=by_bytes):
             if any(each.kind is Kind.PATH for each in components):
                 continue  # a pair, of which both directions are slow
-            before = {id(row) for each in found.get(components, ()) for row in each.rows}
+            before = {id(row) for each in affected.get(components, ()) for row in each.rows}
             own = {id(row) for row in rows} - before
             split = [Affected(group, tuple(row for row in group.rows if id(row) in own)) for group in members]
-            found.setdefault(components, []).extend(each for each in split if each.rows)
-    for components, of_component in found.items():
+            affected.setdefault(components, []).extend(each for each in split if each.rows)
+    for components, of_component in affected.items():
         if not _is_negligible(of_component):
             yield _cause(components, of_component)
 
@@ -240,21 +242,21 @@ def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple
 
 def _fewest(components: Iterable[Component]) -> tuple[Component, ...]:
     """Without those that others say as well: the ends and directions of a pair where a part itself explains it."""
-    found = tuple(components)
-    whole = [each for each in found if not each.direction and each.kind is not Kind.PATH]
+    parts = tuple(components)
+    whole = [each for each in parts if not each.direction and each.kind is not Kind.PATH]
     # What can be pulled first: of a GPU and its only link the GPU, and the node last.
     order = (Kind.NODE, Kind.LINK, Kind.DEVICE)
-    return tuple(sorted(whole, key=lambda each: [each.kind is kind for kind in order])) or found
+    return tuple(sorted(whole, key=lambda component: [component.kind is kind for kind in order])) or parts
 
 
 def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
     """Slow pairs of groups that are not slow as a whole, by their ends, and parts that were measured alone."""
-    found: dict[tuple[Component, ...], list[tuple[Group, Row]]] = {}
+    pairs: dict[tuple[Component, ...], list[tuple[Group, Row]]] = {}
     for group in table:
         wrong = [row for row in group.rows if row.wrong]
         for row in group.slow if group.mixed else wrong if len(wrong) < len(group.rows) else ():
-            found.setdefault(tuple(sorted(row.ends)), []).append((group, row))
-    for ends, members in found.items():
+            pairs.setdefault(tuple(sorted(row.ends)), []).append((group, row))
+    for ends, members in pairs.items():
         by_group: dict[int, tuple[Group, list[Row]]] = {}
         for group, row in members:
             by_group.setdefault(id(group), (group, []))[1].append(row)
@@ -357,13 +359,13 @@ def _without_explained(causes: Sequence[Cause], problems: Sequence[Finding], nam
     switches = [frozenset(each.components) for each in problems if any(map(_is_of_network, each.components))]
     rows_of_parts = {id(row) for each in causes for row in each.rows if not _is_pair(each)}
     left = []
-    for each in causes:
-        if any(each.rows and all(switch & row.components for row in each.rows) for switch in switches):
+    for cause in causes:
+        if any(cause.rows and all(switch & row.components for row in cause.rows) for switch in switches):
             continue
-        ends = _ends_of(each.finding.components)
-        explained = rows_of_parts.issuperset(id(row) for row in each.rows) or (single & ends)
-        if not (_is_pair(each) and explained):
-            left.append(each)
+        ends = _ends_of(cause.finding.components)
+        explained = rows_of_parts.issuperset(id(row) for row in cause.rows) or (single & ends)
+        if not (_is_pair(cause) and explained):
+            left.append(cause)
     return left
 
 
@@ -392,7 +394,7 @@ def _with_told(cause: Cause, findings: Sequence[Finding]) -> Cause:
 
 def _alone(members: Sequence[Finding], table: Sequence[Group]) -> Cause:
     """The cause that only findings name; no milder than what was measured on its component alone."""
-    finding = max(members, key=lambda each: SEVERITY[each.verdict])
+    finding = max(members, key=lambda member: SEVERITY[member.verdict])
     own = [row.judgement.verdict for group in table for row in group.slow if row.ends == finding.components]
     return Cause(replace(finding, verdict=worst((finding.verdict, *own))), told=tuple(members))
 
@@ -414,9 +416,9 @@ def _ends_of(components: Iterable[Component]) -> set[tuple[str, str]]:
     return {(end.node, end.name) for one in components for end in one.ends}
 
 
-def _by_components(found: Iterable[Finding]) -> Mapping[tuple[Component, ...], tuple[Finding, ...]]:
+def _by_components(findings: Iterable[Finding]) -> Mapping[tuple[Component, ...], tuple[Finding, ...]]:
     """Findings that are about the same, in the order of the first of each."""
     together: dict[tuple[Component, ...], list[Finding]] = {}
-    for each in found:
-        together.setdefault(each.components, []).append(each)
+    for finding in findings:
+        together.setdefault(finding.components, []).append(finding)
     return {components: tuple(members) for components, members in together.items()}

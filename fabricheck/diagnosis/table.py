@@ -72,13 +72,13 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
     """The groups of one run, in the order of its metrics. `network`: whether rows have parts of the network too, which
     takes the routes of all pairs."""
     places = _Places.of(judged, network=network)
-    found: dict[tuple[object, ...], list[Row]] = {}
-    for each in judged.judgements:
-        of = each.samples
-        key = (of.operation, of.implementation, of.schedule, of.bytes, each.better, each.unit)
-        components, ends = places.crossed(each)
-        found.setdefault(key, []).append(Row(number, each, components, ends))
-    return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in found.items())
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for judgement in judged.judgements:
+        of = judgement.samples
+        key = (of.operation, of.implementation, of.schedule, of.bytes, judgement.better, judgement.unit)
+        components, ends = places.crossed(judgement)
+        groups.setdefault(key, []).append(Row(number, judgement, components, ends))
+    return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in groups.items())
 
 
 def software_of(judged: RunJudgement) -> Component | None:
@@ -106,10 +106,10 @@ class _Places:
         run, topology, indexes = judged.run, judged.topology, gpu_of_ranks(judged.run)
         names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
         parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
-        for each in run.ranks:
-            if each.device is not None:
-                index = indexes[each.rank]
-                parts[each.rank] = Component(Kind.GPU, names.get(index, f"gpu{index}"), each.host)
+        for rank in run.ranks:
+            if rank.device is not None:
+                index = indexes[rank.rank]
+                parts[rank.rank] = Component(Kind.GPU, names.get(index, f"gpu{index}"), rank.host)
         known = topology is None or all(indexes[each.rank] in names for each in run.ranks if each.device is not None)
         try:
             ports = ends_of_ranks(run, topology) if network and known and topology is not None else {}
@@ -129,16 +129,16 @@ class _Places:
             return frozenset(), (Component(Kind.CHECK, what),)
         if not self.known:
             return frozenset(), ends
-        found = set(components_of(self.judged.run, samples, self.judged.topology))
-        found.update(ends)
+        components = set(components_of(self.judged.run, samples, self.judged.topology))
+        components.update(ends)
         source, destination = ends
-        found.add(Component.between(min(ends), max(ends)))
+        components.add(Component.between(min(ends), max(ends)))
         if samples.operation == "unidirectional" or samples.schedule == "uncontended":
-            found.add(replace(source, direction="sending"))
-            found.add(replace(destination, direction="receiving"))
-            found.update(self._links(samples.ranks))
-        found.update(self._of_network(samples.ranks))
-        return frozenset(found), ends
+            components.add(replace(source, direction="sending"))
+            components.add(replace(destination, direction="receiving"))
+            components.update(self._links(samples.ranks))
+        components.update(self._of_network(samples.ranks))
+        return frozenset(components), ends
 
     def _links(self, ranks: Sequence[int]) -> Iterator[Component]:
         """The links between two GPUs of a node, in the direction of their data."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fabricheck.expectation import between_nodes, memory
-from fabricheck.expectation.gpus import collective, staged_shares
+from fabricheck.expectation.gpus import ONE_PATH, collective, staged_shares
 from fabricheck.expectation.question import START_UP_US, Limits, Question
 from fabricheck.records.operations import PAIRS, ROOTED
 from fabricheck.topology import nic
@@ -111,16 +111,12 @@ def _remote_share(operation: str, nodes: int, per_node: int) -> float:
     }[operation]
 
 
-# By these, data stay on NVLink between nodes; copies and kernels of fabricbench are inside a node.
-_ABLE = ("ccl", "mpi")
-
-
 def in_domains(question: Question) -> Question | None:
     """The same question, with each domain as one large node that has the GPUs and NICs of all; None where NVLink ends
     at the node, and for who cannot use it between nodes."""
     topology, nodes = question.topology, question.nodes
     size = min(nodes, topology.nvlink_domain_nodes)
-    if size < 2 or not question.gpus or not topology.switches or question.transport not in _ABLE or question.buffers:
+    if size < 2 or not question.gpus or not topology.switches or question.transport == "staging" or question.buffers:
         return None
     whole, number = _whole(topology, size), len(topology.gpus)
     place = {gpu.name: at for at, gpu in enumerate(topology.gpus)}
@@ -136,11 +132,12 @@ def in_domains(question: Question) -> Question | None:
 
 def unknown_domain(question: Question) -> bool:
     """Whether nobody can say if these nodes are in one domain: the system has several, and so few nodes may be of two.
+    Copies and kernels have no other way than NVLink.
 
     Then NICs say what is expected, and NVLink what is plausible.
     """
     topology = question.topology
-    return question.nodes <= topology.nvlink_domain_nodes < topology.nodes
+    return question.transport not in ONE_PATH and question.nodes <= topology.nvlink_domain_nodes < topology.nodes
 
 
 @lru_cache(maxsize=64)

@@ -166,9 +166,9 @@ def _tree_over_links(graph: NodeGraph) -> float:
     names = graph.gpu_names
     links: nx.Graph[str] = nx.Graph()
     links.add_nodes_from(names)
-    for one, other in itertools.combinations(names, 2):
-        if graph.graph.has_edge(one, other):
-            links.add_edge(one, other, rate=min(graph.rate((one, other)), graph.rate((other, one))))
+    for first, other in itertools.combinations(names, 2):
+        if graph.graph.has_edge(first, other):
+            links.add_edge(first, other, rate=min(graph.rate((first, other)), graph.rate((other, first))))
     if not nx.is_connected(links):
         return 0.0
     tree = nx.maximum_spanning_tree(links, weight="rate")
@@ -176,7 +176,7 @@ def _tree_over_links(graph: NodeGraph) -> float:
 
 
 def _best(candidates: Iterable[Algorithm]) -> Algorithm:
-    return max(candidates, key=lambda one: one.gbps)
+    return max(candidates, key=lambda tree: tree.gbps)
 
 
 # The reference collectives over device-to-device copies (De Sensi §IV-D): simple, not pipelined.

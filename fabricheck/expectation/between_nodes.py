@@ -73,9 +73,9 @@ def alltoall_gbps(network: Network, nodes: frozenset[str]) -> float:
     members = _by_leaves(network, nodes)
     loads: dict[tuple[str, str], float] = defaultdict(float)
     # Nodes on the same leaves have the same ways, so one of each stands for all.
-    for one, other in permutations(members, 2):
-        messages = len(members[one]) * len(members[other]) / (len(nodes) - 1)
-        routes = network.routes(members[one][0], members[other][0])
+    for source, other in permutations(members, 2):
+        messages = len(members[source]) * len(members[other]) / (len(nodes) - 1)
+        routes = network.routes(members[source][0], members[other][0])
         for ends, share in _shares(network, routes).items():
             if not _is_cable(ends):
                 loads[ends] += messages * share
@@ -150,5 +150,5 @@ def _shared_rates(network: Network, route: Route, loads: Mapping[str, float]) ->
 
 def _shares(network: Network, routes: tuple[Route, ...]) -> Mapping[tuple[str, str], float]:
     """The share of a message on each hop, when its ways share it evenly."""
-    found = Counter(ends for route in routes for ends in _hops(network, route))
-    return {ends: count / len(routes) for ends, count in found.items()}
+    shares = Counter(ends for route in routes for ends in _hops(network, route))
+    return {ends: count / len(routes) for ends, count in shares.items()}

@@ -30,9 +30,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
-    found = {Component.of_node(host) for host in hosts}
+    components = {Component.of_node(host) for host in hosts}
     if topology is None:
-        return _by_name(found)
+        return _by_name(components)
     indexes = gpu_of_ranks(run)
     buffers = run.header.get("plan", {}).get("buffers")
     to_cpu = run.header.get("transport") == "staging" or uses_host_memory(samples.operation, buffers)
@@ -50,12 +50,12 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
         if len(hosts) > 1:
             names = _nics(topology, gpus) or _nics_that_sent(run, host, topology)
             parts |= {Component(Kind.NIC, name) for name in names}
-        found |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
-    return _by_name(found)
+        components |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
+    return _by_name(components)
 
 
-def _by_name(found: Iterable[Component]) -> tuple[Component, ...]:
-    return tuple(sorted(found, key=lambda each: each.key))
+def _by_name(components: Iterable[Component]) -> tuple[Component, ...]:
+    return tuple(sorted(components, key=lambda component: component.key))
 
 
 def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[str]]:

@@ -43,10 +43,10 @@ def estimates(topology: Topology) -> Iterator[Estimate]:
         return
     asymptotic = alltoall_asymptotic_gbps(topology)
     yield Estimate("alltoall of one GPU over very many nodes", asymptotic, "Gb/s", "De Sensi §V-C")
-    one, every = node_gbps(topology, 1), node_gbps(topology)
+    alone, every = node_gbps(topology, 1), node_gbps(topology)
     equation = {"packed": "eq. (1)", "one-to-one": "eq. (1), p = 1", "round-robin": "eq. (2)"}
     source = f"CommBench §5.2.1, {equation.get(topology.nic_scheme or '', 'all NICs')}"
-    yield Estimate("a node's NICs, one GPU active", one, "Gb/s", source)
+    yield Estimate("a node's NICs, one GPU active", alone, "Gb/s", source)
     yield Estimate("a node's NICs, all GPUs active", every, "Gb/s", source)
     size = len(topology.gpus)
     both = pattern_gbps(topology, GroupPattern("rail", 2, size, size, "bidirectional"))

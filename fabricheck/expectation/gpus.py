@@ -13,7 +13,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Switch, Topology
 
 # A library may take several paths for one message; our own copies and kernels take the one that the hardware has.
-_ONE_PATH = ("copy", "kernel")
+ONE_PATH = ("copy", "kernel")
 
 
 def pair(question: Question) -> Limits:
@@ -28,7 +28,7 @@ def pair(question: Question) -> Limits:
         ceiling = max(ceiling, expected)
     elif question.operation == "bidirectional":
         expected = min(expected, graph.widest_path(destination, source).rate_gbps)
-    if question.transport not in _ONE_PATH:
+    if question.transport not in ONE_PATH:
         ways = ((source, destination), (destination, source))
         ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
     if question.beside is not None and question.beside.edges:
@@ -47,16 +47,16 @@ def collective(question: Question) -> Limits:
     best = optimum.collective(question.topology, operation, question.node_gpus).gbps
     # The messages of a list are what copies send, without a library's rings and trees.
     mover = "copy" if question.implementation == "transfers" else question.transport
-    found = algorithm_of(question.topology, operation, mover, question.node_gpus)
-    if reduced := in_switch(question, found):
-        found = reduced
+    own_algorithm = algorithm_of(question.topology, operation, mover, question.node_gpus)
+    if reduced := in_switch(question, own_algorithm):
+        own_algorithm = reduced
     graph = node_graph(node_part(question.topology, frozenset(question.gpus)))
     # A GPU sends, or receives, all of a rooted collective's buffer; of the others' the own share does not travel.
     injection = graph.least_injection_gbps * (1 if operation in ROOTED or operation == "allreduce" else n / (n - 1))
     # No library is known to keep more peers busy than a GPU has links for.
     floor_share = algorithms.usable_share(graph) if operation == "alltoall" else 1.0
     start_up = START_UP_US[question.transport] * max(1, n - 1)
-    return Limits(max(injection, best), found.gbps, best, start_up, found.name, floor_share)
+    return Limits(max(injection, best), own_algorithm.gbps, best, start_up, own_algorithm.name, floor_share)
 
 
 def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
@@ -67,15 +67,15 @@ def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Alg
     library = question.transport == "ccl" and question.implementation == "library"
     if question.operation != "allreduce" or not library or question.without_switch:
         return None
-    found = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
-    return found if found is not None and found.gbps > other.gbps else None
+    reduced = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
+    return reduced if reduced is not None and reduced.gbps > other.gbps else None
 
 
 @lru_cache(maxsize=1024)
 def algorithm_of(topology: Topology, operation: str, transport: str, gpus: tuple[Gpu, ...]) -> algorithms.Algorithm:
     """What a transport is expected to do, and what that gives, in Gb/s; the root of a rooted operation first."""
     graph = node_graph(node_part(topology, frozenset(gpus)))
-    root, by_copy = gpus[0], transport in _ONE_PATH
+    root, by_copy = gpus[0], transport in ONE_PATH
     if operation == "alltoall":
         return algorithms.alltoall(graph)
     if operation in ("allgather", "reduce_scatter"):

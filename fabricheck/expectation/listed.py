@@ -36,13 +36,13 @@ def listed(question: Question) -> Limits:
     least = 1 / question.per_node if question.gpus else SHARED_MEMORY_FLOOR / FLOOR_FRACTION / question.per_node
     at_worst = [_step_gbps(*each, least) for each in steps]
     if None in expected or None in at_worst:
-        why = f"{question.topology.system}: not all rates on the way are known"
+        why = f"{question.topology.system}: the rate of a link on the path is unknown"
         return Limits(None, None, ceiling, start_up, why)
     rate = in_turn([one for one in expected if one is not None])
     crowd = in_turn([one for one in at_worst if one is not None]) / rate if math.isfinite(rate) else 1.0
     if question.company:
         crowd *= question.ranks / (question.ranks + question.company)
-        why += ", shared fairly with the ranks beside it at worst"
+        why += ", shared with other ranks at worst"
     return Limits(rate, rate, ceiling, start_up, why, crowd)
 
 

@@ -124,19 +124,19 @@ def expectation(
     ceiling = _finite(limits.ceiling)
     if ceiling is not None:
         ceiling *= _MARGIN
-    found = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
-    data = achievable(question, found.expected)
+    of_limits = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    data = achievable(question, of_limits.expected)
     if data is None:
-        return found
-    return replace(found, achievable=data.gbps, achievable_source=data.source, achievable_margin=data.margin)
+        return of_limits
+    return replace(of_limits, achievable=data.gbps, achievable_source=data.source, achievable_margin=data.margin)
 
 
 def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:
     if question.operation in STRIPING and step_transports:
         split, translate, assemble = step_transports
-        one = {"striping_split": split, "striping_assemble": assemble}.get(question.operation, translate)
+        transport = {"striping_split": split, "striping_assemble": assemble}.get(question.operation, translate)
         if question.operation != "striping_pipelined":  # whose steps all go by one
-            return (split, translate, assemble) if question.operation == "striping" else (one,)
+            return (split, translate, assemble) if question.operation == "striping" else (transport,)
     return (question.transport,) * len(question.steps)
 
 

@@ -45,7 +45,7 @@ def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> Optim
     Infinite for a single GPU. Raises UserError for another operation.
     """
     if operation not in COLLECTIVES:
-        raise UserError(f"{operation!r} is no collective: {', '.join(COLLECTIVES)}")
+        raise UserError(f"{operation!r} is not a collective: {', '.join(COLLECTIVES)}")
     return _collective(topology, operation, frozenset(gpus), gpus[0] if operation in _ROOTED else None)
 
 

@@ -42,11 +42,11 @@ def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
         return {}
     gpus = gpu_of_ranks(run)
     ends = {}
-    for each in run.ranks:
-        node = nodes[each.host]
-        nic = nic_of(topology, topology.gpu(gpus[each.rank])) if each.device is not None else None
+    for rank in run.ranks:
+        node = nodes[rank.host]
+        nic = nic_of(topology, topology.gpu(gpus[rank.rank])) if rank.device is not None else None
         port = f"{node}:{nic.name}" if nic is not None else ""
-        ends[each.rank] = port if port in network.ports_of(node) else node
+        ends[rank.rank] = port if port in network.ports_of(node) else node
     return ends
 
 
@@ -58,7 +58,7 @@ def port_used(run: Run, host: str, ports: Sequence[str]) -> str | None:
     """Of the `ports` of a node the one over which the kernel's counters say that its data went, where it is one."""
     sent = (run.footer or {}).get("proof", {}).get("interfaces", {}).get(host, {})
     bytes_of = {port: sent.get(port.partition(":")[2], 0) for port in ports}
-    port = max(ports, key=lambda each: bytes_of[each])
+    port = max(ports, key=lambda nic: bytes_of[nic])
     return port if bytes_of[port] > _MOST * sum(sent.values()) else None
 
 
@@ -68,9 +68,9 @@ def nics_of_lone_ranks(run: Run, topology: Topology) -> dict[int, str]:
     counts = Counter(each.host for each in run.ranks)
     if network is None or len(counts) < 2:
         return {}
-    found = {}
-    for each in run.ranks:
-        ports = network.ports_of(network.node_of_host(each.host))
-        if counts[each.host] == 1 and each.device is None and ports:
-            found[each.rank] = port_used(run, each.host, ports)
-    return {rank: port.partition(":")[2] for rank, port in found.items() if port is not None}
+    nics = {}
+    for own_rank in run.ranks:
+        ports = network.ports_of(network.node_of_host(own_rank.host))
+        if counts[own_rank.host] == 1 and own_rank.device is None and ports:
+            nics[own_rank.rank] = port_used(run, own_rank.host, ports)
+    return {rank: port.partition(":")[2] for rank, port in nics.items() if port is not None}

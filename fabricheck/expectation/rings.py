@@ -48,9 +48,9 @@ def edge_disjoint_rings(graph: NodeGraph) -> Rings:
     best = Rings((), 0.0, True)
     for rate in rates:
         slots = {edge: math.floor(width / rate + 1e-9) for edge, width in widths.items()}
-        found = _most_rings(names, {edge: count for edge, count in slots.items() if count}, rate)
-        if found.total_gbps > best.total_gbps:
-            best = found
+        rings = _most_rings(names, {edge: count for edge, count in slots.items() if count}, rate)
+        if rings.total_gbps > best.total_gbps:
+            best = rings
     return best
 
 
@@ -69,9 +69,9 @@ def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate:
     # Every ring crosses every cut twice. As many rings as that allows are tried first, then by bisection.
     few, many, wanted = 0, cut // 2 + 1, cut // 2
     while few + 1 < many:
-        found, searched = _search(names, single, wanted)
-        if found:
-            best, few = found, wanted
+        rings, searched = _search(names, single, wanted)
+        if rings:
+            best, few = rings, wanted
         else:
             many, complete = wanted, searched
         wanted = (few + many) // 2
@@ -185,18 +185,18 @@ def _best_orders(graph: NodeGraph, island: frozenset[str]) -> list[tuple[str, ..
 def _paths(graph: NodeGraph, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Orders in which each GPU is linked to the next one directly or by one switch; all orders where there are none."""
     near = {one: {other for other in names if other != one and graph.are_near(one, other)} for one in names}
-    found = False
+    is_found = False
     stack: list[tuple[str, ...]] = [(name,) for name in reversed(names)]
     steps = 0
     while stack and steps < 100 * _MOST_ORDERS:
         steps += 1
         path = stack.pop()
         if len(path) == len(names):
-            found = True
+            is_found = True
             yield path
             continue
         stack.extend((*path, name) for name in reversed(names) if name in near[path[-1]] and name not in path)
-    if not found:
+    if not is_found:
         yield from itertools.permutations(names)
 
 
@@ -212,7 +212,7 @@ def _rate(graph: NodeGraph, order: Sequence[str]) -> float:
     by_name = {gpu.name: gpu for gpu in graph.topology.gpus}
     loads: dict[Edge, float] = defaultdict(float)
     for a, b in zip(order, [*order[1:], order[0]], strict=True):
-        for one, other in ((a, b), (b, a)):
-            for edge, share in graph.widest_shares(by_name[one], by_name[other]).items():
+        for start, other in ((a, b), (b, a)):
+            for edge, share in graph.widest_shares(by_name[start], by_name[other]).items():
                 loads[edge] += share
     return 2 * min(graph.path_rate(edge) / load for edge, load in loads.items())

@@ -54,7 +54,7 @@ def steps_of(
         if VICTIMS[operation] == "pingpong":
             return ((Message(0, 1, 1.0),),)
         return (tuple(Message(a, b, 1 / ranks) for a in range(ranks) for b in range(ranks) if a != b),)
-    raise UserError(f"{operation}: nothing says between which ranks it was")
+    raise UserError(f"{operation}: its ranks are unknown")
 
 
 def _striping(operation: str, groups: Groups) -> tuple[Step, ...]:
@@ -91,9 +91,9 @@ def sent_and_received(step: Iterable[Message]) -> tuple[dict[int, float], dict[i
     """Shares that each position sends, and receives."""
     sent: dict[int, float] = defaultdict(float)
     received: dict[int, float] = defaultdict(float)
-    for each in step:
-        sent[each.source] += each.share
-        received[each.destination] += each.share
+    for transfer in step:
+        sent[transfer.source] += transfer.share
+        received[transfer.destination] += transfer.share
     return sent, received
 
 
@@ -101,12 +101,12 @@ def fabric_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) 
     """What the links of a node let through, each message on its widest path (De Sensi §III-D)."""
     loads: dict[Hashable, float] = defaultdict(float)
     rates: dict[Hashable, float] = {}
-    for each in step:
-        source, destination = gpus[each.source], gpus[each.destination]
+    for transfer in step:
+        source, destination = gpus[transfer.source], gpus[transfer.destination]
         if source == destination:
             continue
         for edge in graph.widest_path(source, destination).edges:
-            loads[edge] += each.share
+            loads[edge] += transfer.share
             rates[edge] = graph.path_rate(edge)
     return slowest(loads, rates)
 
@@ -114,11 +114,11 @@ def fabric_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) 
 def injection_gbps(graph: NodeGraph, gpus: Sequence[Gpu], step: Iterable[Message]) -> float:
     """What no routing can exceed: all that a GPU sends, or receives, passes its own links."""
     loads: dict[Hashable, float] = defaultdict(float)
-    for each in step:
-        source, destination = gpus[each.source], gpus[each.destination]
+    for transfer in step:
+        source, destination = gpus[transfer.source], gpus[transfer.destination]
         if source != destination:
-            loads["out", source.name] += each.share
-            loads["in", destination.name] += each.share
+            loads["out", source.name] += transfer.share
+            loads["in", destination.name] += transfer.share
     rates: dict[Hashable, float] = {
         (way, gpu.name): rate(gpu)
         for gpu in set(gpus)
@@ -135,14 +135,14 @@ def network_gbps(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int],
     """
     loads: dict[Hashable, float] = defaultdict(float)
     rates: dict[Hashable, float] = {}
-    for each in step:
-        for way, position in (("out", each.source), ("in", each.destination)):
+    for transfer in step:
+        for way, position in (("out", transfer.source), ("in", transfer.destination)):
             nic = _nic(topology, gpus, places, position)
             part = (way, places[position], nic.name if nic else "")
-            loads[part] += each.share
+            loads[part] += transfer.share
             rates[part] = nic.rate_gbps if nic else sum(one.rate_gbps for one in topology.nics)
             if nic is None and not gpus:
-                loads[way, position] += each.share
+                loads[way, position] += transfer.share
                 rates[way, position] = min(one.rate_gbps for one in topology.nics)
     return slowest(loads, rates)
 
@@ -157,9 +157,9 @@ def _nic(topology: Topology, gpus: Sequence[Gpu], places: Sequence[int], positio
 def node_network_gbps(topology: Topology, places: Sequence[int], step: Iterable[Message]) -> float:
     """What no association of ranks to NICs can exceed: all NICs of a node together."""
     loads: dict[Hashable, float] = defaultdict(float)
-    for each in step:
-        loads["out", places[each.source]] += each.share
-        loads["in", places[each.destination]] += each.share
+    for transfer in step:
+        loads["out", places[transfer.source]] += transfer.share
+        loads["in", places[transfer.destination]] += transfer.share
     total = sum(one.rate_gbps for one in topology.nics)
     return slowest(loads, dict.fromkeys(loads, total))
 

@@ -79,13 +79,15 @@ def infer_association(
     if not all(math.isfinite(value) and value > 0 for value in (*points.values(), nic_gbps)):
         raise UserError("an association needs goodputs and a NIC's rate above 0")
     if family not in ("rail", "asymmetric", "symmetric"):
-        raise UserError(f"{family!r} is no group pattern: rail, asymmetric or symmetric")
+        raise UserError(f"{family!r} is not a group pattern: rail, asymmetric or symmetric")
     if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
         share = points[1] / nic_gbps
-        why = f"one GPU reaches {share:.2f} times the rate of a NIC, so it is not bound to one"
+        why = f"one GPU reaches {share:.2f} times the rate of a NIC, so it uses more than one"
         return Association("dynamic", None, None, None, why)
     if len(points) < 2:
-        return Association(None, None, None, None, "one number of active GPUs fits every association: measure more")
+        return Association(
+            None, None, None, None, "one number of active GPUs fits every association: measure with more numbers"
+        )
     candidates = list(_candidates(points, nic_gbps, gpus, family))
     fitting = [
         each
@@ -136,7 +138,7 @@ def _models(nic_gbps: float, gpus: int) -> Iterator[tuple[Scheme, int, Callable[
 def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
     """The samples of a group pattern between two groups, by the number k of active ranks, each at its largest size."""
     if operation not in GROUP_PATTERNS:
-        raise UserError(f"{operation!r} is no group pattern: {', '.join(GROUP_PATTERNS)}")
+        raise UserError(f"{operation!r} is not a group pattern: {', '.join(GROUP_PATTERNS)}")
     found: dict[int, Samples] = {}
     for each in run.samples:
         if each.operation != operation or each.groups is None or each.groups.count != 2:
@@ -168,7 +170,7 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
     )
     text = f"{_RAIL}: association to NICs: {found.reason}"
     if wrong:
-        yield Finding("nic-association", Verdict.DEGRADED, f"{text}, and the topology says {topology.nic_scheme}")
+        yield Finding("nic-association", Verdict.DEGRADED, f"{text}; in the topology: {topology.nic_scheme}")
     else:
         yield Finding("nic-association", Verdict.PASS, text)
 

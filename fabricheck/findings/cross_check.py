@@ -75,7 +75,7 @@ def compare(
     numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"
     if not rounds or not all(math.isfinite(number) and number > 0 for number in numbers):
-        reason = f"{what}: {'no rounds' if not rounds else 'a value that is no measurement'} of fabricbench and {tool}"
+        reason = f"{what}: {'no rounds' if not rounds else 'an invalid value'} of fabricbench and {tool}"
         verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
         none = math.nan
         return Comparison(operation, size, unit, none, none, none, (none, none), verdict, reason)

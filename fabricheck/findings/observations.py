@@ -174,7 +174,7 @@ _TESTS = (
     _Test(
         8,
         "Network noise decreases the goodput of allreduce and alltoall up to 50%.",
-        "beside other traffic in the network an alltoall or an allreduce between nodes loses goodput",
+        "competing traffic in the network reduces the goodput of an alltoall or allreduce between nodes",
         "De Sensi et al., SC24, section VI",
         "an alltoall between nodes beside an aggressor (NetworkVictims), or collectives over the same nodes by two "
         "service levels (NCCL_IB_SL, UCX_IB_SL)",

@@ -39,7 +39,7 @@ def slowdown(alone: Samples, beside: Samples) -> Slowdown:
         alone.schedule,
         beside.schedule,
     ) != ("uncontended", "contended"):
-        raise UserError(f"a slowdown is of one victim alone and beside others, not of {alone.operation} twice")
+        raise UserError(f"a slowdown compares one victim alone and with aggressors, not {alone.operation} twice")
     median, p99 = (float(np.percentile(beside.times_ns, q)) / float(np.percentile(alone.times_ns, q)) for q in (50, 99))
     return Slowdown(alone, beside, median, p99)
 
@@ -68,8 +68,10 @@ def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
     for operation, all_ in found.items():
         median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
         at_tail = "" if tail is median else f" ({tail.who})"
+        traffic = median.beside.aggressor
+        beside = f" of {float(np.median(traffic.goodput_gbps)):.4g} Gb/s" if traffic is not None else ""
         text = (
-            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic "
+            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic{beside} "
             f"(median, {median.who}), {tail.p99:.3g} times at the 99th percentile{at_tail}"
         )
         yield Finding("slowdown", Verdict.PASS, text)

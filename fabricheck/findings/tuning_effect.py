@@ -131,7 +131,7 @@ class Comparison:
         all_ = len(nothing) == len(self.effects)
         within = f"each surely within ±{self.smallest_effect:.0%}"
         parts.append(f"{Kind.NOTHING.value}{'' if all_ else ' for'} ({within}): {_names(nothing)}" if nothing else "")
-        together = f"the {100 * self.confidence:g}% intervals in brackets hold together"
+        together = f"the {100 * self.confidence:g}% intervals in brackets are simultaneous"
         parts.append(self.ways)
         return f"{head}{'; '.join(filter(None, parts))}; {self.sides.rounds} rounds, {together}"
 
@@ -250,8 +250,8 @@ def _ways(rounds: Sequence[tuple[Run, Run]]) -> str:
         sorted({path for one in rounds for path in (one[side].footer or {"proof": {"paths": {}}})["proof"]["paths"]})
         for side in (0, 1)
     ]
-    without, with_it = (", ".join(each) or "an unknown way" for each in paths)
-    return "" if without == with_it else f"the data went by {without} on side A and by {with_it} on side B"
+    without, with_it = (", ".join(each) or "an unknown path" for each in paths)
+    return "" if without == with_it else f"the data took {without} on side A and {with_it} on side B"
 
 
 def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:

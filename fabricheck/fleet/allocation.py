@@ -48,10 +48,10 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
     ]
     done = _run(command, wait + _ASK_S)
     said = done.stderr + done.stdout
-    found = re.search(r"Granted job allocation (\d+)", said)
-    if found is None:
+    match = re.search(r"Granted job allocation (\d+)", said)
+    if match is None:
         raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(said)}")
-    job = found[1]
+    job = match[1]
     try:
         yield job, _nodes_of(job)
     finally:
@@ -71,8 +71,8 @@ def is_over(fleet: Fleet) -> bool:
         return False
     if done.stdout.strip() in _GOES_ON or (done.returncode != 0 and "Invalid job id" not in done.stderr):
         return False
-    how = "at its limit of time, or somebody ended it"
-    fleet.end(f"job {fleet.job} ended before all was measured ({how}): --resume does the rest")
+    how = "time limit, or cancelled"
+    fleet.end(f"job {fleet.job} ended before all was measured ({how}); --resume measures the rest")
     return True
 
 
@@ -103,9 +103,9 @@ def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except FileNotFoundError:
-        raise UserError(f"there is no {command[0]} here: run this on a login node of the cluster") from None
+        raise UserError(f"{command[0]} is not installed here: run this on a login node of the cluster") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} did not answer in {limit_s:g} s: see scontrol ping") from None
+        raise UserError(f"{command[0]} did not respond in {limit_s:g} s: see scontrol ping") from None
 
 
 def _first(said: str) -> str:

@@ -36,16 +36,16 @@ class Choice:
 def slurm_states(access: Sequence[str]) -> dict[str, str]:
     """State of each node of the partition that the `access` options name, else of all. Raises `UserError`."""
     partition = partition_of(access)
-    found = _ask_slurm("%N %T", f"--partition={partition}" if partition else "--all")
-    if isinstance(found, str):
-        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {found}")
-    return dict(found)
+    states = _ask_slurm("%N %T", f"--partition={partition}" if partition else "--all")
+    if isinstance(states, str):
+        raise UserError(f"Slurm does not name the nodes of {partition or 'all partitions'}: {states}")
+    return dict(states)
 
 
 def slurm_partitions() -> dict[str, str]:
     """The partition of each node, of several one; none where Slurm does not say. Raises `UserError`."""
-    found = _ask_slurm("%N %R", "--all")
-    return {} if isinstance(found, str) else dict(found)
+    partitions = _ask_slurm("%N %R", "--all")
+    return {} if isinstance(partitions, str) else dict(partitions)
 
 
 def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
@@ -54,21 +54,19 @@ def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
     except FileNotFoundError:
-        raise UserError(
-            "the nodes are Slurm's to name, and there is no sinfo here: run it on a login node of the cluster"
-        ) from None
+        raise UserError("sinfo of Slurm is not installed here: run this on a login node of the cluster") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"Slurm did not name its nodes in {_ASK_S} s: see scontrol ping") from None
-    found = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
-    if done.returncode != 0 or not found:
+        raise UserError(f"Slurm did not list its nodes in {_ASK_S} s: see scontrol ping") from None
+    answers = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
+    if done.returncode != 0 or not answers:
         return (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
-    return found
+    return answers
 
 
 def partition_of(access: Sequence[str]) -> str:
     """The partition in options such as `--partition=gpu` or `-p gpu`; empty where they name none."""
-    found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*)(\S+)", " ".join(access))
-    return found[1] if found else ""
+    match = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*)(\S+)", " ".join(access))
+    return match[1] if match else ""
 
 
 def choose(
@@ -81,7 +79,7 @@ def choose(
     asked for, or none, can be had.
     """
     usable = [node for node, state in states.items() if _state(state) in (*_FREE, *_BUSY)]
-    left = {node: f"Slurm has it {state}" for node, state in states.items() if node not in usable}
+    left = {node: f"its state in Slurm is {state}" for node, state in states.items() if node not in usable}
     if re.fullmatch(r"\d+", asked):
         count = int(asked)
         if not 0 < count <= len(usable):
@@ -93,7 +91,7 @@ def choose(
         taken = free[: int(idle[1] or len(free))]
         if not taken:
             raise UserError(f"--nodes {asked}: none of the {len(states)} nodes of {where} is idle now: try again later")
-        note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and {len(taken)} are taken"
+        note = f"--nodes {asked}: {len(free)} of {len(states)} nodes of {where} are idle, and the job uses {len(taken)}"
         return Choice(taken, len(taken), {}, (note,), _IDLE_WAIT_S)
     wanted, notes = (list(states), tuple[str, ...]()) if asked == "all" else _listed(asked, states, where, partitions)
     chosen = tuple(node for node in wanted if node not in left)
@@ -111,13 +109,13 @@ def _listed(
         near = difflib.get_close_matches(unknown[0], states, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         if elsewhere := partitions().get(unknown[0]):
-            hint = f"; {unknown[0]} is in the partition {elsewhere}: a run has the nodes of one partition"
+            hint = f"; {unknown[0]} is in the partition {elsewhere}: all nodes of a run are of one partition"
         raise UserError(
             f"--nodes {asked}: {fold(unknown)} {'is' if len(unknown) == 1 else 'are'} not among the {len(states)} "
             f"nodes of {where} ({fold(states)}){hint}"
         )
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    notes = (f"--nodes {asked}: {fold(twice)} more than once: each node is measured once",) if twice else ()
+    notes = (f"--nodes {asked}: {fold(twice)} more than once: name each node once",) if twice else ()
     return [node for node in states if node in set(names)], notes
 
 

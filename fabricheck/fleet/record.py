@@ -82,15 +82,15 @@ class Fleet:
                 left = {each["node"]: each["why"] for each in left}
             fleet = cls(**{**content, **texts, "folder": folder, "unchecked": {**left}})
         except (KeyError, TypeError, AttributeError):
-            raise UserError(f"{folder / FILE}: is no description of a fleet") from None
+            raise UserError(f"{folder / FILE}: is not a description of a fleet") from None
         # It becomes a word of Slurm's commands, which read `--name=…` as an option.
         if not isinstance(fleet.job, str) or not re.fullmatch("[0-9]*", fleet.job):
-            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is no number of a job")
+            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is not a job number")
         return fleet
 
-    def exclude(self, found: Iterable[Finding]) -> None:
+    def exclude(self, findings: Iterable[Finding]) -> None:
         """Nothing more is measured on nodes of which it was proved."""
-        write_findings(self.folder / EXCLUDED, [each for each in found if each.verdict is Verdict.FAIL])
+        write_findings(self.folder / EXCLUDED, [each for each in findings if each.verdict is Verdict.FAIL])
 
     @property
     def wanted(self) -> str:
@@ -127,11 +127,11 @@ class Fleet:
         return tuple(node for node in self.nodes if node not in bad)
 
 
-def write_findings(file: Path, found: Iterable[Finding]) -> None:
+def write_findings(file: Path, findings: Iterable[Finding]) -> None:
     """Adds to a file, in one write each, so that what is there stays whole."""
     with file.open("a", encoding="utf-8") as stream:
-        for each in found:
-            stream.write(json.dumps(each.as_json()) + "\n")
+        for finding in findings:
+            stream.write(json.dumps(finding.as_json()) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -140,17 +140,17 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
     """Those in a file, each once; none where it is not there. Raises `UserError` where a line of it is damaged."""
     if not file.exists():
         return ()
-    found = []
+    findings = []
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             content = json.loads(line)
             if "what" in content:  # of an earlier version
                 say = proved if content["guilty"] else not_run
-                found.append(say(str(content["node"]), str(content["what"])))
+                findings.append(say(str(content["node"]), str(content["what"])))
             else:
-                found.append(Finding.from_json(content))
+                findings.append(Finding.from_json(content))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(f"{file}: line {number} is damaged, so it is not known which nodes are excluded") from None
-        if not found[-1].node:
+            raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
+        if not findings[-1].node:
             raise UserError(f"{file}: line {number} has no state of a node")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(findings))

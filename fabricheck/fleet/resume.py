@@ -29,11 +29,11 @@ def find_earlier(runs: Path, system: str, named: str) -> Path:
         for folder in (Path(named), runs / named):
             if (folder / FOLDER / FILE).exists():
                 return folder.resolve()
-        raise UserError(f"--resume {named}: is not the folder of a run over nodes, here or below {runs}")
-    found = sorted(file.parents[1] for file in runs.glob(f"{system}-*/{FOLDER}/{FILE}"))
-    if not found:
-        raise UserError(f"--resume: there is no run of {system} over nodes below {runs}: give --nodes alone")
-    return max(found, key=lambda folder: Fleet.read(folder / FOLDER).began).resolve()
+        raise UserError(f"--resume {named}: is not the folder of a run with --nodes, here or below {runs}")
+    folders = sorted(file.parents[1] for file in runs.glob(f"{system}-*/{FOLDER}/{FILE}"))
+    if not folders:
+        raise UserError(f"--resume: no run of {system} with --nodes below {runs}: leave out --resume")
+    return max(folders, key=lambda folder: Fleet.read(folder / FOLDER).began).resolve()
 
 
 def carry_on(fleet: Fleet) -> None:
@@ -51,10 +51,10 @@ def take_nodes(fleet: Fleet) -> tuple[str, ...]:
     told: list[Finding] = []
     for node in fleet.good if before else ():
         own = Path(NODES) / node
-        found = next((each for each in before if _is_done(each / NODES / node)), None)
-        if found is not None and not own.exists():
-            _copy_folder(found / NODES / node, own)
-            told += [each for each in read_findings(found / TROUBLES) if each.node == node]
+        folder = next((each for each in before if _is_done(each / NODES / node)), None)
+        if folder is not None and not own.exists():
+            _copy_folder(folder / NODES / node, own)
+            told += [each for each in read_findings(folder / TROUBLES) if each.node == node]
         if (own / _TAKEN).exists():
             taken.append(node)
     if told:

@@ -82,13 +82,13 @@ class Screen:
         """Whether all of it was measured."""
         if self.fleet.ended or not self._measure(SCREEN, self._screen):
             return False
-        found, suspects = self._located()
+        located, suspects = self._located()
         whole = True
-        if found is not None and suspects:
+        if located is not None and suspects:
             names = [part.text for each in suspects for part in each.components]
             try:
                 whole = self._measure(RETEST, lambda nodes: self._retest(names, nodes))
-                healthy = self._cleared(found) if whole else {}
+                healthy = self._cleared(located) if whole else {}
                 suspects = tuple(each for each in suspects if each not in healthy)
             except UserError as error:
                 sys.stderr.write(f"fabricheck: the suspects were not re-measured: {error}\n")
@@ -138,7 +138,7 @@ class Screen:
             if is_over(self.fleet):
                 return False  # for which no node is to blame
             if ended.status == _REFUSED or not self._exclude(chosen, ended):
-                sys.stderr.write(f"fabricheck: {file}: no node is to blame: {ended.reason}\n")
+                sys.stderr.write(f"fabricheck: {file}: no single node explains the failure: {ended.reason}\n")
                 return False
         return False
 
@@ -186,17 +186,18 @@ class Screen:
         """Names the nodes that are to blame for a launch; whether there are any."""
         named = [node for node in nodes if node in set(_named(ended.said))]
         guilty = find_guilty(nodes, self._starts, named)
-        found = [proved(node, "MPI does not start with it, and starts without it; twice") for node in guilty]
+        findings = [proved(node, "MPI failed twice to start with this node, and starts without it") for node in guilty]
         if not guilty and named and len(named) < len(nodes) / 2:
             # It starts with all of them: what was named ended or hung later.
-            found = [
-                proved(node, f"MPI starts with it, and it did not get to the end: {ended.reason}") for node in named
+            findings = [
+                proved(node, f"MPI starts with this node, but the run did not complete: {ended.reason}")
+                for node in named
             ]
         if is_over(self.fleet):
             return False
-        write_findings(Path(TROUBLES), found)
-        self.fleet.exclude(found)
-        return bool(found)
+        write_findings(Path(TROUBLES), findings)
+        self.fleet.exclude(findings)
+        return bool(findings)
 
     def _located(self) -> tuple[Localization | None, tuple[Group, ...]]:
         """The parts of the network that explain the screen best, and those that lose enough; None where it does not
@@ -205,27 +206,29 @@ class Screen:
             rounds = pairs_of(read_run(Path(SCREEN)), self.topology, operation=self._operation)
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
-            found = locate(made, [goodput for one in rounds for _, goodput in one])
-            return found, that_count(found, made, self._policy)
+            localization = locate(made, [goodput for one in rounds for _, goodput in one])
+            return localization, that_count(localization, made, self._policy)
         except UserError as error:
-            sys.stderr.write(f"fabricheck: no part of the network can be named: {error}\n")
+            sys.stderr.write(f"fabricheck: the slow part of the network cannot be located: {error}\n")
             return None, ()
 
     @cached_property
     def _policy(self) -> Policy:
         return load_policy(suite_root() / "config" / "policy.yaml")
 
-    def _cleared(self, found: Localization) -> Mapping[Group, Finding]:
+    def _cleared(self, localization: Localization) -> Mapping[Group, Finding]:
         """The suspects that were healthy when they were measured again."""
         again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
         least = self._policy.smallest_loss_of_distance
-        return find_cleared(Ways(self.network), found, again, duplex=self._operation == OPERATION, least_loss=least)
+        return find_cleared(
+            Ways(self.network), localization, again, duplex=self._operation == OPERATION, least_loss=least
+        )
 
 
 def _named(said: str) -> Iterable[str]:
     for how in _NAMES:
-        for each in how.findall(said):
-            yield from NodeSet(each)
+        for node in how.findall(said):
+            yield from NodeSet(node)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -234,7 +237,7 @@ def main(arguments: Sequence[str]) -> int:
     fleet = Fleet.read(Path(folder))
     topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
     if topology.network is None:
-        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs cannot be screened\n")
+        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
         return 1
     run = Screen(
         fleet, int(ranks), float(limit), float(patience), options, arguments[at + 1 :], topology.network, topology

@@ -52,9 +52,9 @@ def _inside(partition: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
 
 def system_in(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The entry of a system in a site_configuration. Raises `UserError` where there is none."""
-    for each in content["systems"]:
-        if each["name"] == name:
-            return dict(each)
+    for system in content["systems"]:
+        if system["name"] == name:
+            return dict(system)
     raise UserError(f"the settings of {name} have no system of that name")
 
 
@@ -62,8 +62,8 @@ def partition_in(site: Path, where: str) -> dict[str, Any]:
     """The partition `system:partition` in a site's settings, or the only one of `system`. Raises `UserError`."""
     name, _, wanted = where.partition(":")
     partitions = system_in(runpy.run_path(str(site))["site_configuration"], name)["partitions"]
-    found = [each for each in partitions if not wanted or each["name"] == wanted]
-    if len(found) != 1:
+    matching = [each for each in partitions if not wanted or each["name"] == wanted]
+    if len(matching) != 1:
         names = ", ".join(f"{name}:{each['name']}" for each in partitions)
-        raise UserError(f"one partition is needed, and {where} is none or several: give one of {names}")
-    return dict(found[0])
+        raise UserError(f"{where} is not one partition: give one of {names}")
+    return dict(matching[0])

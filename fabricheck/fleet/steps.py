@@ -35,9 +35,9 @@ class Ended:
         """In words: what was said last, of launcher and program."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         telling = [line for line in lines if re.match(r"(srun: error: |fabricbench: |slurmstepd: error: )", line)]
-        words = "; ".join((telling or lines)[:_LAST_LINES]) or "without a word"
+        words = "; ".join((telling or lines)[:_LAST_LINES]) or "no output"
         if self.status is None:
-            return f"nothing came of it in {self.seconds:.0f} s, and it was ended ({words})"
+            return f"no result in {self.seconds:.0f} s, and it was ended ({words})"
         return f"it ended with status {self.status} ({words})"
 
 
@@ -128,16 +128,16 @@ def run_steps(
     running = {name: _Running.start(command, folders[name], words[name]) for name, command in commands.items()}
     told: set[str] = set()
     while any([not each.look() for each in running.values()]) or len(told) < len(running):
-        for name, one in running.items():
-            if one.ended is not None and name not in told:
+        for name, step in running.items():
+            if step.ended is not None and name not in told:
                 told.add(name)
-                tell(name, one.ended)
+                tell(name, step.ended)
         done = [each.ended.seconds for each in running.values() if each.ended is not None]
         limit = limit_s
         if len(running) > 1 and len(done) >= len(running) / 2:
             limit = time_for(done, limit_s, patience_s)
-        for each in running.values():
-            if not each.look() and each.seconds > limit:
-                each.give_up()
+        for step in running.values():
+            if not step.look() and step.seconds > limit:
+                step.give_up()
         time.sleep(_POLL_S)
     return {name: each.ended for name, each in running.items() if each.ended is not None}

@@ -48,13 +48,13 @@ def sweep(
     def run(nodes: Sequence[str], limit: float) -> dict[str, Ended]:
         commands = {node: [*words_of_step(fleet.job, [node], ranks, options), *command] for node in nodes}
         folders = {node: Path(NODES) / node for node in nodes}
-        for each in folders.values():
-            (each / "node-state").mkdir(parents=True, exist_ok=True)
+        for folder in folders.values():
+            (folder / "node-state").mkdir(parents=True, exist_ok=True)
         words = {node: folders[node] / "said.txt" for node in nodes}
 
-        def keep(node: str, one: Ended) -> None:
+        def keep(node: str, ended: Ended) -> None:
             if output is not None:
-                (folders[node] / STATUS).write_text(f"{one.status}\n", encoding="utf-8")
+                (folders[node] / STATUS).write_text(f"{ended.status}\n", encoding="utf-8")
 
         return run_steps(commands, folders, words, limit, limits[1], tell=keep)
 
@@ -67,23 +67,23 @@ def sweep(
     failed = {node: each for node, each in first.items() if each.status not in DONE}
     second = run(tuple(failed), time_for(done, *limits)) if failed and not is_over(fleet) else {}
     if failed and not is_over(fleet):  # else none of them is to blame
-        found = findings_of(failed, second, len(first) + len(taken))
-        write_findings(Path(TROUBLES), found)
-        fleet.exclude(found)
+        findings = findings_of(failed, second, len(first) + len(taken))
+        write_findings(Path(TROUBLES), findings)
+        fleet.exclude(findings)
     return bool(done or taken)
 
 
 def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: int) -> list[Finding]:
     """What is said of the nodes that failed, and how the second try ended; where most failed, none is to blame."""
-    found = []
-    for node, one in first.items():
+    findings = []
+    for node, ended in first.items():
         other = second[node]
         if other.status in DONE:
-            found.append(not_run(node, f"it failed once and then worked: {one.reason}"))
+            findings.append(not_run(node, f"it failed once and then worked: {ended.reason}"))
         else:
             say = not_run if len(first) > nodes / 2 else proved
-            found.append(say(node, f"it failed twice in a single-node test: {other.reason}"))
-    return found
+            findings.append(say(node, f"it failed twice in a single-node test: {other.reason}"))
+    return findings
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -70,8 +70,8 @@ def verdict_of_fleet(
     measured: set[str] = set()
     elsewhere: list[Finding] = []
     nodes = frozenset(fleet.nodes)
-    for each in dict.fromkeys((*fleet.excluded, *of_launches)):
-        evidence.setdefault(each.node, []).append(each)
+    for finding in dict.fromkeys((*fleet.excluded, *of_launches)):
+        evidence.setdefault(finding.node, []).append(finding)
     for run in judged:
         hosts = dict.fromkeys(_node(rank.host, nodes) for rank in run.run.ranks)
         measured |= {each for each in hosts if each}
@@ -87,7 +87,7 @@ def verdict_of_fleet(
     out = {each.node for each in bad}
     clean = set() if fleet.ended else measured - out
     good = tuple(node for node in fleet.nodes if node in clean)
-    why = fleet.ended or "nothing was measured on it"
+    why = fleet.ended or "no measurement ran on it"
     left = {**fleet.unchecked, **{node: why for node in fleet.nodes if node not in clean | out}}
     asked = len(fleet.nodes) + len(fleet.unchecked)
     return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)))
@@ -107,36 +107,38 @@ def _of_run(run: RunJudgement, host: str) -> Iterator[Finding]:
         yield problem if problem.components else replace(problem, components=own)
     test = run.test.partition(" @")[0]
     for verdict in _ORDER:
-        found = [each.finding for each in run.judgements if each.verdict is verdict]
-        if found:
-            more = f" (and {len(found) - 1} more metrics)" if len(found) > 1 else ""
-            names = tuple(name for each in found for name in each.metrics)
-            text = f"{test}: {found[0].message}{more}"
-            yield replace(found[0], message=text, components=own, metrics=names)
+        findings = [each.finding for each in run.judgements if each.verdict is verdict]
+        if findings:
+            more = f" (and {len(findings) - 1} more metrics)" if len(findings) > 1 else ""
+            names = tuple(name for each in findings for name in each.metrics)
+            text = f"{test}: {findings[0].message}{more}"
+            yield replace(findings[0], message=text, components=own, metrics=names)
 
 
-def _worst_first(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def _worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     # What is nearest to a part says more than the node.
     return tuple(
-        sorted(dict.fromkeys(found), key=lambda each: (_ORDER.index(each.verdict), not each.components[0].name))
+        sorted(
+            dict.fromkeys(findings), key=lambda finding: (_ORDER.index(finding.verdict), not finding.components[0].name)
+        )
     )
 
 
-def as_json(found: FleetVerdict) -> Mapping[str, object]:
+def as_json(verdict: FleetVerdict) -> Mapping[str, object]:
     """For verdict.json."""
     return {
-        "message": found.message,
-        "job": found.job,
-        "nodes": found.nodes,
-        "good": list(found.good),
+        "message": verdict.message,
+        "job": verdict.job,
+        "nodes": verdict.nodes,
+        "good": list(verdict.good),
         "bad": [
             {
                 "node": each.node,
                 "verdict": each.verdict.value,
                 "evidence": [{**one.as_json(), "part": one.place} for one in each.evidence],
             }
-            for each in found.bad
+            for each in verdict.bad
         ],
-        "not_checked": [{"node": node, "why": why} for node, why in found.unchecked.items()],
-        "elsewhere": [{**each.as_json(), "part": each.place} for each in found.elsewhere],
+        "not_checked": [{"node": node, "why": why} for node, why in verdict.unchecked.items()],
+        "elsewhere": [{**each.as_json(), "part": each.place} for each in verdict.elsewhere],
     }

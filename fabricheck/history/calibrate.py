@@ -137,7 +137,7 @@ def calibrate(
         raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
     kept = check_history(history, system, now=now)
     if history["rehearsal"].any():
-        raise UserError(f"the history of {system} is of a {REHEARSAL}: references are made of measurements only")
+        raise UserError(f"the history of {system} is of a {REHEARSAL}: references need measurements")
     if selection is not None:
         kept = select_runs(kept, selection)
     if kept.is_empty():
@@ -148,7 +148,7 @@ def calibrate(
     if metrics > MOST_METRICS:
         raise UserError(
             f"{metrics:,} metrics of {system} are more than a file of references holds ({MOST_METRICS:,}): "
-            "calibrate the runs of fewer checks with --runs, as in 'tag:NAME'"
+            "select fewer checks with --runs, such as 'tag:NAME'"
         )
     references: list[Calibrated] = []
     refused: list[Refused] = []
@@ -300,7 +300,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         return _too_few(key, rows.height, FEWEST)
     failed = rows.filter(pl.col("verdict") == "FAIL").height
     if failed:
-        return Refused(key, f"failed in {failed} of {rows.height} runs, so the system was not healthy")
+        return Refused(key, f"failed in {failed} of {rows.height} runs: the system was not healthy")
     values = rows["value"].to_numpy()
     found = centre_and_spread(np.log(values))
     value = float(f"{float(np.exp(found.centre)):.5g}")
@@ -360,7 +360,7 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, common: _Comm
     if unlike:
         share = values[unlike[0]] / found.value - 1
         others = f"{math.expm1(-one[0]):.1%} to {math.expm1(one[1]):+.1%} around the others"
-        reason = f"{share:+.1%}, beyond {others}: it gets no level of its own; is it healthy?"
+        reason = f"{share:+.1%}, beyond {others}: it has no level of its own; is it healthy?"
         yield Refused(found.key, f"{fold(sorted(unlike))} is at {reason}")
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
@@ -373,8 +373,8 @@ def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
 
 def _wanders(found: Persistence) -> str:
     return (
-        f"its level wanders, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
-        "next, as do those of its kind: no bound holds; watch it, or calibrate from sessions since it last changed"
+        f"its level drifts, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
+        "next: no bound is valid; watch it, or calibrate from sessions since its last change"
     )
 
 
@@ -388,8 +388,8 @@ def _implausible(value: float, unit: str, better: str, expectation: Expectation 
         return None
     ceiling, expected = expectation.ceiling, expectation.expected
     if ceiling is not None and (value > ceiling if better == "higher" else value < ceiling):
-        side = "above the most" if better == "higher" else "below the least"
-        return f"{value:g} {unit} is {side} that is plausible, {ceiling:.4g} {unit} ({expectation.source})"
+        side = "above the highest" if better == "higher" else "below the lowest"
+        return f"{value:g} {unit} is {side} plausible value, {ceiling:.4g} {unit} ({expectation.source})"
     if expected is not None and expectation.floor_fraction > 0:
         share = expectation.floor_fraction
         floor = expected * share if better == "higher" else expected / share

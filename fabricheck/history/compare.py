@@ -151,7 +151,9 @@ def compare(
             raise UserError(f"no run of {text} measured anything: all are INVALID or INCOMPLETE")
     shared = set(chosen[0]["run_id"]) & set(chosen[1]["run_id"])
     if shared:
-        raise UserError(f"{base} and {candidate} share {len(shared)} runs, such as {min(shared)}: nothing to compare")
+        raise UserError(
+            f"{base} and {candidate} share {len(shared)} runs, such as {min(shared)}: leave them out of one side"
+        )
     keys = [rows.select(KEY).unique().sort(KEY) for rows in chosen]
     matched = keys[0].join(keys[1], on=KEY, how="semi").sort(KEY)
     runs = [rows.select("run_id").unique() for rows in chosen]
@@ -188,8 +190,8 @@ def _more_sessions(system: str, side: str, sessions: int) -> str:
     missing = FEWEST_SESSIONS - sessions
     has, times = "session" if sessions == 1 else "sessions", {1: "once", 2: "twice"}[missing]
     return (
-        f"the {side} has {sessions} {has}, and fewer than {FEWEST_SESSIONS} cannot show a regression: run it {times} "
-        f"more with the same software and settings: fabricheck run --system {system}"
+        f"the {side} has {sessions} {has}, and fewer than {FEWEST_SESSIONS} cannot show a regression: run {times} more "
+        f"with the same software and settings: fabricheck run --system {system}"
     )
 
 
@@ -207,7 +209,7 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
         return ()
     return (
         f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "
-        "wider than of as many independent sessions",
+        "wider than those of independent sessions",
     )
 
 

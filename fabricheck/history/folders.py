@@ -43,7 +43,7 @@ _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
 _ENTRY = re.compile(r"(\d{8}T\d{6}Z)-(.+)")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
 _CHUNK = 1 << 20
-HINT = "see `fabricheck store verify`, and move it out of the store to go on without it"
+HINT = "see `fabricheck store verify`, and move it out of the store to continue without it"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Entry:
         if name not in sums:
             raise self.damage(f"{SUMS} does not name {name}")
         if hashlib.sha256(content).hexdigest() != sums[name]:
-            raise self.damage(f"{name} ({len(content)} bytes) is not what was stored: its checksum differs")
+            raise self.damage(f"{name} ({len(content)} bytes) was changed: its checksum differs")
         return content
 
     def sums(self) -> Mapping[str, str]:
@@ -88,10 +88,10 @@ class Entry:
         except OSError as error:
             raise UserError(f"{self.path / SUMS}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise self.damage(f"{SUMS} is no list of checksums") from None
+            raise self.damage(f"{SUMS} is not a list of checksums") from None
         found = [_SUM.fullmatch(line) for line in lines]
         if tuple(each[2] for each in found if each) != FILES or not all(found):
-            raise self.damage(f"{SUMS} is no list of the checksums of {', '.join(FILES)}")
+            raise self.damage(f"{SUMS} is not a list of the checksums of {', '.join(FILES)}")
         return {each[2]: each[1] for each in found if each}
 
     def foreign(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def create(store: Path) -> None:
         if not (store / MARKER).exists():
             others = [name for name in _names(store) if not name.startswith(_DRAFT)]
             if others:
-                raise UserError(f"{store}: is no store, and holds {others[0]!r}: name an empty or a new folder")
+                raise UserError(f"{store}: is not a store, and holds {others[0]!r}: name an empty or a new folder")
             _write_marker(store)
     check_is_store(store)
 
@@ -131,11 +131,11 @@ def create(store: Path) -> None:
 def check_is_store(store: Path) -> None:
     """Raises UserError unless `store` is a store in a format that this program reads."""
     if not store.exists():
-        raise UserError(f"{store}: there is no store: `fabricheck run` makes one, or name another with --store")
+        raise UserError(f"{store}: does not exist: `fabricheck run` creates it, or name another with --store")
     try:
         content = json.loads((store / MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{store}: is no store of Fabricheck: it has no {MARKER}") from None
+        raise UserError(f"{store}: is not a store of Fabricheck: it has no {MARKER}") from None
     except OSError as error:
         raise UserError(f"{store / MARKER}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
@@ -144,7 +144,7 @@ def check_is_store(store: Path) -> None:
     if type(version) is not int:
         raise UserError(f'{store / MARKER}: is damaged: it has to be {{"fabricheck-store": {FORMAT}}}')
     if version != FORMAT:
-        raise UserError(f"{store}: has the format {version} and this program reads {FORMAT}: use matching versions")
+        raise UserError(f"{store}: has the format {version} and this version reads {FORMAT}: use matching versions")
 
 
 def systems(store: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:

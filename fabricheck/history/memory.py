@@ -23,6 +23,6 @@ def check_memory(values: int, system: str, facts: Path = _FACTS) -> None:
     if free is not None and needed > int(free[1]) * 1024:
         room = int(free[1]) * 1024
         raise UserError(
-            f"the history of {system} has {values:,} values, which take about {needed / 1e9:.0f} GB of memory, and "
-            f"{room / 1e9:.1f} GB are free: use a machine with more, or a store with fewer sessions (--store)"
+            f"the history of {system} has {values:,} values, which need about {needed / 1e9:.0f} GB of memory, and "
+            f"{room / 1e9:.1f} GB are free: use a machine with more memory, or a store with fewer sessions (--store)"
         )

@@ -175,7 +175,7 @@ def _text(
     source: tuple[str, CommentedMap],
 ) -> str:
     if not values:
-        raise UserError("there is no value to write: no run is of one node with a GPU for each rank")
+        raise UserError("no value to write: no run is on one node with a GPU for each rank")
     yaml = YAML()
     yaml.width = 1000
     yaml.indent(mapping=2, sequence=4, offset=2)

@@ -60,7 +60,7 @@ def history(
         parts = list(pool.map(_metrics, chosen))
     everything = pl.concat(parts) if parts else pl.DataFrame(schema=tables.HISTORY)
     if everything.is_empty():
-        raise UserError(f"{store}: holds no metric of {system} yet: `fabricheck run --system {system}` adds some")
+        raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
     condition = pl.lit(True)
     for column, wanted in (
         ("partition", partitions),
@@ -80,7 +80,7 @@ def history(
         condition &= pl.col("software").is_in(_with_software(everything, name, version))
     found = everything.filter(condition)
     if found.is_empty():
-        raise UserError(f"{store}: no metric of {system} is left by these filters, of {_what_there_is(everything)}")
+        raise UserError(f"{store}: these filters leave no metric of {system}, of {_what_there_is(everything)}")
     _check_unique(store, found)
     _check_units(store, found)
     return found.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
@@ -92,13 +92,13 @@ def entries_of(store: Path, system: str) -> tuple[Entry, ...]:
     if foreign:
         raise UserError(_foreign(foreign[0]))
     if system not in known:
-        others = f"only of {', '.join(known)}" if known else "nor of any other: it is empty"
-        raise UserError(f"{store}: holds no runs of the system {system!r}, {others}")
+        others = f"only of {', '.join(known)}" if known else "nor of another system: it is empty"
+        raise UserError(f"{store}: has no runs of the system {system!r}, {others}")
     content = folders.scan(store / system)
     if content.foreign:
         raise UserError(_foreign(content.foreign[0]))
     if not content.entries:
-        raise UserError(f"{store}: holds no runs of the system {system!r} yet")
+        raise UserError(f"{store}: has no runs of the system {system!r} yet")
     return content.entries
 
 
@@ -184,7 +184,7 @@ def _check_unique(store: Path, table: pl.DataFrame) -> None:
     if not twice.is_empty():
         run_id = twice["run_id"].sort()[0]
         sessions = sorted(twice.filter(pl.col("run_id") == run_id)["session"].unique())
-        raise UserError(f"{store}: run {run_id} is there twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
+        raise UserError(f"{store}: run {run_id} appears twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
 
 
 def _check_units(store: Path, table: pl.DataFrame) -> None:
@@ -197,7 +197,11 @@ def _check_units(store: Path, table: pl.DataFrame) -> None:
     )
     if not mixed.is_empty():
         first = mixed.row(0, named=True)
-        units = " and ".join(first["unit"]) if len(first["unit"]) > 1 else "one unit, but which way is better differs"
+        units = (
+            " and ".join(first["unit"])
+            if len(first["unit"]) > 1
+            else "one unit, of which more is better in some runs and worse in others"
+        )
         raise UserError(
             f"{store}: {first['metric']} of {first['test']} @{first['partition']}+{first['environment']} is in "
             f"{units}: runs of different versions cannot be compared; choose some with since, until or sessions"
@@ -211,8 +215,8 @@ def _what_there_is(table: pl.DataFrame) -> str:
 
 def _no_session(store: Path, session: str, entries: Sequence[Entry]) -> str:
     latest = ", ".join(each.session for each in entries[-3:])
-    return f"{store}: there is no session {session!r}; the latest are {latest}"
+    return f"{store}: no session {session!r}; the latest are {latest}"
 
 
 def _foreign(path: Path) -> str:
-    return f"{path}: does not belong into a store: {folders.HINT}"
+    return f"{path}: does not belong in a store: {folders.HINT}"

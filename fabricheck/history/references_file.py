@@ -36,7 +36,7 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     what would be written cannot be read by the judge.
     """
     if not calibration.references:
-        raise UserError(f"there is no reference to write: all {len(calibration.refused)} metrics were refused")
+        raise UserError(f"no reference to write: all {len(calibration.refused)} metrics were refused")
     yaml = _yaml()
     content = CommentedMap()
     if path.exists():
@@ -101,9 +101,7 @@ def _check(text: str, path: Path) -> None:
             load_references(trial)
         except UserError as error:
             reason = str(error).removeprefix(str(trial)).lstrip(":")
-            raise UserError(
-                f"{path}: could not be read again, line {reason}: calibrate fewer checks with --runs"
-            ) from None
+            raise UserError(f"{path}: cannot be read back, line {reason}: select fewer checks with --runs") from None
 
 
 def _add_source(content: CommentedMap, calibration: Calibration, command: str) -> str:
@@ -120,9 +118,8 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         runs=min(each.runs for each in calibration.references),
         **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
-            "bounds: the first launch of a healthy session of 1,000 metrics or of these lies beyond one, or has a part "
-            f"whose metrics are worse together, with probability {calibration.false_alarms:g}; spread between runs "
-            f"{between:.2%}, within a run {within:.2%} (medians over the metrics)"
+            "probability that the first launch of a healthy session exceeds a bound of a metric or of a part: "
+            f"{calibration.false_alarms:g}; median spread between runs {between:.2%}, within a run {within:.2%}"
         ),
     )
     sources = _section(content, SOURCES)
@@ -166,7 +163,7 @@ def _section(content: CommentedMap, name: str) -> CommentedMap:
 def _add_test(content: CommentedMap, system: str, test: str, references: list[Calibrated], source: str) -> None:
     names = {tuple(parse_case(each.key.test)[1]) for each in references}
     if len(names) > 1:
-        raise UserError(f"{test} has runs with different parameters: calibrate a part of them with --runs")
+        raise UserError(f"{test} has runs with different parameters: select some of them with --runs")
     index = ["$partition", "$environ", *names.pop()]
     tree = content.get(test)
     if tree is None:

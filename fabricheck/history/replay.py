@@ -74,7 +74,7 @@ def replay(
     systems = sorted({each.path.parent.name for each in entries})
     if references is not None:
         if len(systems) > 1:
-            raise UserError(f"the runs are of {', '.join(systems)}: say with --system which {references} is about")
+            raise UserError(f"the runs are of {', '.join(systems)}: give --system of {references}")
         for each in systems:
             require_references_of(references, each, root)
     judges = {name: _judge(name, root, policy, references) for name in systems}
@@ -109,7 +109,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ch
             count += 1
             yield Change(name, *_one_and_other(older.get(name), newer.get(name)))
     if not count:
-        yield Change("", "the same, written otherwise", "the same")
+        yield Change("", "the same, in another form", "the same")
 
 
 def _whole(judged: Mapping[str, Any]) -> str:

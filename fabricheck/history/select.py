@@ -36,10 +36,12 @@ def _by_session(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     found = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
     if not found:
         raise UserError(
-            f"the history has no session {name!r}: give {FORMS}; the latest sessions are {', '.join(sessions[-5:])}"
+            f"no session {name!r} in the history: give {FORMS}; the latest sessions are {', '.join(sessions[-5:])}"
         )
     if len(found) > 1:
-        raise UserError(f"{len(found)} sessions begin with {name!r}, {found[0]} and {found[1]} among them: say which")
+        raise UserError(
+            f"{len(found)} sessions begin with {name!r}, {found[0]} and {found[1]} among them: give more of it"
+        )
     return frame.filter(pl.col("session") == found[0])
 
 
@@ -67,7 +69,7 @@ def _by_date(frame: pl.DataFrame, text: str) -> pl.DataFrame:
         found = found.filter(started < high)
     if found.is_empty():
         times = frame["started"]
-        raise UserError(f"no run is of {text}: the history goes from {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}")
+        raise UserError(f"no {text}: the history is from {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}")
     return found
 
 
@@ -80,5 +82,5 @@ def _day(text: str, whole: str) -> datetime:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise UserError(f"{whole!r} is not FROM..TO with dates such as 2026-11-21: {text!r} is no date") from None
+        raise UserError(f"{whole!r} is not FROM..TO with dates such as 2026-11-21: {text!r} is not a date") from None
     return datetime(day.year, day.month, day.day, tzinfo=timezone.utc)

@@ -77,10 +77,10 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     if missing:
         raise UserError(f"the history has no column {', '.join(missing)}: it was written by another version")
     if frame.is_empty():
-        raise UserError(f"there is no history of {system}: run the checks with a store first")
+        raise UserError(f"no history of {system}: run the checks with a store first")
     others = frame.filter(pl.col("system") != system)["system"].unique().sort().to_list()
     if others:
-        raise UserError(f"the history is of {', '.join(others)} and not only of {system}: choose one system")
+        raise UserError(f"the history is of {', '.join(others)} too, besides {system}: choose one system")
     _check_platform(frame)
     _check_time(frame, now or datetime.now(timezone.utc))
     _check_once(frame)
@@ -92,8 +92,8 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
-        what = f"{bad['value'][0]} in run {bad['run_id'][0]} is no measurement"
-        raise UserError(f"{_say(bad)}: {what}: take its session out of the store")
+        what = f"{bad['value'][0]} in run {bad['run_id'][0]} is not a measurement"
+        raise UserError(f"{_say(bad)}: {what}: move its session out of the store")
     return kept
 
 
@@ -114,22 +114,22 @@ def _check_time(frame: pl.DataFrame, now: datetime) -> None:
     if backwards.any():
         late = frame.filter(backwards)
         raise UserError(
-            f"run {late['run_id'][0]} started {late['started'][0]:%Y-%m-%d %H:%M:%S} but stands after a later one: "
-            "the clock went backwards; leave the run out, or correct its time"
+            f"run {late['run_id'][0]} started {late['started'][0]:%Y-%m-%d %H:%M:%S} but is stored after a later "
+            "one: the clock went backwards; remove the run, or correct its time"
         )
     last = started[-1]
     last = last if last.tzinfo is not None else last.replace(tzinfo=timezone.utc)
     if last > now + _CLOCK_SLACK:
         raise UserError(
-            f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is still to come: "
-            "the clock was wrong; leave the run out, or correct its time"
+            f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is in the future: "
+            "the clock was wrong; remove the run, or correct its time"
         )
 
 
 def _check_once(frame: pl.DataFrame) -> None:
     twice = frame.filter(pl.struct("run_id", *KEY).is_duplicated())
     if not twice.is_empty():
-        raise UserError(f"{_say(twice)}: is in the history twice from run {twice['run_id'][0]}: remove one")
+        raise UserError(f"{_say(twice)}: appears twice in the history, from run {twice['run_id'][0]}: remove one")
 
 
 def _say(frame: pl.DataFrame) -> str:
@@ -286,4 +286,4 @@ def series_of(frame: pl.DataFrame) -> Series:
 def fail_unknown(what: str, wanted: str, known: Sequence[str]) -> NoReturn:
     """Raise the UserError of a name that the history does not have."""
     some = ", ".join(known[-5:]) or "none"
-    raise UserError(f"the history has no {what} {wanted!r}: the latest are {some}")
+    raise UserError(f"no {what} {wanted!r} in the history: the latest are {some}")

@@ -103,9 +103,9 @@ def read_record(entry: Entry, content: bytes | None = None) -> SessionRecord:
         where = ".".join(map(str, first["loc"])) or SESSION
         raise entry.damage(f"{SESSION} is not of this format: {where}: {first['msg']}") from None
     if record.system != entry.path.parent.name:
-        raise entry.damage(f"holds data of the system {record.system!r} and lies with another one's")
+        raise entry.damage(f"has data of the system {record.system!r} and is in the folder of another system")
     if record.session != entry.session or record.started.translate(_COMPACT) != entry.started:
-        raise entry.damage(f"holds session {record.session} of {record.started}, which is not what its name says")
+        raise entry.damage(f"holds session {record.session} of {record.started}, which contradicts its name")
     return _findings_apart(record)
 
 

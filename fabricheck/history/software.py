@@ -77,7 +77,7 @@ def what_to_try(components: Sequence[Component], changed: Mapping[Component, Cha
         return ""
     if not upgraded:
         return (
-            f"no version changed: suspect {either(replace(each, version='') for each in software)} or a setting of it"
+            f"no version changed; suspect {either(replace(each, version='') for each in software)} or a setting of it"
         )
     earlier = either(replace(each, version=old.before) for each, old in upgraded.items())
     if len(components) > 1:

@@ -284,10 +284,10 @@ def from_parquet(
             raise ValueError(f"its columns are not those of this format ({odd})")
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
         if rows > len(content):  # what was measured differs from row to row, and takes some bytes of each
-            raise ValueError(f"has {rows:,} rows in {len(content):,} bytes, which is nothing that was measured")
+            raise ValueError(f"has {rows:,} rows in {len(content):,} bytes, which cannot be measurements")
         table = pl.read_parquet(io.BytesIO(content), columns=list(columns) if columns is not None else None)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise ValueError(f"is no Parquet file: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"is not a Parquet file: {str(error).splitlines()[0]}") from None
     check_table(table)
     return table
 
@@ -325,7 +325,7 @@ def _samples(row: Mapping[str, Any], kept: pl.Series) -> Samples:
         values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
     three = [*row["messages"], *([row["groups"]] if row["groups"] is not None else [])]
     if any(len(each) != 3 or None in each for each in three):
-        raise ValueError("has groups or messages that are not three numbers each")
+        raise ValueError("has groups or messages that are not triples of numbers")
     return Samples(
         **values,
         ranks=tuple(row["ranks"]),

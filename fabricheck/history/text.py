@@ -61,11 +61,11 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
     few = sum(each.runs < found.runs_needed for each in found.references)
     if few:
         yield (
-            f"  {few} of them are of fewer than {found.runs_needed} runs, which it takes to know how far noise like "
-            "this strays: until then bounds are wider, for what so few runs may have missed"
+            f"  {few} of them are of fewer than {found.runs_needed} runs, which this noise needs: until then their "
+            "bounds are wider"
         )
     for each in found.references:
-        beyond = f"; {each.beyond} of them beyond the bounds: not normal" if each.beyond else ""
+        beyond = f"; {each.beyond} of them beyond the bounds: unusual" if each.beyond else ""
         if each.degraded:
             beyond += f"; {each.degraded} of them were DEGRADED: is the system healthy?"
         yield (
@@ -151,9 +151,9 @@ def _metric_line(each: MetricChange, confidence: float) -> str:
 
 def _could_show(each: MetricChange) -> str:
     if min(each.base_sessions, each.candidate_sessions) < FEWEST_SESSIONS:
-        return f"; fewer than {FEWEST_SESSIONS} sessions a side show nothing"
+        return f"; {FEWEST_SESSIONS} sessions a side are needed"
     if not math.isfinite(each.smallest_change):
-        return "; nothing is known of how much it varies"
+        return "; its variation is unknown"
     return f"; a loss of {size(each.smallest_change)} or more would have shown"
 
 
@@ -186,7 +186,7 @@ def watch_summary(found: WatchResult) -> str:
 
 
 def nothing_watched(found: WatchResult) -> str:
-    return f"nothing can be watched yet: {found.warm_up} sessions of a metric are needed and the lag after them"
+    return f"alerts start after {found.warm_up} sessions of a metric and the lag after them"
 
 
 def incident_name(incident: Incident) -> str:
@@ -203,13 +203,13 @@ def incident_evidence(incident: Incident) -> str:
 def closed_line(incident: Incident) -> str:
     """A incident that is no longer open, in one line."""
     first = incident.alerts[0]
-    how = "accepted" if first.accepted else "got still worse" if first.worsened else "over"
+    how = "accepted" if first.accepted else "got worse again" if first.worsened else "over"
     return f"{how}: {_what(incident)} since {first.first_bad}, until {first.ended}"
 
 
 def improvement_line(found: Improvement) -> str:
     """A metric that got better, and what became of its baseline."""
-    taken = "the baseline stays, as was accepted" if found.kept else f"the baseline since {found.taken}"
+    taken = "the baseline stays, as accepted" if found.kept else f"the baseline since {found.taken}"
     return (
         f"IMPROVED: {found.key}: {found.before:.4g} -> {found.after:.4g} {found.unit}, {percent(found.change)}, since "
         f"{found.first}; {taken}"
@@ -235,7 +235,7 @@ def _incident_lines(incident: Incident) -> Iterator[str]:
 def alert_line(alert: Alert) -> str:
     """One metric that got worse: by how much, since when, and what changed then."""
     changed = f"; changed then: {', '.join(alert.software)}" if alert.software else ""
-    how = "got still worse" if alert.worsened else "over since"
+    how = "got worse again" if alert.worsened else "over since"
     over = f"; {how} {alert.ended}" if alert.ended is not None else ""
     return (
         f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, since "

@@ -52,7 +52,7 @@ def verify(store: Path) -> Verified:
     for system in names:
         content = folders.scan(store / system)
         damage += [_foreign(path) for path in content.foreign]
-        remarks += [f"{path}: an entry that is being written, or whose writer was killed" for path in content.drafts]
+        remarks += [f"{path}: incomplete: it is being written, or its process was killed" for path in content.drafts]
         for entry in content.entries:
             entries += 1
             problems = list(_check(entry))
@@ -89,7 +89,7 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
             samples = entry.path / SAMPLES
             started = _moment(entry)
             if started is None:
-                kept.append(f"{entry.path}: its name has no date that there is: see `fabricheck store verify`")
+                kept.append(f"{entry.path}: its name has no valid date: see `fabricheck store verify`")
                 continue
             if started >= limit or not samples.exists():
                 continue
@@ -113,7 +113,7 @@ def _moment(entry: Entry) -> datetime | None:
 
 
 def _foreign(path: Path) -> str:
-    return f"{path}: does not belong into a store: move it elsewhere"
+    return f"{path}: does not belong in a store: move it elsewhere"
 
 
 def _check(entry: Entry, *, but_samples: bool = False) -> Iterator[str]:
@@ -161,10 +161,10 @@ def _check_tables(entry: Entry, record: SessionRecord, contents: dict[str, bytes
     except ValueError as error:
         raise entry.damage(f"{name} {error}") from None
     if runs["run_id"].to_list() != record.runs:
-        raise entry.damage(f"{RUNS} does not have the runs that {SESSION} names")
+        raise entry.damage(f"{RUNS} and {SESSION} have different runs")
     judged = [len(json.loads(text)["metrics"]) for text in runs["judgement"]]
     if metrics.height != record.metrics or sum(judged) != record.metrics:
-        raise entry.damage(f"{METRICS} has {metrics.height} metrics and {SESSION} says {record.metrics}")
+        raise entry.damage(f"{METRICS} has {metrics.height} metrics, {SESSION} {record.metrics}")
     for name, table in ((RUNS, runs), (METRICS, metrics)):
         if not set(table["system"]) <= {record.system} or not set(table["session"]) <= {record.session}:
             raise entry.damage(f"{name} has rows of another system or session")

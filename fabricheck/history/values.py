@@ -42,14 +42,14 @@ def check_table(table: pl.DataFrame) -> None:
         if column.null_count() and column.name not in _MAY_BE_NULL:
             raise ValueError(f"has a row without {column.name}")
         if isinstance(column.dtype, pl.Datetime) and not column.dt.year().is_between(1970, 9999).all():
-            raise ValueError(f"has a time in {column.name} that no clock shows")
+            raise ValueError(f"has a time in {column.name} that is invalid")
         known = _VERDICTS.get(column.name)
         if known is not None and (odd := set(column) - known):
-            raise ValueError(f"says {min(odd)!r} for {column.name}")
+            raise ValueError(f"has {min(odd)!r} for {column.name}")
         if column.name in ("software", "tuning"):
             for text in column.unique():
                 if not all(isinstance(each, str) for each in _object(text, column.name).values()):
-                    raise ValueError(f"has {column.name} that is not of texts")
+                    raise ValueError(f"has {column.name} that is not text")
 
 
 def record_of(text: str) -> Run:
@@ -109,9 +109,9 @@ def check_samples(one: Samples, run: Run) -> None:
         raise ValueError(f"there is no operation {one.operation!r}")
     least = [(one.bytes, 1), (one.warmup, 0), (one.round, -1), (one.wrong_bytes, -1), (one.kept_of, 0)]
     if any(value < smallest for value, smallest in least) or not times.size or times.min() < 1:
-        raise ValueError(f"a row of {one.operation} has a number that none can be")
+        raise ValueError(f"a row of {one.operation} has an impossible number")
     if not one.ranks or (not run.problems and set(one.ranks) - {each.rank for each in run.ranks}):
-        raise ValueError(f"a row of {one.operation} is of ranks that the run does not have")
+        raise ValueError(f"a row of {one.operation} names ranks that the run does not have")
 
 
 def _object(text: str, name: str) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def _object(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"its {name} is no JSON object")
+        raise ValueError(f"its {name} is not a JSON object")
     return found
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} stands where text belongs")
+        raise TypeError(f"{value!r} where text is expected")
     return value
 
 

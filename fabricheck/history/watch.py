@@ -132,7 +132,7 @@ def watch_series(
     """As `watch`, with the series beside the result."""
     checked = check_history(history, system, now=now)
     if checked.is_empty():
-        raise UserError(f"the history of {system} holds no measurement: all rows are INVALID or INCOMPLETE")
+        raise UserError(f"the history of {system} has no measurement: all rows are INVALID or INCOMPLETE")
     return watch_of(series_of(checked), system, accepted, options)
 
 

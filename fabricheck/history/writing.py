@@ -183,20 +183,19 @@ def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], 
     if new.ended < new.started - _SLACK:
         raise UserError(
             f"session {new.session} ended at {_text(new.ended)}, before it began at {_text(new.started)}: "
-            "the clock went backwards meanwhile, so nothing was stored"
+            "the clock went backwards; nothing was stored"
         )
     latest = max([new.started, *(tables.started_of(each.run, new.started) for each in new.judged)])
     if latest > now + _SLACK:
         raise UserError(
-            f"a run of session {new.session} began at {_text(latest)} and it is {_text(now)}: a clock is wrong, so "
-            "nothing was stored; fix it and import the run's folder with `fabricheck store import`"
+            f"a run of session {new.session} began at {_text(latest)} and it is {_text(now)}: wrong clock; nothing "
+            "was stored; correct it, then: fabricheck store import FOLDER"
         )
     for entry, record in older:
         if parse_utc(record.stored) > now + _SLACK:
             raise UserError(
                 f"the clock went backwards: it is {_text(now)} and {entry.path} was stored at {record.stored}; nothing "
-                "was stored: set the clock right, or move that entry out of the store, and import the run's folder "
-                "with `fabricheck store import`"
+                "was stored: correct the clock, or move that entry, then: fabricheck store import FOLDER"
             )
 
 
@@ -221,7 +220,7 @@ def _check_platform(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]
     if rehearsal and real is not None:
         raise UserError(
             f"session {new.session} has a {REHEARSAL} and a measurement, {real.run.path}: nothing was stored; import "
-            "them apart, into stores of their own"
+            "each into a store of its own"
         )
     for entry, record in older:
         if record.system == new.system and record.runs and new.judged and record.rehearsal != rehearsal:

@@ -39,7 +39,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
                 most = max(counted, key=lambda name: counted[name] - least.get(name, 0))
                 text = (
                     f"it sent {counted[nic] / 1e6:,.0f} MB where its GPUs sent {bytes_ / 1e6:,.0f} MB, and {most} "
-                    f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs and NICs otherwise than the topology"
+                    f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
                 )
                 yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
 

@@ -113,7 +113,7 @@ def _unseen(one: _Gpu) -> Iterator[Evidence]:
         clock = f", {before.clock_mhz} MHz" if before.clock_mhz else ""
         text = (
             f"was {before.busy_percent}% busy before the test, with {before.memory_used_bytes / 1e9:.3g} GB in use"
-            f"{power}{clock}, and the driver lists no process"
+            f"{power}{clock}, by a process that the driver does not list"
         )
         yield one.say("gpu-in-use", text, Verdict.INVALID)
 
@@ -145,7 +145,7 @@ def _slot(one: _Gpu, described: int) -> Iterator[Evidence]:
     gpu = one.gpu
     most, own = gpu.pcie_most_generation or 0, gpu.pcie_own_generation or 0
     if 0 < most < max(own, described):
-        text = f"its slot allows PCIe Gen {most}, and it can do Gen {max(own, described)}"
+        text = f"its slot has PCIe Gen {most}, and the GPU Gen {max(own, described)}"
         yield one.say("pcie-reduced", text, Verdict.DEGRADED if most < described else None)
 
 
@@ -194,7 +194,7 @@ def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
         # A guest may be told that all are down, whatever they are.
         hidden = amd and not lost and not any(link.active for gpu in one.node.last.gpus for link in gpu.links)
-        text += ", as of all GPUs: a guest may not see them" if hidden else ""
+        text += "on all GPUs: a virtual machine may hide them" if hidden else ""
         yield one.say("gpu-links-down", text, Verdict.PASS if hidden else Verdict.DEGRADED)
     yield from _link_errors(one)
 
@@ -228,7 +228,7 @@ def _throttled(one: _Gpu) -> Iterator[Evidence]:
     else:
         yield from one.counted(THROTTLE_COUNTERS, heat)
     if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
-        yield one.say("gpu-setting", f"its clocks are held down: {', '.join(setting)}{clock}", None)
+        yield one.say("gpu-setting", f"its clocks are limited: {', '.join(setting)}{clock}", None)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
         yield one.say("gpu-setting", text, Verdict.PASS)
@@ -251,7 +251,7 @@ def _gone(node: Node) -> Iterator[Evidence]:
     left = {gpu.bus_id for gpu in node.after.gpus}
     for gpu in node.before.gpus:
         if gpu.bus_id not in left:
-            text = "is gone since the test began"
+            text = "disappeared during the test"
             yield Evidence("gpu-missing", node.host, gpu.index, text, Verdict.DEGRADED, gpu.bus_id)
 
 

@@ -99,7 +99,7 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
     for above in _above(sent, _RESENT_SHARE):
         again, segments = sent[above[0]]
         counted = f"TCP sent {again:,} of {segments:,} segments again"
-        meaning = "packets from it are lost, or its port or the way to the others is slower than it seems"
+        meaning = "packets from it are lost, or its port or its path to the others is slow"
         yield say(above, counted, meaning, None)
 
 

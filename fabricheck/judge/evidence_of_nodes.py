@@ -206,9 +206,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):
-            text = (
-                f"CUDA numbers its GPUs {', '.join(order)}, and nvidia-smi by PCI address: their numbers are of others"
-            )
+            text = f"CUDA numbers its GPUs {', '.join(order)}, nvidia-smi by PCI address: indices differ"
             yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED)
 
 
@@ -222,7 +220,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
     for host, of_ranks in allowed.items():
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
-            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need some for the threads that send"
+            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need cores for their sending threads"
             yield Evidence("few-cores", host, "", text, Verdict.PASS)
 
 

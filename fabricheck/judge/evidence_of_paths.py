@@ -39,8 +39,8 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
         lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
         where = "to or from it" if alone else f"between {fold(sorted(ends))}"
         text = (
-            f"packets of {lost:,} bytes do not get through {where}, of {passed:,} they do ({_ways(own)}): "
-            "the MTU of a port on the way is smaller"
+            f"packets of {lost:,} bytes are lost {where}, of {passed:,} bytes pass ({_ways(own)}): "
+            "a port on the path has a smaller MTU"
         )
         yield Evidence("packets-too-large", host, port, text, verdict, network=True)
 

@@ -45,7 +45,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         if not ranks.keys() >= set(samples.ranks):
             return Expectation(None, None, None, 0.0, "its ranks are not in the header")
         if samples.operation in SPARSE and not samples.messages:
-            return Expectation(None, None, None, 0.0, "nothing says between which of its ranks it was")
+            return Expectation(None, None, None, 0.0, "its ranks are unknown")
         members = [ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
         place = {each.rank: position for position, each in enumerate(members)}

@@ -37,8 +37,8 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
             continue
         to_bus = bus_factor("allreduce", len(samples.ranks)) / 8
         text = (
-            f"allreduce of {len(used)} GPUs: {each.value * to_bus:.4g} GB/s busbw, within the {most * to_bus:.4g} "
-            f"that links allow without the switch's reduction ({reduced.gbps * to_bus:.4g} with it)"
+            f"allreduce of {len(used)} GPUs: {each.value * to_bus:.4g} GB/s busbw, no more than the "
+            f"{most * to_bus:.4g} of the links without reduction in the switch ({reduced.gbps * to_bus:.4g} with it)"
         )
         told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
         text += f"; the library: {told}" if told else ""

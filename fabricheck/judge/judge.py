@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,6 +77,7 @@ def judge_run(
         )
         for metric in metrics
     )
+    judgements = tuple(_beside_traffic(judged, expect) for judged in judgements)
     problems = (*run.problems, *_missing(run, metrics), *_unverified(run, policy))
     verdict = worst([*(each.verdict for each in problems), *(each.verdict for each in judgements)])
     return RunJudgement(run, verdict, problems, judgements)
@@ -91,17 +92,39 @@ def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Finding]:
         text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
         yield Finding("metrics-missing", Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
     elif not metrics and not (run.problems and not run.header):  # a run that ended before its header says why
-        yield Finding(
-            "nothing-measured", Verdict.INVALID, f"{run.path}: the run has no metric, so there is nothing to judge"
-        )
+        yield Finding("nothing-measured", Verdict.INVALID, f"{run.path}: the run has no metric to judge")
 
 
 def _unverified(run: Run, policy: Policy) -> Iterator[Finding]:
     if run.header and run.header["program"] in policy.unverifiable:
         return
     if policy.verification_required and any(each.wrong_bytes < 0 for each in run.samples):
-        text = "the data were not verified, so a speed proves nothing: leave out --verify off"
+        text = "the data were not verified, so the speed proves nothing: leave out --verify off"
         yield Finding("not-verified", Verdict.INVALID, f"{run.path}: {text}")
+
+
+# Two that share a link fairly have half of it each.
+_FAIR_SHARE = 0.5
+
+
+def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
+    """INVALID for a victim whose aggressors hardly sent: that it was not slowed down proves nothing then.
+
+    Their floor is that of the same messages alone, of which a fair share is left to them beside the victim.
+    """
+    aggressor = judged.samples.aggressor
+    if aggressor is None:
+        return judged
+    expectation = expect(aggressor, "goodput")
+    least = (expectation.expected or 0.0) * expectation.floor_fraction * _FAIR_SHARE
+    reached = float(np.median(aggressor.goodput_gbps))
+    if reached >= least:
+        return judged
+    text = (
+        f"the aggressors reached {reached:.4g} Gb/s, less than half of their floor ({2 * least:.4g} Gb/s; "
+        f"{expectation.source}): too little traffic to slow a victim down; raise --aggressor-size, or check their links"
+    )
+    return replace(judged, verdict=Verdict.INVALID, reason=text)
 
 
 @dataclass(frozen=True)
@@ -177,7 +200,7 @@ def _broken(metric: Metric, expectation: Expectation, reference: Reference | Non
         if number is not None and not (math.isfinite(number) and number > 0):
             return f"the model's {name} value is {number}: fix the topology ({expectation.source})"
     if not 0 <= expectation.floor_fraction <= 1:
-        return f"the floor is {expectation.floor_fraction} of the expected value and not between 0 and 1"
+        return f"the floor is {expectation.floor_fraction} of the expected value instead of between 0 and 1"
     if reference is None:
         return None
     where = f"fix the reference ({reference.provenance})"
@@ -190,7 +213,7 @@ def _broken(metric: Metric, expectation: Expectation, reference: Reference | Non
     if (lower is not None and not -1 < lower <= 0) or (upper is not None and not 0 <= upper < math.inf):
         return f"the bounds of the reference are {lower} and {upper}: {where}"
     if (lower if metric.better == "higher" else upper) is None:
-        return f"the reference has no bound on the side that is worse, so it lets everything pass: {where}"
+        return f"the reference has no bound on the worse side, so everything would pass: {where}"
     return None
 
 
@@ -224,7 +247,7 @@ def _ceiling(
     if not known:
         return None, ""
     factor = policy.implausible_factor
-    why = f"{factor:g} times better than all that is known, and the model has no ceiling"
+    why = f"{factor:g} times better than all baselines, and the model has no ceiling"
     return (max(known) * factor if metric.quantity == "goodput" else min(known) / factor), why
 
 
@@ -240,16 +263,16 @@ def _decide(case: _Case) -> _Decided:
     if (metric.samples.times_ns <= 0).any():
         return _Decided(Verdict.INVALID, "some iterations have a time of zero")
     if not math.isfinite(value) or value <= 0:
-        return _Decided(Verdict.INVALID, f"{value} {metric.unit} is no measurement")
+        return _Decided(Verdict.INVALID, f"{value} {metric.unit} is not a measurement")
     if case.ceiling is not None and case.worse(case.ceiling, value):
-        side = "above the most" if case.higher_is_better else "below the least"
+        side = "above the highest" if case.higher_is_better else "below the lowest"
         return _Decided(
             Verdict.INVALID,
-            f"{case.say(value)} is {side} that is plausible, {case.say(case.ceiling)} ({case.ceiling_source}): "
+            f"{case.say(value)} is {side} plausible value, {case.say(case.ceiling)} ({case.ceiling_source}): "
             "something else was measured",
         )
     if metric.samples.wrong_bytes > 0:
-        return _Decided(Verdict.FAIL, f"{metric.samples.wrong_bytes} bytes arrived wrong; at {case.say(value)}")
+        return _Decided(Verdict.FAIL, f"{metric.samples.wrong_bytes} wrong bytes; at {case.say(value)}")
     floor = Yardstick("floor", case.floor, case.floor, case.floor_source) if case.floor is not None else None
     if floor is not None and case.worse(value, floor.bound):
         hint = "; sizes up to this one may be too small to reach it" if _is_small(metric) else ""
@@ -282,7 +305,7 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
     if not case.worse(value, bound):
         text = f"{compared}, within its bounds"
         if yardstick.gain is not None and case.worse(yardstick.gain, value):
-            text = f"{compared}: better than its bounds expect; re-measure the reference (fabricheck calibrate)"
+            text = f"{compared}: better than its bound; re-measure the reference (fabricheck calibrate)"
         return _Decided(Verdict.PASS, text, yardstick)
     low, high = case.interval
     interval = f"the {case.policy.confidence:.0%} interval of the median, {low:.4g} to {high:.4g} {case.metric.unit},"
@@ -292,10 +315,10 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
         return _Decided(Verdict.DEGRADED, f"{beyond}; {interval} is entirely beyond it", yardstick)
     count = case.metric.values.size
     if count < fewest_for_interval(case.policy.confidence):
-        return _Decided(Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to call that noise", yardstick)
+        return _Decided(Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to rule out noise", yardstick)
     half_width = (high - low) / 2 / value
     if half_width > case.policy.excusable_half_width:
-        text = f"{beyond}; {interval} is too wide (±{half_width:.1%}) to call that noise"
+        text = f"{beyond}; {interval} is too wide to rule out noise (±{half_width:.1%}) to call that noise"
         return _Decided(Verdict.DEGRADED, text, yardstick)
     text = f"{compared}: {interval} straddles the bound of {case.say(bound)}, so it may be noise"
     return _Decided(Verdict.PASS, text, yardstick)

@@ -346,16 +346,16 @@ def _load_part(path: Path, _: object) -> Part:
     except pydantic.ValidationError as error:
         raise file.rejection(error) from None
     if part.memory_gib[0] > part.memory_gib[1]:
-        file.fail(("memory_gib",), "goes from the least to the most")
+        file.fail(("memory_gib",), "has to be lowest, then highest")
     told = [Told(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
     for position, one in enumerate(part.values):
         if one.range is not None and not one.range[0] <= one.value <= one.range[1]:
-            file.fail(("values", position, "range"), "goes from the least to the most, with the value in between")
+            file.fail(("values", position, "range"), "has to be lowest, value, highest, in this order")
         if one.source not in part.sources:
             file.fail(("values", position, "source"), f"{one.source!r} is not among sources")
         check_where(file, ("values", position, "where"), one.where)
         if one.conditions is None and (one.alarm_of is not None or part.sources[one.source].kind == "published"):
-            file.fail(("values", position), "has no conditions: say of what, how and at which size")
+            file.fail(("values", position), "has no conditions: state of what, how and at which size")
         check_unit(file, ("values", position, "unit"), one.unit, one.where)
         check_alarm(file, ("values", position, "value"), told[position], told)
     return part
@@ -381,9 +381,7 @@ def check_alarm(file: Any, place: tuple[Any, ...], one: Told, others: Iterable[T
         was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, one))
         if was > bound if lower else was < bound:
             side = "below" if lower else "above"
-            text = (
-                f"the alarm of {one.value:g} is {side} the {measured.value:g} {measured.unit} that was measured of it"
-            )
+            text = f"the alarm of {one.value:g} is {side} the {measured.value:g} {measured.unit} that was measured"
             file.fail(place, text)
 
 
@@ -416,7 +414,7 @@ def _canonical(one: Told, operation: str, ranks: int | None) -> float:
 def check_unit(file: Any, place: tuple[Any, ...], unit: str, where: Where) -> None:
     """UserError for a unit that the quantity does not have."""
     if (unit == "us") != (where.quantity == "latency"):
-        file.fail(place, f"{unit!r} is no unit of a {where.quantity}")
+        file.fail(place, f"{unit!r} is not a unit of a {where.quantity}")
 
 
 def check_where(file: Any, place: tuple[Any, ...], where: Where) -> None:

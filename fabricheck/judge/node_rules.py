@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.records.state import NodeState
+from fabricheck.records.state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.verdict import Verdict
 
 
@@ -40,7 +40,7 @@ def _nvidia(state: NodeState) -> bool:
 
 
 def _spans_nodes(state: NodeState) -> bool:
-    return any("NVLink domain" in gpu.settings for gpu in state.gpus)
+    return any(name.startswith(NVLINK_DOMAIN) for gpu in state.gpus for name in gpu.settings)
 
 
 #: Of a node. Sources: NCCL User Guide, Troubleshooting (ACS, shared memory, memory limits, GPUDirect); AMD's system
@@ -50,7 +50,7 @@ NODE_RULES = (
         "acs-on",
         "ACS redirect",
         lambda value, state: value.startswith("on") and len(state.gpus) + len(state.nics) > 1,
-        "PCIe ACS sends what GPUs and NICs exchange through the CPU ({})",
+        "PCIe ACS sends traffic between GPUs and NICs through the CPU ({})",
     ),
     Rule(
         "iommu-on",
@@ -74,20 +74,20 @@ NODE_RULES = (
             and _rdma(state)
             and state.settings.get("NVIDIA kernel module", "proprietary") != "open"
         ),
-        "neither nvidia_peermem is loaded nor does the proprietary driver give DMA-BUF: no GPUDirect RDMA",
+        "no GPUDirect RDMA: nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF",
         network=True,
     ),
     Rule(
         "numa-balancing-on",
         "NUMA balancing",
         lambda value, state: value == "on" and bool(state.gpus),
-        "the kernel moves pages between NUMA domains (NUMA balancing)",
+        "NUMA balancing is on: the kernel moves pages between NUMA domains",
     ),
     Rule(
         "memlock-limited",
         "locked memory",
         lambda value, state: value != "unlimited" and _rdma(state),
-        "a job may lock {} of memory only, and RDMA needs to lock its buffers",
+        "a job may lock only {} of memory, and RDMA locks its buffers",
         network=True,
     ),
     Rule(
@@ -100,7 +100,7 @@ NODE_RULES = (
         "imex-off",
         "IMEX channels",
         lambda value, state: value == "0" and _spans_nodes(state),
-        "there is no IMEX channel: GPUs of other nodes of the NVLink domain are out of reach",
+        "no IMEX channel: GPUs of other nodes of the NVLink domain cannot be reached",
         network=True,
     ),
 )
@@ -110,7 +110,7 @@ GPU_RULES = (
         "fabric-not-ready",
         "fabric",
         lambda value, state: value != "completed" and len(state.gpus) > 1,
-        "the fabric manager has not taken it into the NVLink fabric ({})",
+        "not in the NVLink fabric of the fabric manager ({})",
         Verdict.DEGRADED,
     ),
 )

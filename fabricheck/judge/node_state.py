@@ -80,7 +80,7 @@ def evidence_of_node(
         *evidence_of_nodes([node], None),
         *evidence_of_rules([node]),
         *(
-            Evidence("state-unknown", state.host, "", f"could not be asked: {each}", Verdict.INCOMPLETE)
+            Evidence("state-unknown", state.host, "", f"its state could not be read: {each}", Verdict.INCOMPLETE)
             for each in state.notes
         ),
     ]
@@ -92,7 +92,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     if topology is None:
         return
     if len(state.gpus) < len(topology.gpus):
-        text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} answer"
+        text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} respond"
         here = {gpu.bus_id for gpu in state.gpus}
         lost_gpus = {gpu.bus_id: (other.host, gpu.index) for other in others for gpu in other.gpus}
         for bus_id in list(lost_gpus.keys() - here)[:_MOST_BESIDE] if here else ():
@@ -128,7 +128,7 @@ def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidenc
             )
     for node in nodes:
         for text in dict.fromkeys(note for state in (node.before, node.after) if state for note in state.notes):
-            yield Evidence("state-unknown", node.host, "", f"could not be asked: {text}", Verdict.PASS)
+            yield Evidence("state-unknown", node.host, "", f"its state could not be read: {text}", Verdict.PASS)
 
 
 def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
     numbers = [*map(_of_point, points), *_of_outputs(vendor_outputs(text, path))]
     if not numbers:
         known = ", ".join(("nccl-tests", "rccl-tests", "OMB", "IMB", *TOOLS))
-        raise UserError(f"{path}: has no number that is read here; those of {known} are")
+        raise UserError(f"{path}: has no number that can be read; numbers of {known} are")
     policy = load_policy(root / "config" / "policy.yaml")
     judged = [(one, *_judged(one, part, parts, asked, policy)) for one in numbers]
     number, run, topology = min(judged, key=lambda each: _ORDER.index(each[0].verdict(each[1])))
@@ -101,7 +101,7 @@ def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
     if not able:
         known = ", ".join(part.part for part in parts if part.board is not None)
         told = f"--part {asked.part}" if asked.part is not None else "no --part is given, and the text"
-        raise UserError(f"{told} names none of the parts that are known with so many GPUs: {known}")
+        raise UserError(f"{told} names no known part with this number of GPUs: {known}")
     return max(able, key=lambda part: len(part.values) + 1000 * (part.board is not None and part.board.gpus == 8))
 
 
@@ -146,7 +146,7 @@ def _judged(
     if collective:
         ranks = ranks if one.ranks else gpus * nodes
         if ranks != gpus * nodes:
-            raise UserError(f"{ranks} ranks are not {nodes} x {gpus} GPUs: say what took part with --gpus and --nodes")
+            raise UserError(f"{ranks} ranks are not {nodes} x {gpus} GPUs: give --gpus and --nodes")
     topology = part.board.node(part.part.removeprefix("NVIDIA "), gpus, _nics(asked.nics))
     device = (part.names[0].replace("*", ""), int(sum(part.memory_gib) / 2 * 2**30))
     members = []
@@ -179,7 +179,7 @@ def _nics(text: str | None) -> tuple[Nic, ...]:
         return ()
     match = _NICS.fullmatch(text.strip())
     if match is None or not 0 < int(match[1]) <= 64:
-        raise UserError(f"--nics {text!r}: say how many a node has, and of what rate, such as '8 x 400 Gb/s'")
+        raise UserError(f"--nics {text!r}: give number and rate of a node's NICs, such as '8 x 400 Gb/s'")
     return tuple(Nic(f"nic{each}", "NIC", float(match[2]), "--nics") for each in range(int(match[1])))
 
 
@@ -188,7 +188,7 @@ def _lines(
 ) -> Iterator[str]:
     part, parts = known
     if not run.judgements:
-        yield f"{run.verdict.value}  {path}: {number.tool}: no number of a useful size"
+        yield f"{run.verdict.value}  {path}: {number.tool}: no large message size"
         return
     (judged,) = run.judgements[-1:]
     nodes = len({each.host for each in run.run.ranks})
@@ -218,7 +218,7 @@ def _lines(
     problems = [*([number.problem] if number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if not code:
-        yield "  next         nothing: it is what others have. For every run: fabricheck init, then fabricheck run"
+        yield "  next         nothing: it is normal. To test your system: fabricheck init, then fabricheck run"
         return
     yield f"  likely       {CATALOGUE[code].sentence}: fabricheck explain {code}"
     if CATALOGUE[code].steps:
@@ -256,7 +256,7 @@ def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> 
     )
     if nic is None:
         known = ", ".join(one.nic for one in nics)
-        raise UserError(f"{path}: is of a NIC: name it with --part: {known}")
+        raise UserError(f"{path}: is of a NIC: give --part: {known}")
     rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (point.what, point.memory, point.unit)]
     better = point.unit != "us"
     bounds = sorted((one for one in rows if one.alarm_of is not None), key=lambda one: one.value, reverse=better)
@@ -274,10 +274,6 @@ def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> 
         required = f"{one.value:g} {one.unit} that {one.alarm_of} requires: {one.conditions}"
         lines.append(f"  alarm        {side} the {required} ({one.source})")
     if broken:
-        lines.append(
-            "  likely       the NIC, its slot or cable, or the memory that it reads: fabricheck explain slow-nic"
-        )
-        lines.append(
-            "  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node that the tool ran on"
-        )
+        lines.append("  likely       the NIC, its slot, its cable or the memory: fabricheck explain slow-nic")
+        lines.append("  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node of the tool")
     return Normal(verdict, tuple(lines))

@@ -29,8 +29,8 @@ def problem_of_gpus(run: Run, topology: Topology) -> Finding | None:
         found = _numbers([name])
         if found and not found & known:
             wanted = " and ".join(dict.fromkeys(described))
-            todo = "name the system that it was measured on, or correct `model` in its topology"
-            what = f"rank {rank.rank} drove {name}, and the GPUs of {topology.system} are {wanted}"
+            todo = "give the system of this machine, or correct `model` in its topology"
+            what = f"rank {rank.rank} used {name}, and the GPUs of {topology.system} are {wanted}"
             return Finding("other-gpus", Verdict.INVALID, f"{run.path}: {what}: {todo}")
     return None
 

@@ -237,7 +237,7 @@ def load_policy(path: str | PathLike[str]) -> Policy:
     if not isinstance(file.content, dict):
         file.fail((), "a policy is a map with fields such as floors and latencies")
     if "source" in file.content:
-        file.fail(("source",), "is the file itself: remove the field")
+        file.fail(("source",), "is this file: remove the field")
     try:
         # By way of JSON, whose lists may be tuples even where validation is strict.
         return _adapter().validate_json(json.dumps({**file.content, "source": str(path)}, default=str))

@@ -124,11 +124,11 @@ def load_published(path: Path) -> tuple[Published, ...]:
         if one.judges is not None:
             check_where(file, ("values", position, "judges"), one.judges)
             if one.judges.share_of_nominal is None and one.unit not in get_args(Unit):
-                file.fail(("values", position, "judges"), f"{one.unit!r} is no unit of a metric: give share_of_nominal")
+                file.fail(("values", position, "judges"), f"{one.unit!r} is not a unit: give share_of_nominal")
             if one.judges.share_of_nominal is None:
                 check_unit(file, ("values", position, "unit"), one.unit, one.judges)
             if one.relation in ("at_least", "at_most"):
-                file.fail(("values", position, "judges"), f"a value that is {one.relation} is no baseline")
+                file.fail(("values", position, "judges"), f"a value that is {one.relation} is not a baseline")
         if one.alarm_of is not None and one.relation != "is":
             file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
         if low > high:

@@ -82,7 +82,7 @@ class TestReferences:
             if name not in values:
                 raise UserError(
                     f"the references of {self.test} are indexed by {', '.join(self.index)}: "
-                    f"say what {name} is, as in --key '{name}=…'"
+                    f"give {name}, such as --key '{name}=…'"
                 )
         entries = self.entries
         for level, name in enumerate(self.index):
@@ -94,9 +94,7 @@ class TestReferences:
 
     def _lookup_scope(self, values: Mapping[str, Key]) -> Mapping[str, Reference]:
         if "$partition" not in values:
-            raise UserError(
-                f"the references of {self.test} are by system: say which, as in --key '$partition=sys:part'"
-            )
+            raise UserError(f"the references of {self.test} are by system: give --key, such as '$partition=sys:part'")
         partition = str(values["$partition"])
         found: dict[str, Reference] = {}
         # A narrower scope overrides a wider one, metric by metric.
@@ -188,7 +186,7 @@ class _Parser:
             if name in SPECIAL:
                 continue
             if not isinstance(name, str) or not name.isidentifier():
-                self.fail((name,), f"is no name of a test class; only {', '.join(SPECIAL)} may stand beside them")
+                self.fail((name,), f"is not a name of a test class; only {', '.join(SPECIAL)} are allowed, too")
             tests[name] = self.parse_test(name, self.map_at(value, (name,)))
         for name, reason in self.map_at(content.get(UNCALIBRATED, {}), (UNCALIBRATED,)).items():
             if not isinstance(reason, str) or not reason.strip():
@@ -259,12 +257,12 @@ class _Parser:
             metrics = {}
             for name, value in tree.items():
                 if not isinstance(name, str) or not _METRIC.fullmatch(name):
-                    self.fail((*place, name), "is no name of a metric: use letters, digits and _")
+                    self.fail((*place, name), "is not a name of a metric: use letters, digits and _")
                 metrics[name] = self.parse_levels(self.parse_reference(value, (*place, name)), (*place, name))
             yield _Entry(tuple(place[1:]), metrics)
             return
         if not tree:
-            self.fail(place, "is empty: ReFrame would take that for an answer")
+            self.fail(place, "is empty, which ReFrame would match")
         scoped = _INDEX not in self.file.content[place[0]]
         for key, value in tree.items():
             self.check_key(key, place, scoped)
@@ -276,14 +274,14 @@ class _Parser:
             self.fail(where, "is neither text nor a whole number: put it into quotes")
         if scoped:
             if not isinstance(key, str):
-                self.fail(where, f"is no system, partition or *: name the attributes of the keys with {_INDEX}")
+                self.fail(where, f"is not a system, partition or *: name the attributes of the keys with {_INDEX}")
             return
         if not isinstance(key, str):
             return
         if (mistake := mistake_of(key)) is not None:
             self.fail(where, f"ReFrame reads keys as regular expressions, and this one {mistake}")
         if "|" in re.sub(r"\\.|\[[^]]*\]|\([^()]*\)", "", key):
-            self.fail(where, "ReFrame anchors a|b as ^a|b$, which matches more than it seems to: write (a|b)")
+            self.fail(where, "ReFrame anchors a|b as ^a|b$, which matches more: write (a|b)")
 
     def parse_reference(self, value: Any, place: tuple[Any, ...]) -> Reference:
         provenance = self.find_provenance(place)
@@ -314,7 +312,7 @@ class _Parser:
             or (lower is None and upper is None)
         )
         if missing:
-            self.fail(place, f"has no bound on the side on which {unit} gets worse, so it would let everything pass")
+            self.fail(place, f"has no bound on the side where {unit} gets worse: everything would pass")
         return Reference(
             value=float(number),
             lower=float(lower) if lower is not None else None,

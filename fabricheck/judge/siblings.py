@@ -263,10 +263,10 @@ def _without_majority(
         achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
         values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
         if 2 * len(slow) > len(judged):
-            text = f"{equals.what}: {len(slow)} of {len(judged)} peers are slow, so there is no healthy majority"
+            text = f"{equals.what}: {len(slow)} of {len(judged)} peers are slow: no healthy majority"
             if achievable is not None:
                 low, high = (float(np.median(each)) / achievable for each in values)
-                carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry of data"
+                carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry as payload"
                 text += f": they have {carried}, and the rest {high:.0%}"
             names = tuple(one.name for at, one in enumerate(judged) if at in slow)
             files = (runs[group.run].run.path,)
@@ -275,9 +275,9 @@ def _without_majority(
             share = float(np.median(values[1])) / achievable
             best = max(values[1]) / achievable
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
-                carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry of data"
-                text = f"{equals.what}: {len(values[1])} peers have {carried}: none is healthy enough to compare with"
-                text += "; look at software, settings and what all of them share"
+                carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry as payload"
+                text = f"{equals.what}: {len(values[1])} peers have {carried}: none is healthy"
+                text += "; suspect software, settings and what all of them share"
                 yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
 
@@ -326,5 +326,5 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
         yield Finding(
             "all-slow",
             Verdict.PASS,
-            f"{what}: {text}{more}: software, a setting or the whole node, and not one part of it",
+            f"{what}: {text}{more}: suspect software, a setting or the whole node, not one part",
         )

@@ -140,7 +140,7 @@ def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Fin
     where = either(at_fault[:_MOST_NAMED]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
     text = (
         f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
-        f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds alone"
+        f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
     )
     files = dict.fromkeys(runs[metrics.places[each][0]].run.path for each in _slow_themselves(slow, metrics))
     code = code_of_slow(at_fault) if at_fault else "slower-than-reference"

@@ -40,7 +40,7 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         usual = float(np.median(samples.times_ns)) / 1e6
         hosts = dict.fromkeys(short_name(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
         text = (
-            f"{samples.operation} of {samples.bytes:,} bytes stood still for {seconds:.3g} s, its median is "
+            f"{samples.operation} of {samples.bytes:,} bytes made no progress for {seconds:.3g} s, its median is "
             f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
             f"{'; a link went down' if flapped else ''}"
         )

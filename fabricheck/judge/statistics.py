@@ -13,9 +13,11 @@ import numpy.typing as npt
 _WIDTH_OF_TRIMMED = 1.11
 _FEWEST_TO_TRIM = 8
 
-# Batches of a series: few enough that a batch outlasts what neighbours have in common, and enough to tell their spread.
-# benchmarks/intervals.py has the coverage.
+# Batches of a series, fewer where ten are too short: a batch outlasts what neighbours have in common, as five
+# correlation times do (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3). benchmarks/intervals.py
+# has the coverage.
 BATCHES = 10
+_CORRELATION_TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ def median_interval(
     Values are taken to be independent of each other. Iterations are not: where `values` are `in_order`, as they were
     measured, and two or more for each of `BATCHES` batches, the interval is the wider one of that and of the one whose
     ranks are as uncertain as the share of values below the median differs from batch to batch (batch means, with
-    Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). What changes less often than once in
-    a batch makes the true interval wider still. Of values whose order is lost `rank_error` may be known: the standard
-    error of the median's rank by these batches.
+    Student's t: Law and Kelton, Simulation Modeling and Analysis, section 9.5.3). Batches are five correlation times
+    long; a series too short for two of them has its range. Of values whose order is lost `rank_error` may be known: the
+    standard error of the median's rank by these batches.
 
     Fewer than `fewest_for_interval(confidence)` values have no such interval: the range of the values is returned, and
     the caller has to know that it covers less. ValueError where there are no values or one is not finite.
@@ -68,24 +70,45 @@ def median_interval(
     if in_order and data.size >= 2 * BATCHES:
         rank_error = rank_error_of(series)
     if rank_error > 0:
-        k = min(k, max(int(np.floor((data.size + 1) / 2 - _student(confidence) * rank_error)), 1))
+        k = min(k, max(int(np.floor((data.size + 1) / 2 - _student(confidence, BATCHES) * rank_error)), 1))
     return float(data[k - 1]), float(data[data.size - k])
 
 
 def rank_error_of(series: npt.NDArray[np.float64]) -> float:
-    """The standard error of the rank of the median of a series of iterations that depend on each other."""
-    length = series.size // BATCHES
-    batches = series[series.size - BATCHES * length :].reshape(BATCHES, length)
+    """The standard error of the rank of the median of a series of iterations that depend on each other; that of fewer
+    batches than `BATCHES` is as much larger as Student's t is."""
+    count = min(BATCHES, int(series.size / (_CORRELATION_TIMES * correlation_time(series))))
+    if count < 2:
+        return float(series.size)
+    length = series.size // count
+    batches = series[series.size - count * length :].reshape(count, length)
     # One half for each value above the median, minus one half for each below, so that equal values count for none.
     shares = np.sign(batches - np.median(series)).mean(axis=1) / 2
-    return float(shares.std(ddof=1) * series.size / np.sqrt(BATCHES))
+    error = float(shares.std(ddof=1) * series.size / np.sqrt(count))
+    return error * _student(0.95, count) / _student(0.95, BATCHES)
+
+
+def correlation_time(series: npt.NDArray[np.float64]) -> float:
+    """Over how many iterations those of a series depend on each other, as in src/fabricbench/statistics.cpp."""
+    sides = np.sign(series - np.median(series))
+    sides -= sides.mean()
+    variance = float(sides @ sides)
+    if variance == 0:
+        return 1.0
+    time = longest = 1.0
+    for lag in range(1, series.size // 2):
+        time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
+        longest = max(longest, time)
+        if lag >= _CORRELATION_TIMES * longest:
+            break
+    return longest
 
 
 @lru_cache(maxsize=64)
-def _student(confidence: float) -> float:
-    from scipy.stats import t
+def _student(confidence: float, batches: int) -> float:
+    from scipy.special import stdtrit  # that of scipy.stats.t, which takes half a second to import
 
-    return float(t.ppf((1 + confidence) / 2, BATCHES - 1))
+    return float(stdtrit(batches - 1, (1 + confidence) / 2))
 
 
 def ratio_interval(
@@ -135,7 +158,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     lacks for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
     confidence of 1 - 2^(1 - n). ValueError where there are fewer than two values or one is not finite.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     data = np.sort(_checked(values))
     if data.size < 2:
@@ -145,7 +168,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
     cut, widened = (1, _WIDTH_OF_TRIMMED) if data.size >= _FEWEST_TO_TRIM else (0, 1.0)
     kept = data[cut : data.size - cut]
     spread = float(np.clip(data, kept[0], kept[-1]).std(ddof=1)) * data.size**0.5 / kept.size
-    reach = widened * float(t.ppf((1 + confidence) / 2, kept.size - 1)) * spread
+    reach = widened * float(stdtrit(kept.size - 1, (1 + confidence) / 2)) * spread
     mean = float(kept.mean())
     return Mean(mean, (mean - reach, mean + reach))
 
@@ -153,14 +176,14 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
 @lru_cache(maxsize=4096)  # runs have few different numbers of iterations, and many series
 def _rank_of_bound(count: int, confidence: float) -> int:
     """The largest k for which 1 - 2 P(X < k) ≥ confidence, X binomial (count, 1/2); 0 where there is none."""
-    from scipy.stats import binom  # takes half a second, which a list of the checks does without
+    from scipy.special import bdtr  # that of scipy.stats.binom
 
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
     tail = (1 - confidence) / 2
-    k = int(binom.ppf(tail, count, 0.5))
-    # ppf gives the smallest k with P(X ≤ k) ≥ tail; where the two are equal one more value can go.
-    return k + 1 if binom.cdf(k, count, 0.5) <= tail else k
+    cumulative = bdtr(np.arange(count + 1), count, 0.5)
+    k = int(np.searchsorted(cumulative, tail))  # the smallest with P(X ≤ k) ≥ tail
+    return k + 1 if cumulative[k] <= tail else k  # where the two are equal one more value can go
 
 
 def _checked(values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from fabricheck.judge.in_switch import switch_not_used
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.levels import is_of, level_on
+from fabricheck.judge.nics_unused import nics_not_filled
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.policy import Policy, load_policy
@@ -23,7 +24,7 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import Case, Key, parse_case
+from fabricheck.records.case import Case, Key, name_of_header, parse_case
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
@@ -126,10 +127,8 @@ class SystemJudge:
             measured = {short_name(node) for node in nodes}
             others = hosts - measured if measured else set()
             if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
-                text = f"was on {fold(others)} too, and its references were measured on {fold(measured)}"
-                yield Finding(
-                    "other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: nodes stand for others"
-                )
+                text = f"was on {fold(others)} too, and its references are of {fold(measured)}"
+                yield Finding("other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: other nodes")
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -140,12 +139,11 @@ class SystemJudge:
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
-        unused = switch_not_used(judged, topology) if topology is not None else None
-        if unused is not None:
-            judged = replace(judged, problems=(*judged.problems, unused))
-        other = problem_of_gpus(run, topology) if topology is not None else None
-        if other is not None:
-            judged = replace(judged, verdict=worst([judged.verdict, other.verdict]), problems=(*judged.problems, other))
+        if topology is not None:
+            unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
+            found = tuple(each for each in (*unused, problem_of_gpus(run, topology)) if each is not None)
+            verdict = worst([judged.verdict, *(each.verdict for each in found)])
+            judged = replace(judged, verdict=verdict, problems=(*judged.problems, *found))
         judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
         stalls = tuple(each for each in find_stalls(judged) if each.is_problem)
         verdict = worst([judged.verdict, *(each.verdict for each in stalls)])
@@ -223,20 +221,20 @@ class ByHand:
         told |= self.attributes
         for name, value in _measured(run).items():
             if told.get(name, value) != value:
-                text = f"its {name} is {value}, and --test or --key says {told[name]}"
-                raise UserError(f"{file}: {text}: leave that out, or give the file that it is true of")
+                text = f"its {name} is {value} and --test or --key has {told[name]}"
+                raise UserError(f"{file}: {text}: leave that out, or give the file to which it applies")
         attributes = {**own, **told}
         system = self.system.partition(":")[0] or str(attributes.get("$partition", "")).partition(":")[0]
         judge = self.judge(system)
         tests = judge.references.tests if judge.references is not None else {}
         if test:
             if not tests:
-                raise UserError(f"there are no references of {system}, so none of {test!r}: leave out --test")
+                raise UserError(f"{system} has no references: leave out --test {test!r}")
             assert judge.references is not None
             judge.references.of(test)
         test = test or own_test or (next(iter(tests)) if len(tests) == 1 else "")
         judged = judge.judge_alone(run, test or None, attributes)
-        return Judged(replace(judged, test=run.header.get("case", "")), judge, attributes, tuple(() if test else tests))
+        return Judged(replace(judged, test=name_of_header(run.header)), judge, attributes, tuple(() if test else tests))
 
 
 @dataclass(frozen=True)
@@ -264,7 +262,7 @@ class Judged:
 def case_of_header(run: Run) -> tuple[str, dict[str, Key]]:
     """Class and attributes of the test that a result file says it is of; nothing where it was measured by hand."""
     try:
-        return parse_case(str(run.header.get("case", "")))
+        return parse_case(name_of_header(run.header))
     except UserError:
         return "", {}
 

@@ -66,7 +66,7 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     text = (
         f"{where} was slow at first: {equals.what} took {np.median(times[:count]) / middle:.3g} times its median for "
         f"the first {count} of {times.size} iterations and lost {lost_s:.2g} s; "
-        f"{len(equals.members) - len(slow)} peers did not; check its links and clocks, and what ran before"
+        f"{len(equals.members) - len(slow)} peers were not; check its links and clocks, and what ran before"
     )
     yield Finding("slow-at-first", Verdict.DEGRADED, text, places)
 
@@ -92,7 +92,7 @@ def _line(
 ) -> str:
     p95, p99 = np.percentile(times, [95, 99])
     return (
-        f"{where} is slow now and then: {equals.what} takes {p95:.3g} times its median at the 95th percentile and "
-        f"{p99:.3g} times at the 99th, {np.mean(times > _TWICE):.1%} of iterations over twice; {one.equals} peers "
-        f"{np.exp(one.centre):.3g} times at the 95th (p = {one.p:.1g}); look at error counters and other processes"
+        f"{where} is slow now and then: {equals.what}: {p95:.3g} x its median at the 95th percentile, {p99:.3g} x at "
+        f"the 99th, {np.mean(times > _TWICE):.1%} over 2 x; {one.equals} peers: {np.exp(one.centre):.3g} x "
+        f"(p = {one.p:.1g}); look at error counters and processes"
     )

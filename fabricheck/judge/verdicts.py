@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 #: What is wrong with a run that has no metric and says nothing else.
-NOTHING_JUDGED = Finding("nothing-measured", Verdict.INVALID, "the run has no metric, so there is nothing to judge")
+NOTHING_JUDGED = Finding("nothing-measured", Verdict.INVALID, "the run has no metric to judge")
 
 
 @dataclass(frozen=True)

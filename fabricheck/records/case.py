@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.records.finding import Finding
@@ -28,8 +29,8 @@ class CheckJudgement:
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> CheckJudgement:
         """The worst of what was found; PASS for nothing."""
-        found = tuple(findings)
-        return cls(worst([Verdict.PASS, *(each.verdict for each in found)]), found)
+        kept = tuple(findings)
+        return cls(worst([Verdict.PASS, *(each.verdict for each in kept)]), kept)
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class Case:
         return verdict is not Verdict.INVALID and (verdict is not Verdict.INCOMPLETE or self.phase == "performance")
 
     def _verdict(self, *, measured: bool) -> Verdict:
-        found = self.judged.verdict if self.judged is not None else Verdict.PASS
-        if self.result == "pass" or found is not Verdict.PASS:
-            return found
+        verdict = self.judged.verdict if self.judged is not None else Verdict.PASS
+        if self.result == "pass" or verdict is not Verdict.PASS:
+            return verdict
         is_judged = self.phase in ("sanity", "performance") and self.judged is None
         return Verdict.FAIL if self.foreign and measured and is_judged else Verdict.INCOMPLETE
 
@@ -124,26 +125,37 @@ class Case:
         again = frozenset(nodes)
         of_nodes = {**dict(self.of_nodes), **dict.fromkeys(sorted(again), other.folder)}
         mine, theirs = (each.judged or CheckJudgement(each.verdict) for each in (self, other))
-        found = [
+        merged = [
             *(each for each in mine.findings if _node_of(each) not in again),
             *(each for each in theirs.findings if _node_of(each) in again),
         ]
-        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        judged = CheckJudgement.of(each for each in merged if each.verdict is not Verdict.DEGRADED)
         if not mine.findings and mine.verdict is not Verdict.DEGRADED:  # nobody knows of which nodes that is
             judged = replace(judged, verdict=worst([mine.verdict, judged.verdict]))
         all_pass = {"result": "pass", "phase": None, "reason": None} if judged.verdict is Verdict.PASS else {}
         return replace(self, of_nodes=tuple(of_nodes.items()), judged=judged, **all_pass)  # type: ignore[arg-type]
 
 
-def _node_of(found: Finding) -> str:
+def _node_of(finding: Finding) -> str:
     """The one node that a finding is about, by its result files or its components; empty where there is none."""
-    of_files = {node_of_file(Path(file)) for file in found.files}
-    return of_files.pop() if len(of_files) == 1 else found.node
+    of_files = {node_of_file(Path(file)) for file in finding.files}
+    return of_files.pop() if len(of_files) == 1 else finding.node
 
 
 def node_of_file(file: Path) -> str:
     """The node of a result file of a test over a fleet; empty for any other."""
     return file.parent.name if file.parent.parent.name == NODES else ""
+
+
+def name_without_blanks(name: str) -> str:
+    """The name of a test case as a word of a shell and of a list of plans; empty where it has more to be quoted."""
+    word = name.replace(" ", ",")
+    return word if re.fullmatch(r"[\w.,:%@+=/-]+", word) else ""
+
+
+def name_of_header(header: Mapping[str, Any]) -> str:
+    """The name of the test case that a result file says it is of; empty for a run by hand."""
+    return re.sub(r",(?=[%@])", " ", str(header.get("case") or ""))
 
 
 def parse_case(text: str) -> tuple[str, dict[str, Key]]:
@@ -160,7 +172,7 @@ def parse_case(text: str) -> tuple[str, dict[str, Key]]:
         elif word.startswith("%"):
             attributes.update([parse_attribute(word[1:])])
         else:
-            raise UserError(f"--test {text!r}: {word!r} is neither %NAME=VALUE nor @system:partition+environment")
+            raise UserError(f"--test {text!r}: {word!r} is neither %NAME=VALUE nor @SYSTEM:PARTITION+ENVIRONMENT")
     return name, attributes
 
 

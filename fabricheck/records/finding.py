@@ -98,12 +98,12 @@ class Finding:
         )
 
 
-def split(found: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def split(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Those that keep a session from being green, and those that are only told, each in their order."""
-    found = tuple(found)
-    return tuple(each for each in found if each.is_problem), tuple(each for each in found if not each.is_problem)
+    findings = tuple(findings)
+    return tuple(each for each in findings if each.is_problem), tuple(each for each in findings if not each.is_problem)
 
 
-def with_files(found: Iterable[Finding], *files: str) -> tuple[Finding, ...]:
+def with_files(findings: Iterable[Finding], *files: str) -> tuple[Finding, ...]:
     """The findings, as shown by these result files."""
-    return tuple(replace(each, files=files) for each in found)
+    return tuple(replace(each, files=files) for each in findings)

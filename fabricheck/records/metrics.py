@@ -133,16 +133,22 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
     repeated = _repeated(run.header)
     # The first of two lines about the same thing: a file with two has a problem already.
     measured: dict[tuple[_Series, int], Samples] = {}
-    for each in run.samples:
-        one = _Series(each.operation, each.schedule, each.ranks, each.groups, train=_is_train(run.header))
-        series = _single(one, each.round, repeated)
-        measured.setdefault((series, each.bytes), each)
-    found = []
+    for measured_samples in run.samples:
+        own_series = _Series(
+            measured_samples.operation,
+            measured_samples.schedule,
+            measured_samples.ranks,
+            measured_samples.groups,
+            train=_is_train(run.header),
+        )
+        series = _single(own_series, measured_samples.round, repeated)
+        measured.setdefault((series, measured_samples.bytes), measured_samples)
+    metrics = []
     for series, names in _planned(run.header):
         for (size, quantity), name in names.items():
             if (samples := measured.get((series, size))) is not None:
-                found.append(Metric(name, quantity, samples))
-    return tuple(found)
+                metrics.append(Metric(name, quantity, samples))
+    return tuple(metrics)
 
 
 def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[int, Quantity], str]]]:
@@ -150,9 +156,9 @@ def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[in
         return
     repeated = _repeated(header)
     sizes: dict[_Series, list[int]] = {}
-    for each in planned_groups(header):
-        series = _single(_planned_series(header, each), each["round"], repeated)
-        sizes.setdefault(series, []).extend(each["bytes"])
+    for group in planned_groups(header):
+        series = _single(_planned_series(header, group), group["round"], repeated)
+        sizes.setdefault(series, []).extend(group["bytes"])
     world = len(header["ranks"])
     for series, each_size in sizes.items():
         yield series, series.names(each_size, world)
@@ -162,9 +168,9 @@ def _is_train(header: Mapping[str, Any]) -> bool:
     return header["plan"].get("train") is not None
 
 
-def _planned_series(header: Mapping[str, Any], each: Mapping[str, Any]) -> _Series:
-    groups = Groups(*each["groups"]) if each.get("groups") else None
-    return _Series(each["operation"], each["schedule"], tuple(each["ranks"]), groups, train=_is_train(header))
+def _planned_series(header: Mapping[str, Any], planned: Mapping[str, Any]) -> _Series:
+    groups = Groups(*planned["groups"]) if planned.get("groups") else None
+    return _Series(planned["operation"], planned["schedule"], tuple(planned["ranks"]), groups, train=_is_train(header))
 
 
 def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Series:
@@ -174,8 +180,8 @@ def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Serie
 def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
     """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
     rounds: dict[_Series, set[int]] = {}
-    for each in planned_groups(header):
-        rounds.setdefault(_planned_series(header, each), set()).add(each["round"])
+    for group in planned_groups(header):
+        rounds.setdefault(_planned_series(header, group), set()).add(group["round"])
     return frozenset(series for series, found in rounds.items() if len(found) > 1)
 
 

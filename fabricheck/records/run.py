@@ -48,9 +48,9 @@ _MOST_NAMED = 2
 def describe_places(ranks: Sequence[Rank]) -> str:
     """Where ranks ran, for a message: `nid001, GPU 2 at 0000:18:00.0; nid002, GPU 0 at 0000:17:00.0`."""
     hosts: dict[str, list[str]] = {}
-    for each in ranks:
-        device = each.device
-        hosts.setdefault(each.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
+    for rank in ranks:
+        device = rank.device
+        hosts.setdefault(rank.host, []).extend([f"GPU {device.index} at {device.bus_id}"] if device is not None else [])
     return "; ".join(_first([", ".join([host, *_first(gpus)]) for host, gpus in hosts.items()]))
 
 
@@ -86,6 +86,7 @@ class Samples:
     order that these have lost (`fabricheck.judge.statistics.median_interval`).
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each; only of the messages of a matrix.
+    `aggressor`: what went on beside a victim, as the messages of a repetition; its times are those of the attacks.
     """
 
     operation: str
@@ -104,6 +105,7 @@ class Samples:
     messages: tuple[tuple[int, int, int], ...] = ()
     kept_of: int = 0
     rank_error: float = 0.0
+    aggressor: Samples | None = None
 
     @property
     def count(self) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 When = Literal["before", "after"]
+#: How a setting of GPUs begins whose NVLinks go to other nodes: it is named by the domain, and its value is the clique.
+NVLINK_DOMAIN = "NVLink domain"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Card:
 
 def cards_of(
     runs: Sequence[RunJudgement],
-    found: Diagnosis,
+    diagnosis: Diagnosis,
     *,
     system: str = "",
     watched: WatchResult | None = None,
@@ -67,9 +67,9 @@ def cards_of(
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
     writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), Parts.of(runs), system)
     return (
-        *(writer.card(each) for each in found.causes if each.finding.components),
-        *writer.of_problems(found),
-        *(writer.card(each) for each in found.causes if not each.finding.components),
+        *(writer.card(each) for each in diagnosis.causes if each.finding.components),
+        *writer.of_problems(diagnosis),
+        *(writer.card(each) for each in diagnosis.causes if not each.finding.components),
         *_of_history(watched),
         *(_of_comparison(comparison) if comparison is not None else ()),
     )
@@ -123,8 +123,8 @@ class _Writer:
         what, where = plural(len(rows), "measurement"), f" in {plural(len(cause.runs), 'run')}"
         wrong = sum(row.wrong for row in rows)
         if wrong == len(rows):
-            return f"{what}{where} brought wrong bytes"
-        more = f"; {wrong} of them brought wrong bytes" if wrong else ""
+            return f"{what}{where} delivered wrong bytes"
+        more = f"; {wrong} of them delivered wrong bytes" if wrong else ""
         if cause.whole:
             shares = [row.judgement.share_of_expected for row in rows if row.judgement.better == "higher"]
             against = "what is expected"
@@ -145,7 +145,7 @@ class _Writer:
         name, unit = f"{short_name(judged)}, {name_of_group(first)}", first.unit
         kind = "pair" if group.pairs else "measurement"
         if wrong := [row for row in rows if row.wrong]:
-            return f"{name}: {plural(len(wrong), kind)} brought wrong bytes ({_named(wrong, world)})"
+            return f"{name}: {plural(len(wrong), kind)} delivered wrong bytes ({_named(wrong, world)})"
         value = f"{number(statistics.median(row.judgement.value for row in rows))} {unit}"
         if cause.whole and cause.finding.code == "no-healthy-majority":
             ends = sorted(rows, key=lambda row: row.judgement.value, reverse=first.better != "higher")
@@ -161,7 +161,7 @@ class _Writer:
         against = ""
         if ratio is not None:
             usual = number(statistics.median(row.judgement.value for row in group.fast))
-            equals = "its one equal" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
+            equals = "its one peer" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
             against = f", {percent(ratio)} of {equals} {usual} {unit}"
         is_part = any(each.kind.value != "path" for each in cause.finding.components)
         how_many = f"all {len(rows)} {kind}s over it" if is_part and len(rows) > 1 else plural(len(rows), kind)
@@ -169,19 +169,19 @@ class _Writer:
 
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
-        found: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
+        problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
-        for each in diagnosis.problems:
-            if not each.components:
-                key = (each.verdict, each.code, each.message, steps(each, system=self.system)[:1])
-                found.setdefault(key, []).append(("session", ""))
+        for problem in diagnosis.problems:
+            if not problem.components:
+                key = (problem.verdict, problem.code, problem.message, steps(problem, system=self.system)[:1])
+                problems.setdefault(key, []).append(("session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
-            for each in judged.all_problems[:1]:
-                if each not in shown:
-                    first = steps(each, system=self.system)[:1]
-                    key = (each.verdict, each.code, short_message(each, judged), first)
-                    found.setdefault(key, []).append((facts_of(judged).name, link))
-        for (verdict, code, message, first), where in sorted(found.items(), key=lambda item: -SEVERITY[item[0][0]]):
+            for problem in judged.all_problems[:1]:
+                if problem not in shown:
+                    first = steps(problem, system=self.system)[:1]
+                    key = (problem.verdict, problem.code, short_message(problem, judged), first)
+                    problems.setdefault(key, []).append((facts_of(judged).name, link))
+        for (verdict, code, message, first), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
             names = [name for name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
@@ -200,10 +200,10 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
 
 
-def _of_comparison(found: Comparison) -> Iterator[Card]:
-    for each in found.findings:
-        evidence = f"{each.message}; since {found.base.selection}"
-        yield Card(each.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison", code=each.code)
+def _of_comparison(comparison: Comparison) -> Iterator[Card]:
+    for finding in comparison.findings:
+        evidence = f"{finding.message}; since {comparison.base.selection}"
+        yield Card(finding.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison", code=finding.code)
 
 
 def _named(rows: Sequence[Row], world: int) -> str:
@@ -214,12 +214,12 @@ def _named(rows: Sequence[Row], world: int) -> str:
 
 def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
     more = len(evidence) - _MOST_EVIDENCE
-    return (*evidence[:_MOST_EVIDENCE], f"and {more} more of this kind") if more > 0 else tuple(evidence)
+    return (*evidence[:_MOST_EVIDENCE], f"and {more} more like this") if more > 0 else tuple(evidence)
 
 
 def _again(tests: Sequence[str], system: str) -> str:
     """The command that measures the same tests again; empty where nobody knows which they are."""
-    names = list(dict.fromkeys(found[1] for each in tests if (found := _CASE.match(each))))[:_MOST_NAMED]
+    names = list(dict.fromkeys(match[1] for each in tests if (match := _CASE.match(each))))[:_MOST_NAMED]
     if not names or not system:
         return ""
     return f"{program()} run --system {system} {' '.join(f'--name {name}' for name in names)}"

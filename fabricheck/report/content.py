@@ -375,7 +375,7 @@ def _launch(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
     if not ranks:
         return ""
     where = f", {len(ranks) // len(nodes)} a node" if len(nodes) > 1 else " on one node"
-    return f"To be started by the launcher of the site with {plural(len(ranks), 'rank')}{where}."
+    return f"Start it with the launcher of the site: {plural(len(ranks), 'rank')}{where}."
 
 
 def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:
@@ -418,7 +418,7 @@ def _proof(footer: Mapping[str, Any] | None) -> str:
     proof: Mapping[str, Any] = (footer or {}).get("proof", {})
     paths: Mapping[str, Any] = proof.get("paths", {})
     if not paths:
-        return "no library reported which way the data went"
+        return "no library reported which path the data took"
     return f"{', '.join(f'{path} ({times})' for path, times in paths.items())}, as {proof.get('evidence')} says"
 
 
@@ -426,16 +426,16 @@ def _records(judged: RunJudgement) -> str:
     run = judged.run
     times = sum(each.count for each in run.samples)
     planned = run.header.get("expected_records", "an unknown number of")
-    end = "the run reached its end" if run.footer is not None else "the run did not reach its end"
+    end = "the run completed" if run.footer is not None else "the run did not complete"
     return f"{len(run.samples)} of {planned} planned records with {times} iterations; {end}"
 
 
 def _remarks(header: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterable[str]:
     if plan.get("injected") is not None:
-        yield f"a planted defect was requested: {plan['injected']}"
+        yield f"a defect was planted on request: {plan['injected']}"
     if header.get("oversubscribed"):
-        yield "ranks share cores, because a node has fewer cores than ranks"
+        yield "ranks share cores, because the node has fewer cores than ranks"
     if header.get("few_cores"):
-        yield "ranks have no core for the threads that send their GPUs' data to other nodes"
+        yield "ranks have no spare core for the threads that send GPU data to other nodes"
     if plan.get("shared_devices"):
         yield "ranks were allowed to share a device"

@@ -24,7 +24,7 @@ def explain_code(code: str) -> Iterator[str]:
     if entry is None:
         near = difflib.get_close_matches(code, CATALOGUE, n=3, cutoff=0.5)
         which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` lists all"
-        raise UserError(f"{code!r} is no code of a finding and no run: {which}")
+        raise UserError(f"{code!r} is neither the code of a finding nor a run: {which}")
     yield f"{code}: {entry.alone}"
     yield f"  Symptom: {entry.symptom}"
     yield from of_entry(entry, general_steps(entry))
@@ -44,13 +44,16 @@ def findings_in(content: Mapping[str, Any]) -> tuple[Finding, ...]:
 
     Raises KeyError, ValueError or TypeError for anything else.
     """
-    found = list(map(Finding.from_json, content["problems"]))
-    found = [*(each for each in map(Finding.from_json, content.get("causes", ())) if each not in found), *found]
+    findings = list(map(Finding.from_json, content["problems"]))
+    findings = [
+        *(each for each in map(Finding.from_json, content.get("causes", ())) if each not in findings),
+        *findings,
+    ]
     for run in content["runs"]:
-        found += map(Finding.from_json, run["problems"])
-        found += [_of_metric(each) for each in run["metrics"] if each["verdict"] != Verdict.PASS.value]
-    found += map(Finding.from_json, content["findings"])
-    return tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+        findings += map(Finding.from_json, run["problems"])
+        findings += [_of_metric(each) for each in run["metrics"] if each["verdict"] != Verdict.PASS.value]
+    findings += map(Finding.from_json, content["findings"])
+    return tuple(sorted(findings, key=lambda finding: -SEVERITY[finding.verdict]))
 
 
 def _of_metric(content: Mapping[str, Any]) -> Finding:
@@ -74,19 +77,19 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
 
     `content`: its verdict.json; `run`: its folder. Raises KeyError, ValueError or TypeError for another content.
     """
-    system, found = str(content["system"]), findings_in(content)
-    count = sum(each.is_problem for each in found)
-    counts = f"{plural(count, 'problem')} and {plural(len(found) - count, 'note')}"
+    system, findings = str(content["system"]), findings_in(content)
+    count = sum(each.is_problem for each in findings)
+    counts = f"{plural(count, 'problem')} and {plural(len(findings) - count, 'note')}"
     yield f"{Verdict(content['verdict']).value}: {counts}, in {run}"
-    for code in dict.fromkeys(each.code for each in found):
-        own = [each for each in found if each.code == code]
+    for code in dict.fromkeys(each.code for each in findings):
+        own = [each for each in findings if each.code == code]
         first = own[0]
         yield ""
         yield f"{code}: {first.entry.alone}"
-        for each in own[:_MOST_NAMED]:
-            yield f"  {line(each, system=system, run=run)}"
-            if each.message:
-                yield f"    {each.message}"
+        for finding in own[:_MOST_NAMED]:
+            yield f"  {line(finding, system=system, run=run)}"
+            if finding.message:
+                yield f"    {finding.message}"
         if more := own[_MOST_NAMED:]:
             yield f"  and {len(more)} more"
         yield from of_entry(first.entry, steps(first, system=system, run=run))

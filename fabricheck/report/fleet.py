@@ -23,37 +23,38 @@ def next_command(bad: BadNode, parts: Parts) -> str:
     return "; ".join(looks) or f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
 
 
-def table(found: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
+def table(verdict: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
     """A line for each bad node, with what was found and what to do next under it, then what was not checked.
 
     `parts`: of the runs that it is the verdict of.
     """
-    for each in found.bad[:_ENTRIES]:
-        first, *others = each.evidence
+    for bad in verdict.bad[:_ENTRIES]:
+        first, *others = bad.evidence
         more = f" (and {len(others)} more)" if others else ""
         text = printable(f"{first.message}{more}")
         part = f"  {parts.place(first.components)}" if any(one.name for one in first.components) else ""
-        yield f"{each.verdict.value:<10}  {each.node}{part}"
+        yield f"{bad.verdict.value:<10}  {bad.node}{part}"
         yield from textwrap.wrap(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
-        yield f"{_INDENT}next: {next_command(each, parts)}"
-    if len(found.bad) > _ENTRIES:
-        rest = found.bad[_ENTRIES:]
-        yield f"and {len(rest)} more, which verdict.json has: {fold(each.node for each in rest)}"
-    for problem in found.elsewhere:
+        yield f"{_INDENT}next: {next_command(bad, parts)}"
+    if len(verdict.bad) > _ENTRIES:
+        rest = verdict.bad[_ENTRIES:]
+        yield f"and {len(rest)} more (verdict.json): {fold(each.node for each in rest)}"
+    for problem in verdict.elsewhere:
         text = printable(f"{problem.place}: {problem.message}")
         yield from textwrap.wrap(f"{problem.verdict.value:<10}  {text}", max(width, 40), subsequent_indent=_INDENT)
-    for why in dict.fromkeys(found.unchecked.values()):
-        yield f"not checked: {fold(node for node in found.unchecked if found.unchecked[node] == why)}: {printable(why)}"
-    yield found.message
+    for why in dict.fromkeys(verdict.unchecked.values()):
+        nodes = fold(node for node in verdict.unchecked if verdict.unchecked[node] == why)
+        yield f"not checked: {nodes}: {printable(why)}"
+    yield verdict.message
 
 
-def short(found: FleetVerdict) -> Iterator[str]:
+def short(verdict: FleetVerdict) -> Iterator[str]:
     """At most `LINES` lines of `COLUMNS` columns: how many are good, then the bad ones, and those that are left."""
-    lines = [found.message]
-    lines += [f"{each.node} {each.verdict.value} {each.evidence[0].message}" for each in found.bad]
-    lines += [f"{each.verdict.value} {each.place} {each.message}" for each in found.elsewhere]
-    if found.unchecked:
-        lines.append(f"not checked: {fold(found.unchecked)}")
+    lines = [verdict.message]
+    lines += [f"{each.node} {each.verdict.value} {each.evidence[0].message}" for each in verdict.bad]
+    lines += [f"{each.verdict.value} {each.place} {each.message}" for each in verdict.elsewhere]
+    if verdict.unchecked:
+        lines.append(f"not checked: {fold(verdict.unchecked)}")
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"and {len(lines) - LINES + 1} more: see the report"]
     for line in map(printable, lines):

@@ -68,13 +68,13 @@ def _of_nodes(
 ) -> Grid:
     """The worst verdict of each check on each node; `lost`: how bad it is with nodes on which nothing was measured.
     `at_fault`: by metric the nodes that the diagnosis names."""
-    in_order = sorted(zip(runs, checks, strict=True), key=lambda each: each[0].test or each[0].run.path)
+    in_order = sorted(zip(runs, checks, strict=True), key=lambda pair: pair[0].test or pair[0].run.path)
     names = list(dict.fromkeys(name for _, name in in_order))
     found: dict[tuple[str, str], list[_OnNode]] = {}
-    for position, (each, check) in enumerate(zip(runs, checks, strict=True), start=1):
-        for host, (verdict, bad) in _by_host(each, at_fault).items():
-            one = _OnNode(verdict, bad, len(each.judgements), f"run{position}")
-            found.setdefault((host, check), []).append(one)
+    for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
+        for host, (verdict, bad) in _by_host(run, at_fault).items():
+            on_node = _OnNode(verdict, bad, len(run.judgements), f"run{position}")
+            found.setdefault((host, check), []).append(on_node)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
     severity = dict(lost) | {
         host: max((SEVERITY[one.verdict] for name in names for one in found.get((host, name), ())), default=0)
@@ -94,7 +94,7 @@ def _of_nodes(
         tuple(columns),
         tuple(rows[:_MOST_ROWS]),
         cells[:_MOST_ROWS],
-        f"Left out: {', '.join(left)}, none of them worse." if left else "",
+        f"Not shown (none worse): {', '.join(left)}." if left else "",
     )
 
 
@@ -116,11 +116,11 @@ def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mappi
     host_of = {rank.rank: rank.host for rank in run.run.ranks}
     found: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
     counts: Counter[str] = Counter()
-    for each in run.judgements:
-        if each.verdict is not Verdict.PASS:
-            hosts = {host_of[rank] for rank in each.samples.ranks if rank in host_of}
-            for host in (hosts & at_fault.get(id(each), frozenset())) or hosts:
-                found[host].append(each.verdict)
+    for judgement in run.judgements:
+        if judgement.verdict is not Verdict.PASS:
+            hosts = {host_of[rank] for rank in judgement.samples.ranks if rank in host_of}
+            for host in (hosts & at_fault.get(id(judgement), frozenset())) or hosts:
+                found[host].append(judgement.verdict)
                 counts[host] += 1
     for problem in run.all_problems:
         named = {host for each in problem.components for host in each.nodes} & found.keys()
@@ -132,14 +132,14 @@ def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mappi
     return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in found.items()}
 
 
-def _of_check(found: Sequence[_OnNode], host: str, name: str) -> Place:
-    if not found:
+def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Place:
+    if not on_nodes:
         return Place(None, "-", f"{host}, {name}: not measured")
-    one = max(found, key=lambda each: SEVERITY[each.verdict])
-    metrics = plural(one.metrics, "metric")
-    of = f"{one.bad} of {metrics} not PASS" if one.bad else metrics
-    link = "" if one.verdict is Verdict.PASS else one.link
-    return Place(one.verdict, SHORT[one.verdict], f"{host}, {name}: {one.verdict.value}, {of}", link)
+    worst = max(on_nodes, key=lambda on_node: SEVERITY[on_node.verdict])
+    metrics = plural(worst.metrics, "metric")
+    of = f"{worst.bad} of {metrics} not PASS" if worst.bad else metrics
+    link = "" if worst.verdict is Verdict.PASS else worst.link
+    return Place(worst.verdict, SHORT[worst.verdict], f"{host}, {name}: {worst.verdict.value}, {of}", link)
 
 
 #: One or two letters for a verdict: colour alone is not enough.
@@ -167,14 +167,14 @@ def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None
             if not good:
                 continue
             usual = statistics.median(good)
-            for each in group.judgements:
-                a, b = (place.get(rank) for rank in each.samples.ranks)
+            for judgement in group.judgements:
+                a, b = (place.get(rank) for rank in judgement.samples.ranks)
                 if a is None or b is None:  # of a file that was damaged
                     continue
                 if a == b:  # two ranks on one GPU: no link between GPUs
                     continue
-                ratio = each.value / usual
-                ratios.setdefault((a, b), []).append(_Pair(ratio, each, check, f"run{position}"))
+                ratio = judgement.value / usual
+                ratios.setdefault((a, b), []).append(_Pair(ratio, judgement, check, f"run{position}"))
     numbers = sorted({rank for pair in ratios for rank in pair})
     if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
         return None
@@ -201,10 +201,10 @@ class _Pair:
     link: str
 
 
-def _of_pair(found: Sequence[_Pair], a: int, b: int) -> Place:
-    if not found:
+def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Place:
+    if not pairs:
         return Place(None, title="" if a == b else f"{a}→{b}: not measured")
-    one = min(found, key=lambda each: (-SEVERITY[each.judged.verdict], each.ratio))
-    verdict = one.judged.verdict
-    title = f"{'→'.join(map(str, one.judged.samples.ranks))} {one.judged.name} in {one.check}: {verdict.value}"
-    return Place(verdict, percent(one.ratio), title, "" if verdict is Verdict.PASS else one.link)
+    worst = min(pairs, key=lambda pair: (-SEVERITY[pair.judged.verdict], pair.ratio))
+    verdict = worst.judged.verdict
+    title = f"{'→'.join(map(str, worst.judged.samples.ranks))} {worst.judged.name} in {worst.check}: {verdict.value}"
+    return Place(verdict, percent(worst.ratio), title, "" if verdict is Verdict.PASS else worst.link)

@@ -110,7 +110,7 @@ def write_html(
     if not path.name:
         raise UserError(f"the report cannot be written to {str(path)!r}: name a file")
     if path.is_file() and not _is_page(path):
-        raise UserError(f"{path} is there already and is no HTML page: give the report another name")
+        raise UserError(f"{path} exists already and is not an HTML page: give the report another name")
     text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
     try:
         with whole_file(path) as unfinished:

@@ -126,5 +126,5 @@ def _names(finding: Finding, system: str, run: str) -> dict[str, str]:
 
 def _index(part: Component) -> str:
     """The index of a GPU, with which every topology ends its name."""
-    found = re.search(r"\d+$", part.name)
-    return found[0] if found else ""
+    match = re.search(r"\d+$", part.name)
+    return match[0] if match else ""

@@ -48,7 +48,7 @@ def write_json(
 
     With `fleet` also the verdict of each of its nodes. `session`: which one this is, in a few words each.
     """
-    verdict, found = overall(runs, problems)
+    verdict, problems_of_all = overall(runs, problems)
     reached = coverage(runs)
     content = {
         "system": system,
@@ -59,7 +59,7 @@ def write_json(
         **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
         "causes": [each.as_json() for each in causes],
-        "problems": [each.as_json() for each in found],
+        "problems": [each.as_json() for each in problems_of_all],
         "findings": [each.as_json() for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
@@ -74,15 +74,15 @@ def write_junit(runs: Sequence[RunJudgement], path: Path, *, system: str, proble
     Everything that is not PASS is a failure: its type is the verdict, its message the line for people, and its text
     the message of the finding and the command that explains its code.
     """
-    _, found = overall(runs, problems)
+    _, problems_of_all = overall(runs, problems)
     rehearsal = rehearsed(runs)
     root = ElementTree.Element("testsuites", name=marked(f"fabricheck {system}", rehearsal=rehearsal))
-    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", found)], system)
-    for each in runs:
-        cases = [("results", each.all_problems)]
-        for one in each.judgements:
-            cases.append((one.name, () if one.verdict is Verdict.PASS else (one.finding,)))
-        _suite(root, marked(each.test or each.run.path, rehearsal=is_rehearsal(each.run)), cases, system)
+    _suite(root, marked("session", rehearsal=rehearsal), [("everything was measured", problems_of_all)], system)
+    for run in runs:
+        cases = [("results", run.all_problems)]
+        for judgement in run.judgements:
+            cases.append((judgement.name, () if judgement.verdict is Verdict.PASS else (judgement.finding,)))
+        _suite(root, marked(run.test or run.run.path, rehearsal=is_rehearsal(run.run)), cases, system)
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
@@ -91,10 +91,10 @@ def _suite(root: ElementTree.Element, name: str, cases: Sequence[tuple[str, Sequ
     suite = ElementTree.SubElement(root, "testsuite", name=printable(name), tests=str(len(cases)))
     for title, failures in cases:
         case = ElementTree.SubElement(suite, "testcase", classname=printable(name), name=printable(title))
-        for each in failures:
-            line = printable(summary(each, system=system))
-            failure = ElementTree.SubElement(case, "failure", type=each.verdict.value, message=line)
-            failure.text = f"{printable(each.message)}\nfabricheck explain {each.code}"
+        for failed in failures:
+            line = printable(summary(failed, system=system))
+            failure = ElementTree.SubElement(case, "failure", type=failed.verdict.value, message=line)
+            failure.text = f"{printable(failed.message)}\nfabricheck explain {failed.code}"
     suite.set("failures", str(sum(bool(failures) for _, failures in cases)))
 
 
@@ -120,8 +120,8 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
         "latency": gauge("latency_seconds", "Median latency of a metric", *of_metric),
     }
     metric_passed = gauge("metric_passed", "Whether the verdict on a metric is PASS", *of_metric)
-    verdict, found = overall(runs, problems)
-    count = len(found) + sum(len(each.all_problems) for each in runs)
+    verdict, problems_of_all = overall(runs, problems)
+    count = len(problems_of_all) + sum(len(each.all_problems) for each in runs)
     for name, text, number in (
         ("exit_status", "0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID", EXIT_CODES[verdict]),
         ("problems", "Problems of the session and of its runs", count),
@@ -130,8 +130,8 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     ):
         gauge(name, text).labels(*session.values()).set(number)
     of_finding = gauge("finding", "1 for each finding that keeps the session from PASS", "code", "component", "verdict")
-    for each in _named([*found, *(one for run in runs for one in run.findings)]):
-        of_finding.labels(*session.values(), *each).set(1)
+    for finding in _named([*problems_of_all, *(one for run in runs for one in run.findings)]):
+        of_finding.labels(*session.values(), *finding).set(1)
     for run in runs:
         labels = (*session.values(), marked(facts_of(run).name, rehearsal=is_rehearsal(run.run)), _nodes(run))
         for name, quantity, value, passed in _exported(run.judgements):
@@ -140,10 +140,10 @@ def write_prometheus(runs: Sequence[RunJudgement], path: Path, *, system: str, p
     write_to_textfile(str(path), registry)
 
 
-def _named(found: Iterable[Finding]) -> Iterator[tuple[str, str, str]]:
+def _named(findings: Iterable[Finding]) -> Iterator[tuple[str, str, str]]:
     """Code, component and verdict of each finding, of ten components of a code and a verdict at most."""
     left: Counter[tuple[str, Verdict]] = Counter()
-    for code, component, verdict in dict.fromkeys((each.code, each.place, each.verdict) for each in found):
+    for code, component, verdict in dict.fromkeys((each.code, each.place, each.verdict) for each in findings):
         left[code, verdict] += 1
         if left[code, verdict] <= _MOST_NAMED:
             yield code, component, verdict.value
@@ -158,19 +158,19 @@ def _nodes(run: RunJudgement) -> str:
 def _exported(judgements: Sequence[Judgement]) -> Iterator[tuple[str, str, float, bool]]:
     """Name, quantity, value in the metric's unit and whether it passed, of all lines about the metrics of a run."""
     questions: dict[tuple[str, ...], list[Judgement]] = {}
-    for each in judgements:
-        samples = each.samples
-        key = (samples.operation, samples.schedule, size_label(samples.bytes), quantity_of(each))
-        questions.setdefault(key, []).append(each)
+    for judgement in judgements:
+        samples = judgement.samples
+        key = (samples.operation, samples.schedule, size_label(samples.bytes), quantity_of(judgement))
+        questions.setdefault(key, []).append(judgement)
     left = _MOST_NAMED
-    for (operation, schedule, size, quantity), found in questions.items():
-        ordered = sorted(found, key=lambda each: each.value, reverse=quantity == "latency")
-        if len(found) <= _FEW:
-            yield from ((each.name, quantity, each.value, each.verdict is Verdict.PASS) for each in found)
+    for (operation, schedule, size, quantity), judged in questions.items():
+        ordered = sorted(judged, key=lambda judgement: judgement.value, reverse=quantity == "latency")
+        if len(judged) <= _FEW:
+            yield from ((each.name, quantity, each.value, each.verdict is Verdict.PASS) for each in judged)
             continue
         name = f"{operation}_{schedule}_many_{size}_{quantity}"
         values = [each.value for each in ordered]
-        passed = all(each.verdict is Verdict.PASS for each in found)
+        passed = all(each.verdict is Verdict.PASS for each in judged)
         for statistic, value in (("lowest", min(values)), ("median", median(values)), ("highest", max(values))):
             yield f"{name}_{statistic}", quantity, value, passed
         failed = [each for each in ordered if each.verdict is not Verdict.PASS][:left]

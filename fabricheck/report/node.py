@@ -77,7 +77,7 @@ def node_of_run(judged: RunJudgement) -> Node | None:
     measured = [each for each in links if each.pairs]
     if not measured:
         return None
-    worst = min(measured, key=lambda each: (each.median, each.worst))
+    worst = min(measured, key=lambda link: (link.median, link.worst))
     of = "achievable" if _is_achievable(judged) else "expected"
     summary = (
         f"{len(measured)} of {plural(len(links), 'link')} carried pairs; {'the worst is ' if len(measured) > 1 else ''}"
@@ -95,24 +95,24 @@ def node_of_run(judged: RunJudgement) -> Node | None:
 def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkState]:
     over: dict[Component, list[tuple[float, str, Judgement]]] = {}
     achievable = _is_achievable(judged)
-    for each in _of_pairs(judged):
-        share = _share_of_achievable(each) if achievable else each.share_of_expected
+    for pair in _of_pairs(judged):
+        share = _share_of_achievable(pair) if achievable else pair.share_of_expected
         if share is None:
             continue
         if not 0 <= share < float("inf"):
             continue
         try:
-            crossed = components_of(judged.run, each.samples, topology)
+            crossed = components_of(judged.run, pair.samples, topology)
         except UserError:  # a device that the topology does not know; the judge says so
             continue
         for component in crossed:
-            over.setdefault(component, []).append((share, who(each.samples, len(judged.run.ranks)), each))
-    found: dict[tuple[str, str], LinkState] = {}
+            over.setdefault(component, []).append((share, who(pair.samples, len(judged.run.ranks)), pair))
+    states: dict[tuple[str, str], LinkState] = {}
     for link in topology.links:
         a, b = sorted(link.ends)
-        pairs = sorted(over.get(Component(Kind.LINK, a, host, b, host), ()), key=lambda each: each[:2])
-        found.setdefault((a, b), LinkState(link, tuple(pairs)))
-    return list(found.values())
+        pairs = sorted(over.get(Component(Kind.LINK, a, host, b, host), ()), key=lambda pair: pair[:2])
+        states.setdefault((a, b), LinkState(link, tuple(pairs)))
+    return list(states.values())
 
 
 def _of_pairs(judged: RunJudgement) -> list[Judgement]:
@@ -129,7 +129,7 @@ def _share_of_achievable(judged: Judgement) -> float | None:
 
 
 def _table(links: list[LinkState], of: str) -> Rows:
-    ranked = sorted((each for each in links if each.pairs), key=lambda each: (each.median, each.worst, each.name))
+    ranked = sorted((each for each in links if each.pairs), key=lambda link: (link.median, link.worst, link.name))
     rows = [
         (
             Cell(each.name),
@@ -169,12 +169,12 @@ def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
     box = f"{left:.0f} {highest:.0f} {2 * half:.0f} {bottom - highest + 46:.0f}"
     top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
-    for each in sorted(links, key=lambda each: -each.median if each.pairs else float("-inf")):
-        _line(top, each, made, width_of(each.link, topology), span=span, of=of)
-    for each in links:
-        if each.pairs:
-            x, y = made.curve(each.link.ends).label
-            _add(top, "text", f"{100 * each.median:.0f}", class_="share", x=f"{x:.1f}", y=f"{y + 4:.1f}")
+    for link in sorted(links, key=lambda link: -link.median if link.pairs else float("-inf")):
+        _line(top, link, made, width_of(link.link, topology), span=span, of=of)
+    for link in links:
+        if link.pairs:
+            x, y = made.curve(link.link.ends).label
+            _add(top, "text", f"{100 * link.median:.0f}", class_="share", x=f"{x:.1f}", y=f"{y + 4:.1f}")
     for kind in _KINDS:
         for device in getattr(topology, kind):
             _device(top, device.name, made.places[device.name], kind)
@@ -183,20 +183,20 @@ def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
 
 
 def _line(
-    top: ElementTree.Element, each: LinkState, made: Layout, width: float, *, span: tuple[float, float], of: str
+    top: ElementTree.Element, link: LinkState, made: Layout, width: float, *, span: tuple[float, float], of: str
 ) -> None:
     group = _add(top, "g")
-    way = {"d": made.curve(each.link.ends).path, "fill": "none"}
-    if not each.pairs:
-        _add(group, "title", f"{describe(each.link)}; no pair measured")
+    way = {"d": made.curve(link.link.ends).path, "fill": "none"}
+    if not link.pairs:
+        _add(group, "title", f"{describe(link.link)}; no pair measured")
         _add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
         return
-    share, label, _ = each.pairs[0]
-    text = f"median {percent(each.median)} of {of}, worst {label} {percent(share)}"
-    _add(group, "title", f"{describe(each.link)}; {plural(len(each.pairs), 'pair')}, {text}")
+    share, label, _ = link.pairs[0]
+    text = f"median {percent(link.median)} of {of}, worst {label} {percent(share)}"
+    _add(group, "title", f"{describe(link.link)}; {plural(len(link.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
     _add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
-    _add(group, "path", stroke=color_of(each.median, span), stroke_width=f"{width:.2f}", **way)
+    _add(group, "path", stroke=color_of(link.median, span), stroke_width=f"{width:.2f}", **way)
 
 
 def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:

@@ -44,13 +44,13 @@ class Parts:
     def of(cls, runs: Sequence[RunJudgement]) -> Parts:
         gpus: dict[tuple[str, str], Gpu] = {}
         nics: set[str] = set()
-        for each in runs:
-            if each.topology is not None:
-                network = each.topology.network
+        for run in runs:
+            if run.topology is not None:
+                network = run.topology.network
                 ports = (network.component(port).name for port in network.ports) if network is not None else ()
-                nics |= {*(nic.name for nic in each.topology.nics), *ports}
-            for found in _gpus_of(each):
-                gpus.setdefault(found[0], found[1])
+                nics |= {*(nic.name for nic in run.topology.nics), *ports}
+            for gpu in _gpus_of(run):
+                gpus.setdefault(gpu[0], gpu[1])
         return cls(gpus, frozenset(nics))
 
     def title(self, component: Component) -> str:
@@ -108,16 +108,16 @@ class Parts:
 
 
 def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], Gpu]]:
-    found, indexes = [], gpu_of_ranks(judged.run)
+    gpus, indexes = [], gpu_of_ranks(judged.run)
     platform = str(judged.run.header.get("platform", ""))
     if platform == EMULATED:
         platform = _EMULATED.get(str(judged.run.header.get("backend")), "")
-    for each in judged.run.ranks:
-        if each.device is not None:
-            index = indexes[each.rank]
+    for rank in judged.run.ranks:
+        if rank.device is not None:
+            index = indexes[rank.rank]
             name = _name(judged.topology, index)
-            found.append(((each.host, name), Gpu(name, index, each.device, platform)))
-    return found
+            gpus.append(((rank.host, name), Gpu(name, index, rank.device, platform)))
+    return gpus
 
 
 def _name(topology: Topology | None, index: int) -> str:

@@ -53,15 +53,15 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
     Raises UserError for one that is not there, one whose samples were pruned, and as `replay` does.
     """
     entry = find_entries(store, system, (session,))[0] if session is not None else entries_of(store, system)[-1]
-    (found,) = replay(store, root, system=system, sessions=(entry.session,))
-    if found.pruned:
+    (replayed,) = replay(store, root, system=system, sessions=(entry.session,))
+    if replayed.pruned:
         raise UserError(
             f"{store}: the samples of session {entry.session} were pruned, so it cannot be judged again: "
-            "name another with --session; `fabricheck watch` and `compare` still know its medians"
+            "choose another with --session; `fabricheck watch` and `compare` still use its medians"
         )
     record = read_record(entry)
-    judged = tuple(each.judged for each in found.runs)
-    runs = [CaseRun.of_case(each.stored.run, each.stored.case) for each in found.runs]
+    judged = tuple(each.judged for each in replayed.runs)
+    runs = [CaseRun.of_case(each.stored.run, each.stored.case) for each in replayed.runs]
     now = tuple(find_all(runs, SystemJudge.of(system, root)))
     said = {each.message for each in now}
     # What the runs do not tell: that a check did not run, what does not apply.
@@ -69,8 +69,8 @@ def stored_session(store: Path, system: str, session: str | None, root: Path) ->
         *(each.finding for each in (*record.problems, *record.findings)),
     ]
     problems, findings = split([*(each for each in before if each.message not in said), *now])
-    other = ", another ".join(found.other)
-    notes = (f"The session is judged by another {other} than when it was stored",) if other else ()
+    other = ", ".join(replayed.other)
+    notes = (f"Changed since the session was stored: {other}",) if other else ()
     return StoredSession(entry.session, record.started, judged, problems, findings, notes)
 
 

@@ -73,8 +73,8 @@ class ComparisonView:
     figures: tuple[Figure, ...]
 
 
-def history_view(found: Watched) -> HistoryView:
-    result = found.result
+def history_view(history: Watched) -> HistoryView:
+    result = history.result
     incidents = result.open_incidents
     closed = [each for each in result.incidents if not each.open]
     drawn = [*incidents, *reversed(closed)][:_MOST_INCIDENTS_DRAWN]
@@ -95,27 +95,27 @@ def history_view(found: Watched) -> HistoryView:
         closed=tuple(map(closed_line, reversed(closed[-_MOST_ALERTS:]))),
         more_closed=max(0, len(closed) - _MOST_ALERTS),
         figures=(
-            *([overview(found)] if len(found.series.sessions) > 1 else []),
-            *(incident_figure(found, each) for each in drawn),
+            *([overview(history)] if len(history.series.sessions) > 1 else []),
+            *(incident_figure(history, each) for each in drawn),
         ),
         states=states_table(result.states),
     )
 
 
-def comparison_view(found: Comparison) -> ComparisonView:
-    figure = changes_figure(found)
-    vanished, new = found.vanished[:_MOST_ROWS], found.new[:_MOST_ROWS]
+def comparison_view(comparison: Comparison) -> ComparisonView:
+    figure = changes_figure(comparison)
+    vanished, new = comparison.vanished[:_MOST_ROWS], comparison.new[:_MOST_ROWS]
     return ComparisonView(
-        counts=comparison_counts(found),
+        counts=comparison_counts(comparison),
         sides=tuple(
             SideView(name, side.selection, side_runs(side), tuple(map(versions, side.software[:_MOST_ALERTS])))
-            for name, side in (("before", found.base), ("after", found.candidate))
+            for name, side in (("before", comparison.base), ("after", comparison.candidate))
         ),
-        software=found.software_changes,
-        unequal=found.unequal,
-        suspects=tuple(f"{each.place}: {each.message}" for each in found.findings),
+        software=comparison.software_changes,
+        unequal=comparison.unequal,
+        suspects=tuple(f"{each.place}: {each.message}" for each in comparison.findings),
         vanished=tuple(map(str, vanished)),
         new=tuple(map(str, new)),
-        more_keys=len(found.vanished) + len(found.new) - len(vanished) - len(new),
+        more_keys=len(comparison.vanished) + len(comparison.new) - len(vanished) - len(new),
         figures=(figure,) if figure is not None else (),
     )

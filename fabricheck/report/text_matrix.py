@@ -17,9 +17,11 @@ _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and
 
 def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[list[str]]:
     """The `most` telling matrices, as far as they fit into `width` columns: not PASS first, then the fastest."""
-    found = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
-    found.sort(key=lambda one: (-SEVERITY[one[1].verdict], one[1].operation == "bidirectional", -_fastest(one[1])))
-    for run, group in found[:most]:
+    matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
+    matching.sort(
+        key=lambda pair: (-SEVERITY[pair[1].verdict], pair[1].operation == "bidirectional", -_fastest(pair[1]))
+    )
+    for run, group in matching[:most]:
         if lines := _matrix(run, group, width):
             yield lines
 
@@ -54,9 +56,9 @@ def _matrix(run: RunJudgement, group: Group, width: int) -> list[str]:
     for source, label in zip(numbers, labels, strict=True):
         texts = []
         for destination in numbers:
-            found = measured.get((source, destination))
-            text = "N/A" if found is None else f"{found.value / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
-            mark = " " if found is None or found.verdict is Verdict.PASS else "*"
+            judgement = measured.get((source, destination))
+            text = "N/A" if judgement is None else f"{judgement.value / _GBPS_OF_GB:.{2 if cell == _WIDEST else 0}f}"
+            mark = " " if judgement is None or judgement.verdict is Verdict.PASS else "*"
             texts.append(text.rjust(cell - 1) + mark)
         lines.append(f"{label:>3} {''.join(texts)}")
     if any(each.verdict is not Verdict.PASS for each in group.judgements):

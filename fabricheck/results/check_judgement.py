@@ -56,7 +56,7 @@ def read_judgement(folder: Path) -> CheckJudgement | None:
         verdict = worst([Verdict(content["verdict"]), *(each.verdict for each in findings)])
         return CheckJudgement(verdict, findings)
     except (UserError, OSError, KeyError, TypeError, ValueError, AttributeError):
-        text = f"{file}: is damaged: the check's judgement cannot be read; run the check again"
+        text = f"{file}: the check's judgement is damaged; run the check again"
         return CheckJudgement.of([Finding("result-damaged", Verdict.INCOMPLETE, text, files=(str(file),))])
 
 

@@ -152,9 +152,7 @@ class _Reader:
             return
         if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
-            self.invalid(
-                1, "no line of it is one of fabricbench's: it is no result file, and no output of a known tool"
-            )
+            self.invalid(1, "neither a result file of fabricbench nor the output of a known tool")
             return
         if self.unreadable > _LONGEST_LIST:
             self.invalid(1, f"{self.unreadable} of its lines could not be read")
@@ -170,13 +168,13 @@ class _Reader:
             self.check_footer(self.footer)
         # A planted defect that was found has made its problem by now.
         if self.header is not None and self.header.plan.injected is not None and not self.problems:
-            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and nothing noticed it")
+            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and not detected")
 
     def read_next(self, line: bytes, *, is_last: bool) -> None:
         self.last += 1
         number = self.last
         if self.end:
-            self.invalid(number, f"something follows the end of the run in line {self.end}: two runs wrote here")
+            self.invalid(number, f"the run ends in line {self.end}, and more lines follow: two runs wrote here")
             return
         try:
             self.read_line(number, line.removesuffix(b"\n"))
@@ -193,30 +191,30 @@ class _Reader:
         kind = value.get("record")
         self.foreign = self.foreign or "record" not in value
         if number == 1 and kind not in ("header", "error"):
-            self.invalid(number, "the file does not begin with a header: it is not a whole result of fabricbench")
+            self.invalid(number, "the file does not begin with a header: it is not a complete result of fabricbench")
         if kind == "header":
             self.read_header(number, value)
         elif kind == "samples":
-            each = validate(SamplesModel, value)
-            if each.index != len(self.samples):
+            samples = validate(SamplesModel, value)
+            if samples.index != len(self.samples):
                 self.invalid(
                     number,
-                    f"samples line {each.index} stands where number {len(self.samples)} belongs: "
-                    "lines were lost, doubled or moved",
+                    f"samples line {samples.index} is at the place of "
+                    f"line {len(self.samples)}: lines were lost, repeated or moved",
                 )
-            key = key_of(each, each.bytes)
+            key = key_of(samples, samples.bytes)
             kept_of = 0
             if self.header is not None:
-                if each.iterations > len(each.times_ns) and order_mistake(each, self.header) is None:
-                    kept_of = each.iterations
+                if samples.iterations > len(samples.times_ns) and order_mistake(samples, self.header) is None:
+                    kept_of = samples.iterations
                 self.of_samples += [
                     self.problem(number, message, verdict)
-                    for message, verdict in samples_mistakes(each, describe(key), self.header)
+                    for message, verdict in samples_mistakes(samples, describe(key), self.header)
                 ]
             self.keys.append(key)
             self.sample_lines.append(number)
             # As an array at once: lists of numbers take ten times as much memory.
-            self.samples.append(samples_of(each, self.messages.get(key, ()), kept_of))
+            self.samples.append(samples_of(samples, self.messages.get(key, ()), kept_of))
         elif kind == "footer":
             self.footer, self.raw_footer, self.end = validate(FooterModel, value), value, number
             self.check_run_id(number, self.footer.run_id)
@@ -235,7 +233,7 @@ class _Reader:
             readable = " and ".join(map(str, READABLE_FORMATS))
             self.invalid(
                 number,
-                f"the format version is {_show(version)} and this program reads {readable}: use matching versions",
+                f"the format version is {_show(version)} and this version reads {readable}: use matching versions",
             )
             return
         header = validate(HeaderModel, value)
@@ -253,7 +251,7 @@ class _Reader:
     def check_run_id(self, number: int, run_id: str) -> None:
         if self.header is not None and run_id != self.header.run_id:
             self.invalid(
-                number, f"run_id {run_id} is not that of the header ({self.header.run_id}): two runs are mixed"
+                number, f"run_id {run_id} differs from that of the header ({self.header.run_id}): two runs are mixed"
             )
 
     def check_file(self) -> None:
@@ -286,18 +284,18 @@ class _Reader:
         return text
 
     def check_ranks(self, header: HeaderModel) -> None:
-        for position, each in enumerate(header.ranks):
-            if each.rank != position:
+        for position, rank in enumerate(header.ranks):
+            if rank.rank != position:
                 self.invalid(
                     1,
-                    f"rank {each.rank} stands in place {position} of the header: a rank is missing, doubled or moved",
+                    f"rank {rank.rank} is at place {position} of the header: a rank is missing, repeated or moved",
                 )
                 break
         gpu = header.backend != "host"
-        for each in header.ranks:
-            if gpu != (each.device is not None):
-                what = "has no device, so nothing says what it drove" if gpu else "names a device in the host backend"
-                self.invalid(1, f"rank {each.rank} {what}")
+        for rank in header.ranks:
+            if gpu != (rank.device is not None):
+                what = "has no device" if gpu else "names a device in the host backend"
+                self.invalid(1, f"rank {rank.rank} {what}")
         if gpu == (header.platform == "host"):
             self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
         self.check_platform(header)
@@ -312,41 +310,43 @@ class _Reader:
         devices = {each.rank: each.device for each in header.ranks if each.device is not None}
         real = [rank for rank, device in devices.items() if not is_emulated(device.name, device.uuid)]
         if header.platform == EMULATED and (real or not devices):
-            first = f"ranks {list_ranks(real)} drove real GPUs" if real else "no rank drove a GPU"
-            self.invalid(1, f"{first} in a run on emulated ones: rehearse and measure in runs of their own")
+            first = f"ranks {list_ranks(real)} used real GPUs" if real else "no rank used a GPU"
+            self.invalid(1, f"{first} in a run on emulated ones: use separate runs for rehearsals and measurements")
 
     def check_host_memory(self, header: HeaderModel) -> None:
         kind = header.plan.host_memory
         if header.plan.uses_host_memory and kind is None:
-            self.invalid(1, "buffers in host memory are planned, and nothing says of which kind")
+            self.invalid(1, "buffers in host memory are planned, and their kind is not given")
         elif kind is not None and not header.plan.uses_host_memory:
-            self.invalid(1, f"the plan names {kind} host memory, and nothing in it uses host memory")
+            self.invalid(1, f"the plan names {kind} host memory, and no measurement uses it")
         wanted = _ALLOCATED.get(kind or "", kind)
-        for each in header.ranks:
-            found = each.host_memory
-            if (found is None) != (kind is None):
-                self.invalid(1, f"nothing shows what the host memory of rank {each.rank} was")
-            elif found is not None and found.allocation != wanted:
-                self.invalid(1, f"the host memory of rank {each.rank} was {found.allocation} and not {wanted}")
-            elif found is not None and found.wanted_numa_node not in (-1, found.numa_node):
+        for rank in header.ranks:
+            memory = rank.host_memory
+            if (memory is None) != (kind is None):
+                self.invalid(1, f"the host memory of rank {rank.rank} is unknown")
+            elif memory is not None and memory.allocation != wanted:
+                self.invalid(1, f"the host memory of rank {rank.rank} was {memory.allocation} instead of {wanted}")
+            elif memory is not None and memory.wanted_numa_node not in (-1, memory.numa_node):
                 self.invalid(
                     1,
-                    f"the host memory of rank {each.rank} lay on NUMA node {found.numa_node} and not on "
-                    f"{found.wanted_numa_node}, where it was wanted",
+                    f"the host memory of rank {rank.rank} was on NUMA node {memory.numa_node} instead of "
+                    f"{memory.wanted_numa_node}",
                 )
-            elif found is not None and (found.wanted_numa_node >= 0) != (header.plan.host_numa in {"local", "remote"}):
-                self.invalid(1, f"no library placed the host memory of rank {each.rank} where the plan says")
+            elif memory is not None and (memory.wanted_numa_node >= 0) != (
+                header.plan.host_numa in {"local", "remote"}
+            ):
+                self.invalid(1, f"no library placed the host memory of rank {rank.rank} as planned")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}
-        for each in ranks:
-            if each.device is None:
+        for rank in ranks:
+            if rank.device is None:
                 continue
-            first = drivers.setdefault((each.host, each.device.uuid), each.rank)
-            if first != each.rank:
+            first = drivers.setdefault((rank.host, rank.device.uuid), rank.rank)
+            if first != rank.rank:
                 self.invalid(
                     1,
-                    f"ranks {first} and {each.rank} drove the same device {each.device.uuid} of {each.host}: bind one "
+                    f"ranks {first} and {rank.rank} used the same device {rank.device.uuid} of {rank.host}: bind one "
                     "rank to a GPU, or share devices on purpose with --share-devices",
                 )
 
@@ -354,9 +354,7 @@ class _Reader:
         planned = self.planned
         lines = dict(zip(self.keys, self.sample_lines, strict=True))
         measured = Counter(self.keys)
-        self.complain(
-            ((lines[key], f"{describe(key)} is there more than once") for key, n in measured.items() if n > 1)
-        )
+        self.complain(((lines[key], f"{describe(key)} appears more than once") for key, n in measured.items() if n > 1))
         self.complain((lines[key], f"{describe(key)} was not planned") for key in measured if key not in planned)
         # A run that ended early lacks records anyway, and a line that could not be read has said so.
         if self.footer is None or self.unreadable:
@@ -384,11 +382,13 @@ class _Reader:
         # Of order statistics nobody knows which iterations went together.
         if not any(each.kept_of for each in self.samples):
             counted["timed_ns"] = footer.timed_ns, timed_ns(self.samples)
-        for name, (said, found) in counted.items():
-            if said != found:
-                self.invalid(self.end, f"the footer says {name} {said} and the lines give {found}")
+        for name, (said, counted_value) in counted.items():
+            if said != counted_value:
+                self.invalid(self.end, f"the footer has {name} {said}, and the lines give {counted_value}")
         if footer.timed_ns > footer.wall_ns:
-            self.invalid(self.end, f"{footer.timed_ns} ns inside the clock do not fit into {footer.wall_ns} ns of run")
+            self.invalid(
+                self.end, f"{footer.timed_ns} ns of measurements are more than the {footer.wall_ns} ns of the run"
+            )
         if (footer.proof.evidence is None) != (not footer.proof.paths):
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
         if self.header is not None:

@@ -202,6 +202,7 @@ class PlanModel(_Line):
     shared_devices: bool
     series: Annotated[list[_AnySeries], Field(min_length=1)]
     access: Literal["write", "read"] | None = None
+    handles: Literal["vmm", "fabric"] | None = None
     buffers: Literal["host-device", "device-host", "host-host"] | None = None
     host_memory: HostKind | None = None
     host_numa: Literal["any", "local", "remote"] | None = None
@@ -254,6 +255,14 @@ class HeaderModel(_Line):
     expected_records: Positive
 
 
+class AggressorModel(_Line):
+    """What went on beside a victim: ranks, size of messages, and in each attack the time of a repetition."""
+
+    ranks: Annotated[list[Count], Field(min_length=2)]
+    bytes: Positive
+    times_ns: Annotated[list[Positive], Field(min_length=1)]
+
+
 class SamplesModel(_Line):
     record: Literal["samples"]
     index: Count
@@ -271,6 +280,7 @@ class SamplesModel(_Line):
     stopped: Literal["fixed", "converged", "budget", "maximum"]
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     statistic: Literal["iterations", "mean"] = "iterations"  # mean: of a vendor tool that prints no iterations
+    aggressor: AggressorModel | None = None
     times_ns: Annotated[list[Positive], Field(min_length=1)]
 
 

@@ -18,10 +18,10 @@ from fabricheck.results.guards import list_ranks
 Key = tuple[str, str, int, tuple[int, ...], tuple[int, ...], str, int]
 
 
-def key_of(each: SamplesModel | SeriesModel, size: int) -> Key:
+def key_of(series: SamplesModel | SeriesModel, size: int) -> Key:
     """The measurement of a line of samples, or of a series at one of its sizes."""
-    groups = tuple(each.groups or ())
-    return each.operation, each.schedule, size, tuple(each.ranks), groups, each.implementation, each.round
+    groups = tuple(series.groups or ())
+    return series.operation, series.schedule, size, tuple(series.ranks), groups, series.implementation, series.round
 
 
 def describe(key: Key) -> str:
@@ -52,8 +52,8 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
     """
     wanted = header.plan.ccl_mode.split(",") if header.plan.ccl_mode else []
     if set(proof.ccl_modes) != set(wanted):
-        found = ", ".join(sorted(proof.ccl_modes)) or "none"
-        yield f"the footer has the modes of *CCL {found}, and {', '.join(wanted) or 'none'} was asked for"
+        modes = ", ".join(sorted(proof.ccl_modes)) or "none"
+        yield f"the footer has the modes of *CCL {modes}, and {', '.join(wanted) or 'none'} was requested"
     for mode in (each for each in wanted if each in proof.ccl_modes):
         told = proof.ccl_modes[mode]
         unproven = [
@@ -65,10 +65,7 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
         unproven += [name for name in header.plan.operations if name not in {**told.proven, **told.unproven}]
         if unproven:
             more = f" and {len(unproven) - 1} more" if len(unproven) > 1 else ""
-            yield (
-                f"the mode {mode} was not in effect in {unproven[0]}{more}, or nothing shows it: "
-                f"{told.evidence} was looked for"
-            )
+            yield (f"the mode {mode} was not in effect in {unproven[0]}{more}, or has no evidence: {told.evidence}")
 
 
 def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
@@ -110,8 +107,8 @@ def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:
         return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {ranks} ranks"
     if rule.hash_text() != series.rule.hash:
         return (
-            f"the pairs of {series.operation} {series.schedule} are not those that this program finds by the same "
-            "rule: use matching versions"
+            f"the pairs of {series.operation} {series.schedule} differ from those of this version: use matching "
+            "versions"
         )
     return None
 
@@ -121,20 +118,20 @@ def _rule_of(series: RuledSeriesModel) -> PairRule:
     return PairRule(rule.ranks, rule.group, rule.directions, series.schedule == "contended", rule.turns or 0)
 
 
-def group_mistake(each: SamplesModel | SeriesModel, count: int) -> str | None:
+def group_mistake(series: SamplesModel | SeriesModel, count: int) -> str | None:
     """Why the ranks of a measurement cannot be those of its operation, in a run of `count` ranks."""
-    operation, ranks = each.operation, each.ranks
+    operation, ranks = series.operation, series.ranks
     if max(ranks) >= count:
         return f"rank {max(ranks)} is not in this run of {count} ranks"
     if len(set(ranks)) != len(ranks):
         return f"{operation} has a rank twice in {list_ranks(ranks)}"
     if operation not in MEMORY_PATHS and len(ranks) < 2:
-        return f"{operation} is between ranks, and rank {ranks[0]} is alone"
+        return f"{operation} needs two ranks or more, not only rank {ranks[0]}"
     if operation in PAIRS and len(ranks) != 2:
         return f"{operation} is between two ranks, not {len(ranks)}"
-    if (each.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
-        return f"{operation} {'has groups' if each.groups is not None else 'does not say which groups'}"
-    return _shape_mistake(operation, ranks, *each.groups) if each.groups is not None else None
+    if (series.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+        return f"{operation} {'has groups' if series.groups is not None else 'does not name its groups'}"
+    return _shape_mistake(operation, ranks, *series.groups) if series.groups is not None else None
 
 
 def _shape_mistake(operation: str, ranks: Sequence[int], *groups: int) -> str | None:
@@ -152,7 +149,7 @@ def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
     """Of the messages of a matrix, and of the ranks beside a victim, which only a series has."""
     operation, messages, aggressors = series.operation, series.messages, series.aggressors
     if (messages is not None) != (operation in SPARSE):
-        yield f"{operation} {'has messages' if messages else 'does not say which messages'} in the plan"
+        yield f"{operation} {'has messages' if messages else 'does not name its messages'} in the plan"
     if (aggressors is not None) != (operation in VICTIMS):
         yield f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan"
     for source, destination, size in messages or ():
@@ -167,45 +164,47 @@ def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
         yield f"{operation} has an aggressor twice, among its victims or from outside"
 
 
-def samples_mistakes(each: SamplesModel, what: str, header: HeaderModel) -> Iterator[tuple[str, Verdict]]:
+def samples_mistakes(samples: SamplesModel, what: str, header: HeaderModel) -> Iterator[tuple[str, Verdict]]:
     """What is wrong with a line of samples, called `what`, of a run with this header."""
-    if (mistake := group_mistake(each, len(header.ranks))) is not None:
+    if (mistake := group_mistake(samples, len(header.ranks))) is not None:
         yield mistake, Verdict.INVALID
-    plan, kept = header.plan.iterations, len(each.times_ns)
-    count = each.iterations or kept
-    if count != kept and (mistake := order_mistake(each, header)) is not None:
+    plan, kept = header.plan.iterations, len(samples.times_ns)
+    count = samples.iterations or kept
+    if count != kept and (mistake := order_mistake(samples, header)) is not None:
         yield f"{what} {mistake}", Verdict.INVALID
     if plan.mode == "fixed":
-        if count != plan.maximum or each.stopped != "fixed" or each.warmup != header.plan.warmup:
+        if count != plan.maximum or samples.stopped != "fixed" or samples.warmup != header.plan.warmup:
             yield (
-                f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where "
+                f"{what} has {count} iterations after {samples.warmup} of warm-up ({samples.stopped}) where "
                 f"{plan.maximum} after {header.plan.warmup} were planned",
                 Verdict.INVALID,
             )
     elif (
         count > plan.maximum
-        or each.stopped == "fixed"
-        or (each.stopped == "maximum" and count != plan.maximum)
-        or each.warmup > header.plan.warmup
+        or samples.stopped == "fixed"
+        or (samples.stopped == "maximum" and count != plan.maximum)
+        or samples.warmup > header.plan.warmup
     ):
         yield (
-            f"{what} has {count} iterations after {each.warmup} of warm-up ({each.stopped}) where at most "
+            f"{what} has {count} iterations after {samples.warmup} of warm-up ({samples.stopped}) where at most "
             f"{plan.maximum} after at most {header.plan.warmup} were planned",
             Verdict.INVALID,
         )
-    if each.wrong_bytes > 0:
-        yield f"{what} brought {each.wrong_bytes} wrong bytes: the data are not what was sent", Verdict.FAIL
-    elif header.plan.verifies != (each.wrong_bytes == 0):
-        said = "were not verified though the plan says so" if header.plan.verifies else "were verified against plan"
+    if samples.wrong_bytes > 0:
+        yield f"{what} delivered {samples.wrong_bytes} wrong bytes", Verdict.FAIL
+    elif header.plan.verifies != (samples.wrong_bytes == 0):
+        said = (
+            "were not verified, contrary to the plan" if header.plan.verifies else "were verified, contrary to the plan"
+        )
         yield f"the data of {what} {said}", Verdict.INVALID
 
 
-def order_mistake(each: SamplesModel, header: HeaderModel) -> str | None:
+def order_mistake(samples: SamplesModel, header: HeaderModel) -> str | None:
     """Why the times of a line cannot be the order statistics of more iterations, which pairs of two nodes have."""
-    hosts = {header.ranks[rank].host for rank in each.ranks if rank < len(header.ranks)}
-    possible = header.format > 1 and each.operation in PAIRS and len(hosts) == len(each.ranks)
-    if not possible or each.iterations > LONGEST or len(kept_ranks(each.iterations)) != len(each.times_ns):
-        return f"says {each.iterations} iterations and has {len(each.times_ns)} times"
-    if any(later < earlier for earlier, later in pairwise(each.times_ns)):
+    hosts = {header.ranks[rank].host for rank in samples.ranks if rank < len(header.ranks)}
+    possible = header.format > 1 and samples.operation in PAIRS and len(hosts) == len(samples.ranks)
+    if not possible or samples.iterations > LONGEST or len(kept_ranks(samples.iterations)) != len(samples.times_ns):
+        return f"says {samples.iterations} iterations, but has {len(samples.times_ns)} times"
+    if any(later < earlier for earlier, later in pairwise(samples.times_ns)):
         return "has order statistics that are not in ascending order"
     return None

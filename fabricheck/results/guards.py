@@ -75,7 +75,7 @@ def require(
     if _ended_early(run):
         return tuple(problems)
     if not run.header:
-        text = "the header is not valid, so nothing shows that the right thing was measured"
+        text = "the header is not valid, so it is unknown what was measured"
         problems.append(Finding("result-damaged", Verdict.INVALID, f"{run.path}:1: {text}"))
         return tuple(problems)
     mistakes: list[tuple[str, Iterable[str]]] = [
@@ -96,7 +96,7 @@ def require(
         mistakes.append(("wrong-network", stray))
     elif required:
         # The run did not reach its end, which is not another measurement.
-        message = f"{run.path}: there is no footer, so nothing proves which way the data went"
+        message = f"{run.path}: there is no footer, so the path of the data is not proven"
         problems.append(Finding("path-unproven", Verdict.INCOMPLETE, message))
     problems += [_mistake(code, f"{run.path}: {message}") for code, found in mistakes for message in found]
     return tuple(problems)
@@ -128,7 +128,7 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
             Finding(
                 "result-damaged",
                 Verdict.INVALID,
-                f"{run.path}:1: the header is not valid, so nothing shows when the run was",
+                f"{run.path}:1: the header is not valid, so the time of the run is unknown",
             ),
         )
     told = {run_id: library.strip() for run_id, library in _ITSELF.findall(output)}
@@ -138,7 +138,7 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
     behind = not_before.astimezone(timezone.utc).replace(microsecond=0) - parse_utc(run.header["started_utc"])
     host = run.ranks[0].host if run.ranks else "rank 0"
     if told and run_id not in told:
-        text = f"{began} and is not that of this job ({', '.join(told)}): an earlier one left the file"
+        text = f"{began} is not that of this job ({', '.join(told)}): the file is of an earlier run"
     elif told and told[run_id] != library:
         text = f"the MPI library was {library}, and {told[run_id]} by the job's output: the file was changed"
     elif behind <= (_CLOCK if told else timedelta()):
@@ -149,7 +149,7 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
         )
         return (Finding("clock-off", Verdict.DEGRADED, f"{host}: {text}", (Component.of_node(host),)),)
     else:
-        text = f"{began}, before this check did: an earlier one left the file, or the clock of {host} is behind"
+        text = f"{began}, before this check did: the file is of an earlier run, or the clock of {host} is behind"
     return (Finding("stale-result", Verdict.INVALID, f"{run.path}:1: {text}"),)
 
 
@@ -176,7 +176,7 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
         return ()
     names = ", ".join(silent)
     ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
-    text = f"{names} (rank {ranks}) did not report when the other nodes gave up waiting: hung, killed, or down"
+    text = f"{names} (rank {ranks}) did not report before the others timed out: hung, killed or down"
     # Of a node that was lost the others may not have had the time to report.
     return (Finding("node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}"),)
 
@@ -191,8 +191,8 @@ def require_arrival(run: Run, errors: str) -> tuple[Finding, ...]:
     """
     hosts = {each.rank: each.host for each in run.ranks}
     behind: dict[str, list[int]] = {}
-    for found in _BEHIND.finditer(errors):
-        for rank in _listed(found[1]):
+    for match in _BEHIND.finditer(errors):
+        for rank in _listed(match[1]):
             if hosts.get(rank, hosts.get(0)) != hosts.get(0) and rank not in behind.setdefault(hosts[rank], []):
                 behind[hosts[rank]].append(rank)
     if not behind:
@@ -229,12 +229,12 @@ def compile_patterns(patterns: Collection[str]) -> tuple[re.Pattern[str], ...]:
 def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable[str]:
     hosts = dict.fromkeys(each.host for each in run.ranks)
     if len(run.ranks) != ranks:
-        yield f"{len(run.ranks)} ranks ran and not {ranks}: check the launcher and the MPI library"
+        yield f"{len(run.ranks)} ranks ran instead of {ranks}: check the launcher and the MPI library"
     if len(hosts) != nodes:
-        yield f"the ranks were on {len(hosts)} nodes ({', '.join(hosts)}) and not on {nodes}"
+        yield f"the ranks were on {len(hosts)} nodes ({', '.join(hosts)}) instead of {nodes}"
     wrong = [each.rank for each in run.ranks if (each.device is not None) != devices]
     if wrong:
-        what = "drove no device" if devices else "drove a device where none was wanted"
+        what = "used no device" if devices else "used a device instead of none"
         yield f"ranks {list_ranks(wrong)} {what}"
 
 
@@ -248,10 +248,10 @@ def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
 ) -> Iterable[str]:
     for name, wanted in (("transport", transport), ("backend", backend)):
         if header[name] != wanted:
-            yield f"the {name} was {header[name]} and not {wanted}, which this check is about"
+            yield f"the {name} was {header[name]} instead of {wanted}, as this check requires"
     plan = header["plan"]
     if set(plan["operations"]) != set(operations):
-        yield f"the operations were {', '.join(sorted(plan['operations']))} and not {', '.join(sorted(operations))}"
+        yield f"the operations were {', '.join(sorted(plan['operations']))} instead of {', '.join(sorted(operations))}"
     if implementation is not None:
         other = sorted({each["operation"] for each in plan["series"] if each["implementation"] != implementation})
         if other:
@@ -263,27 +263,27 @@ def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
 def _library_mistakes(header: Mapping[str, Any], wanted: str | None) -> Iterable[str]:
     name = header["libraries"]["mpi"]["name"]
     if wanted is not None and name != wanted:
-        yield f"the MPI library was {name} and not {wanted}: another module was loaded than this environment names"
+        yield f"the MPI library was {name} instead of {wanted}: the loaded module is not that of the environment"
 
 
 def _environment_mistakes(header: Mapping[str, Any], wanted: Mapping[str, str | None]) -> Iterable[str]:
     count = len(header["ranks"])
     for name, value in wanted.items():
-        found = dict.fromkeys(range(count), header["environment"].get(name))
-        found |= {each["rank"]: each["value"] for each in header["environment_differences"] if each["name"] == name}
-        wrong = [rank for rank, actual in found.items() if actual != value]
+        values = dict.fromkeys(range(count), header["environment"].get(name))
+        values |= {each["rank"]: each["value"] for each in header["environment_differences"] if each["name"] == name}
+        wrong = [rank for rank, actual in values.items() if actual != value]
         if wrong:
-            actual = found[wrong[0]]
+            actual = values[wrong[0]]
             where = "all ranks" if len(wrong) == count else f"ranks {list_ranks(wrong)}"
             have = f"{name} was {'unset' if actual is None else repr(actual)}"
             want = "unset" if value is None else repr(value)
-            yield f"{have} and not {want} on {where}: the tuning that was asked for was not in effect"
+            yield f"{have} instead of {want} on {where}: the requested tuning was not in effect"
 
 
 def _setting_mistakes(plan: Mapping[str, Any], wanted: Mapping[str, str]) -> Iterable[str]:
     for name, value in wanted.items():
         if str(plan.get(name)) != value:
-            yield f"{name} was {plan.get(name) or 'not given'} and not {value}, which this check is about"
+            yield f"{name} was {plan.get(name) or 'not given'} instead of {value}, as this check requires"
 
 
 def _where(run: Run) -> Mapping[str, str]:
@@ -306,21 +306,21 @@ def path_mistakes(
     `where`: of paths that not all nodes took, which did.
     """
     paths = sorted(proof["paths"])
-    instead = f"the site's path is {described}" if described else "it measured a fall-back"
+    instead = f"the site's path is {described}" if described else "a fall-back"
     wrong = [path for path in paths if any(pattern.search(path) for pattern in forbidden)]
     missed = [each for each in required if not any(each.search(path) for path in paths)]
     why = "".join(f"; {reason}" for reason in reasons_of(proof.get("facts", {}), described, paths))
     if wrong:
         told = ", ".join(f"{path}{(where or {}).get(path, '')}" for path in wrong)
-        yield f"the data went by {told}, which this check forbids: {instead}{why}"
+        yield f"the data took {told}, which this check forbids: {instead}{why}"
         missed = [] if described else missed
     for pattern in missed:
         wanted = described or repr(pattern.pattern)
         if proof["evidence"] is None:
-            yield f"no library reported the path of the data, and {wanted} has to be proven"
+            yield f"no library reported the path of the data: {wanted} is not proven"
         else:
             site = f": the site's path is {described}" if described else ""
-            yield f"the data went by {', '.join(paths)} and not by {wanted}{site}{why}"
+            yield f"the data took {', '.join(paths)} instead of {wanted}{site}{why}"
 
 
 # What schedulers, file systems and MPI's start send beside the data.
@@ -337,8 +337,8 @@ def _interface_mistakes(sent: Mapping[str, Mapping[str, int]], allowed: Collecti
         if total and sum(stray.values()) > _STRAY_SHARE * total:
             worst = max(stray, key=lambda name: stray[name])
             yield (
-                f"{100 * stray[worst] / total:.0f}% of what {host} sent went over {worst} and not over "
-                f"{' or '.join(allowed)}: the library took another network"
+                f"{100 * stray[worst] / total:.0f}% of what {host} sent went over {worst} instead of "
+                f"{' or '.join(allowed)}: the library used another network"
             )
             return
 
@@ -350,13 +350,13 @@ def least_sent(run: Run) -> dict[str, int]:
     """
     hosts = {each.rank: each.host for each in run.ranks}
     sent: Counter[str] = Counter()
-    for each in run.samples:
-        ends = [hosts[rank] for rank in each.ranks if rank in hosts]
-        total = each.bytes * each.count
+    for samples in run.samples:
+        ends = [hosts[rank] for rank in samples.ranks if rank in hosts]
+        total = samples.bytes * samples.count
         if len(set(ends)) < 2:
             continue
-        if each.operation in PAIRS:
-            sent.update({host: total for host in (ends[:1] if each.operation == "unidirectional" else ends)})
+        if samples.operation in PAIRS:
+            sent.update({host: total for host in (ends[:1] if samples.operation == "unidirectional" else ends)})
         else:
             sent.update(dict.fromkeys(ends, total // len(ends)))
     return dict(sent)
@@ -377,7 +377,7 @@ def _management_mistakes(run: Run, sent: Mapping[str, Mapping[str, int]], nics: 
         if least >= _ENOUGH_BYTES and sum(stray.values()) > _STRAY_SHARE * max(least, sum(interfaces.values())):
             worst = max(stray, key=lambda name: stray[name])
             yield (
-                f"{host} sent {stray[worst] / 1e6:,.0f} MB over {worst}, of {least / 1e6:,.0f} MB that the run moved: "
-                f"its NICs are {', '.join(nics)}: the library took another network"
+                f"{host} sent {stray[worst] / 1e6:,.0f} MB over {worst}, of {least / 1e6:,.0f} MB of the run: its "
+                f"NICs are {', '.join(nics)}: the library used another network"
             )
             return

@@ -116,7 +116,7 @@ def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str 
     (`IMB-MPI1 PingPong`). Of the times that IMB prints for the ranks the largest is taken. The two ends of a `Sendrecv`
     by two ranks make it bidirectional; with more it is a ring, `sendrecv`. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, tool).output(), text)
 
 
 @dataclass
@@ -143,13 +143,13 @@ class _Parser:
         for line in lines:
             self.read(line)
         if (crash := crash_line(self.text, lines)) is not None:
-            self.complaints.incomplete(crash, "the run did not end well")
+            self.complaints.incomplete(crash, "the run ended with an error")
         samples = tuple(self.check())
         total = max((each.processes + each.waiting for each in self.sections), default=None)
         names = ",".join(dict.fromkeys(each.name for each in self.sections))
         tool = f"{self.program or 'IMB-MPI1'} {names}".strip()
         if self.tool not in (None, tool):
-            self.complaints.invalid(None, f"this is the output of {tool} and not of {self.tool}")
+            self.complaints.invalid(None, f"this is the output of {tool} instead of {self.tool}")
         return VendorOutput(tool, self.version, self.path, total, self.facts, samples, tuple(self.complaints.problems))
 
     def read(self, line: Line) -> None:
@@ -161,7 +161,7 @@ class _Parser:
         elif text.startswith("#"):
             self.read_comment(line, text)
         elif "Benchmarking " in text or "#bytes" in text or "#processes" in text:
-            self.complaints.invalid(line, "this is no line of IMB-MPI1 that can be read, or two outputs are mixed")
+            self.complaints.invalid(line, "this is not a line of IMB-MPI1 that can be read, or two outputs are mixed")
         elif text.startswith("Invalid benchmark name"):
             self.complaints.invalid(line, "a benchmark does not exist")
         else:
@@ -209,7 +209,7 @@ class _Parser:
         elif self.reading == "list" and (match := _NAME.fullmatch(text)) is not None:
             self.listed.append(match[1])
         elif "processes" in text or "MPI_Barrier" in text or "[usec]" in text:
-            self.complaints.invalid(line, "this line does not belong here")
+            self.complaints.invalid(line, "this line is unexpected here")
 
     def read_processes(self, line: Line, text: str) -> None:
         section = self.sections[-1]
@@ -221,7 +221,7 @@ class _Parser:
             section.groups, section.processes = int(match[1]), min(int(match[2]), LARGEST_RANKS)
             section.waiting = (section.groups - 1) * section.processes
         elif text.strip("# ") and not (section.groups > 1 and _GROUP.fullmatch(text)):
-            self.complaints.invalid(line, "this does not belong to the heading of a benchmark that can be read")
+            self.complaints.invalid(line, "this is not part of a heading that can be read")
 
     def read_columns(self, line: Line, names: list[str]) -> None:
         if not self.sections or self.sections[-1].columns is not None:
@@ -233,7 +233,7 @@ class _Parser:
         table = columns[:-1] if columns[-1] == "defects" else columns
         benchmark = _BENCHMARKS.get(section.name)
         if benchmark is None:
-            self.complaints.invalid(section.line, "this benchmark of IMB is not one that can be read")
+            self.complaints.invalid(section.line, "this benchmark of IMB cannot be read")
         elif (
             table not in _TABLES
             or ("rate" in table) != (benchmark.scale > 0)
@@ -246,19 +246,19 @@ class _Parser:
     def read_row(self, line: Line, tokens: list[str]) -> None:
         section = self.sections[-1] if self.sections else None
         if section is None or section.columns is None:
-            self.complaints.invalid(line, "numbers stand outside a table")
+            self.complaints.invalid(line, "numbers outside a table")
             return
         if not section.columns:
             return  # the header was no header
         if not is_plain(line.text) or len(tokens) != len(section.columns):
-            self.complaints.invalid(line, f"this is no row of {len(section.columns)} columns")
+            self.complaints.invalid(line, f"this is not a row of {len(section.columns)} columns")
             return
         values: dict[str, float] = {}
         for name, token in zip(section.columns, tokens, strict=True):
             whole = name in ("bytes", "repetitions", "messages")
             number = whole_number(token) if whole else fixed_number(token)
             if number is None:
-                self.complaints.invalid(line, f"{token[:30]!r} is not how IMB prints a number")
+                self.complaints.invalid(line, f"{token[:30]!r} is not a number of IMB")
                 return
             values[name] = number
         section.rows.append(_Row(line, int(values["bytes"]), values, token_ends(line.text)))
@@ -266,14 +266,16 @@ class _Parser:
     def check(self) -> Iterator[Samples]:
         complaints = self.complaints
         if self.version is None or not self.arguments:
-            complaints.incomplete(None, "the heading of IMB is missing: it did not start, or this is not its output")
+            complaints.incomplete(
+                None, "the heading of IMB is missing: it did not start, or this is another program's output"
+            )
             return
         self.program = PurePath(self.arguments[0]).name
         if self.program not in ("IMB-MPI1", "IMB-MPI1-GPU"):
             complaints.invalid(None, "the program is neither IMB-MPI1 nor IMB-MPI1-GPU")
             self.program = None
         if not self.ended:
-            complaints.incomplete(None, "not all processes came to the end: the output was cut off, or the run crashed")
+            complaints.incomplete(None, "not all processes completed: the output was cut off, or the run crashed")
         self.check_sections()
         for section in self.sections:
             benchmark = _BENCHMARKS.get(section.name)
@@ -287,13 +289,13 @@ class _Parser:
         if missing or not names:
             complaints.incomplete(None, f"benchmarks are missing: {', '.join(missing) or 'all'}")
         if sorted(set(names) - set(self.listed)) or len(set(self.listed)) != len(self.listed):
-            complaints.invalid(None, "the list of benchmarks is not that of the tables")
+            complaints.invalid(None, "the list of benchmarks and the tables differ")
         keys = [(each.name, each.processes) for each in self.sections]
         if len(set(keys)) != len(keys):
-            complaints.invalid(None, "a benchmark is there twice")
+            complaints.invalid(None, "a benchmark appears twice")
         totals = {each.processes + each.waiting for each in self.sections}
         if len(totals) > 1 or totals & {LARGEST_RANKS} or (self.ranks is not None and totals - {self.ranks}):
-            said = f" and not {self.ranks}" if self.ranks is not None else ""
+            said = f" instead of {self.ranks}" if self.ranks is not None else ""
             complaints.invalid(None, f"{list_ranks(sorted(totals))} processes were started{said}")
         for name in dict.fromkeys(names):
             benchmark = _BENCHMARKS.get(name)
@@ -314,7 +316,7 @@ class _Parser:
         self.check_sizes(section, benchmark)
         for index in misaligned([row.ends for row in section.rows]):
             self.complaints.invalid(
-                section.rows[index].line, "the row does not stand under the others: characters were lost or added"
+                section.rows[index].line, "the row is not aligned with the others: characters were lost or added"
             )
         self.facts["validation"] = "passed" if "defects" in columns else "off"
         if section.name in _BANDS and section.processes != 2:
@@ -325,17 +327,17 @@ class _Parser:
                 yield from self.complaints.sample(row.line, self.sample(row, section, benchmark))
 
     def check_sizes(self, section: _Section, benchmark: _Benchmark) -> None:
-        found = [row.size for row in section.rows]
+        sizes = [row.size for row in section.rows]
         planned = self.planned_sizes(benchmark)
         if planned is None:
-            if found != sorted(set(found)) or not found:
-                self.complaints.invalid(section.line, "the sizes do not rise")
-        elif found != planned:
-            missing = [size for size in planned if size not in found]
+            if sizes != sorted(set(sizes)) or not sizes:
+                self.complaints.invalid(section.line, "the sizes are not ascending")
+        elif sizes != planned:
+            missing = [size for size in planned if size not in sizes]
             if missing:
                 self.complaints.incomplete(section.line, f"rows are missing: {list_ranks(missing)} B")
-            if not missing or found != [size for size in planned if size in found]:
-                self.complaints.invalid(section.line, "rows are doubled, moved or were not asked for")
+            if not missing or sizes != [size for size in planned if size in sizes]:
+                self.complaints.invalid(section.line, "rows are repeated, moved or were not requested")
 
     def planned_sizes(self, benchmark: _Benchmark) -> list[int] | None:
         """The sizes that the options give, or None where they come from a file."""
@@ -343,7 +345,7 @@ class _Parser:
         element = _DATATYPE_BYTES.get(self.facts.get(name, ""))
         options = dict(zip(self.arguments, self.arguments[1:], strict=False))
         if element is None:
-            self.complaints.invalid(None, "the heading does not say the datatype, or one that can be read")
+            self.complaints.invalid(None, "the heading has no known datatype")
         if element is None or options.keys() & {"-input", "-msglen"}:
             return None
         if "-msgsize" in options:
@@ -357,7 +359,7 @@ class _Parser:
         powers = [1 << power for power in range(first, last + 1) if 1 << power >= element]
         smallest, largest = self.extent.get("Minimum"), self.extent.get("Maximum")
         if not powers or smallest is None or largest != powers[-1] or smallest not in (0, 1 << first):
-            self.complaints.invalid(None, "the message lengths of the heading are not those of the options")
+            self.complaints.invalid(None, "the message lengths of the heading and of the options differ")
         return ([0] if smallest == 0 else []) + powers
 
     def is_sound(self, row: _Row, benchmark: _Benchmark) -> bool:
@@ -366,22 +368,22 @@ class _Parser:
         time = values.get("maximum", values.get("time"))
         mistake = None
         if values["repetitions"] < 1:
-            mistake = "nothing was repeated"
+            mistake = "zero repetitions"
         elif time == 0 and row.size > 0:
-            mistake = "a time of zero was never measured"
+            mistake = "a time of zero is impossible"
         elif "average" in values and not values["minimum"] <= values["average"] <= values["maximum"]:
-            mistake = "minimum, average and maximum are not in this order"
+            mistake = "minimum, average and maximum are not in ascending order"
         elif "messages" in values:
             if not products_agree((values["messages"], 0.5), (row.size / 1e6, 0.0), (values["rate"], 0.005)):
-                mistake = "Mbytes/sec and Msg/sec do not belong together"
+                mistake = "Mbytes/sec and Msg/sec do not match"
             elif values["messages"] == 0:
-                mistake = "a rate of zero was never measured"
+                mistake = "a rate of zero is impossible"
         elif time is not None and "rate" in values:
             # MB = 10^6 B since 2018, 2^20 B before.
             units = (1.0,) if (self.version or "")[:4] >= "2018" else (1.0, 1.048576)
             transferred = [float(benchmark.scale * row.size) / unit for unit in units]
             if not any(products_agree((time, 0.005), (values["rate"], 0.005), (each, 0.0)) for each in transferred):
-                mistake = "time and Mbytes/sec do not belong together"
+                mistake = "time and Mbytes/sec do not match"
         if values.get("defects", 0.0) > 0:
             self.facts["validation"] = "failed"
             self.complaints.fail(row.line, "the data were wrong (defects)")

@@ -154,15 +154,11 @@ class Table:
         self.name_test()
         complaints, test = self.complaints, TESTS.get(self.tool or "")
         if test is None:
-            what = (
-                "does not name its test: name it with --tool"
-                if self.tool is None
-                else "is of a test that cannot be read"
-            )
+            what = "does not name its test: give --tool" if self.tool is None else "is of a test that cannot be read"
             complaints.invalid(None, f"the output {what}")
             return ()
         if self.config is None or self.ranks is None:
-            complaints.incomplete(None, "the output does not say with which options and how many ranks it was run")
+            complaints.incomplete(None, "the output does not state its options and number of ranks")
             return ()
         if not self.rows:
             complaints.incomplete(None, "the table has no rows: the run ended before it measured anything")
@@ -172,7 +168,7 @@ class Table:
         elif self.out_of_bounds > 0:
             complaints.fail(None, f"the data were wrong: out of bounds values: {self.out_of_bounds}")
         if not 2 <= self.ranks <= LARGEST_RANKS:
-            complaints.invalid(None, f"{self.ranks} ranks cannot be")
+            complaints.invalid(None, f"{self.ranks} ranks are impossible")
             return ()
         self.facts |= {"datatype": self.rows[0].datatype, "redop": self.rows[0].redop}
         self.facts["validation"] = "off" if self.config.validation == 0 else "passed"
@@ -197,32 +193,32 @@ class Table:
                 self.complaints.invalid(row.where, "there are several datatypes or operations: run one at a time")
                 return
         if len({block[0].root for block in blocks}) != len(blocks):
-            self.complaints.invalid(None, "the rows of a root do not stand together: rows are doubled or moved")
+            self.complaints.invalid(None, "the rows of a root are not consecutive: rows are repeated or moved")
         for block in blocks:
             self.check_sizes(block, test)
 
     def check_sizes(self, block: Sequence[Row], test: Test) -> None:
         assert self.config is not None and self.ranks is not None
-        found = [(row.size, row.count) for row in block]
+        sizes = [(row.size, row.count) for row in block]
         element = _ELEMENT_BYTES.get(block[0].datatype)
         if element is None:
-            self.complaints.invalid(block[0].where, "the datatype is not one that can be read")
+            self.complaints.invalid(block[0].where, "the datatype is unknown")
             return
         if test.operation == "alltoallv":
             # The sizes follow from a matrix that the output does not show.
-            if [size for size, _ in found] != sorted({size for size, _ in found}):
-                self.complaints.invalid(block[0].where, "the sizes do not rise from here on")
+            if [size for size, _ in sizes] != sorted({size for size, _ in sizes}):
+                self.complaints.invalid(block[0].where, "the sizes are not ascending from here on")
             return
         mistake: tuple[int, str] | None = None
-        asked = list(_planned(self.config, len(found)))
+        asked = list(_planned(self.config, len(sizes)))
         shares = self.ranks if test.shared else 1
         for aligned in (True, False) if test.shared else (False,):  # versions before 2.10 did not align shares
-            mistake = _size_mistake(found, [_size_and_count(size, element, shares, aligned) for size in asked])
+            mistake = _size_mistake(sizes, [_size_and_count(size, element, shares, aligned) for size in asked])
             if mistake is None:
                 return
         assert mistake is not None
         index, message = mistake
-        verdict = Verdict.INVALID if index < len(found) else Verdict.INCOMPLETE
+        verdict = Verdict.INVALID if index < len(sizes) else Verdict.INCOMPLETE
         self.complaints.add(verdict, block[min(index, len(block) - 1)].where, message)
 
     def is_sound(self, row: Row, test: Test, ranks: int, config: Config) -> bool:
@@ -249,11 +245,11 @@ class Table:
             algbw, busbw = test.algbw_factor(ranks), test.busbw_factor(ranks)
             mistake = None
             if half.time[0] <= 0:
-                mistake = "a time of zero was never measured"
+                mistake = "a time of zero is impossible"
             elif not products_agree(half.time, half.algbw, (kilobytes * algbw, 0.0)):
-                mistake = f"size, time and algbw do not belong together ({half.placement})"
+                mistake = f"size, time and algbw do not match ({half.placement})"
             elif not products_agree(half.time, half.busbw, (kilobytes * busbw, 0.0)):
-                mistake = f"busbw is not that of {ranks} ranks, or does not belong to its time ({half.placement})"
+                mistake = f"busbw does not match {ranks} ranks and its time ({half.placement})"
             if mistake is not None:
                 self.complaints.invalid(row.where, mistake)
                 sound = False
@@ -267,7 +263,7 @@ class Table:
         slack = sum(half for _, half in numbers) / len(numbers) + self.average[1]
         if abs(mean - self.average[0]) > slack * (1 + 1e-6):
             self.complaints.invalid(
-                None, f"the footer's average busbw of {self.average[0]:g} is not that of the rows ({mean:g})"
+                None, f"the footer's average busbw of {self.average[0]:g} differs from that of the rows ({mean:g})"
             )
 
     def sample(self, row: Row, half: Half, test: Test, ranks: int, config: Config) -> Samples | None:
@@ -320,13 +316,13 @@ def _size_and_count(size: int, element: int, shares: int, aligned: bool) -> tupl
     return count * element * shares, count
 
 
-def _size_mistake(found: Sequence[tuple[int, int]], planned: Sequence[tuple[int, int]]) -> tuple[int, str] | None:
-    for index, (have, want) in enumerate(zip(found, planned, strict=False)):
+def _size_mistake(sizes: Sequence[tuple[int, int]], planned: Sequence[tuple[int, int]]) -> tuple[int, str] | None:
+    for index, (have, want) in enumerate(zip(sizes, planned, strict=False)):
         if have != want:
-            belongs = f"{want[1]} in {want[0]} B belong: rows are missing, doubled or damaged"
-            return index, f"{have[1]} elements in {have[0]} B stand where {belongs}"
-    if len(found) > len(planned):
-        return len(planned), "there are more rows than the options give"
-    if len(found) < len(planned):
-        return len(found), f"rows are missing after {found[-1][0]} B"
+            belongs = f"{want[1]} in {want[0]} B are expected: rows are missing, repeated or damaged"
+            return index, f"{have[1]} elements in {have[0]} B where {belongs}"
+    if len(sizes) > len(planned):
+        return len(planned), "there are more rows than the options request"
+    if len(sizes) < len(planned):
+        return len(sizes), f"rows are missing after {sizes[-1][0]} B"
     return None

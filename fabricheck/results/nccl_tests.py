@@ -70,7 +70,7 @@ def parse_nccl_tests(text: str, path: str = "", *, ranks: int | None = None, too
     `ranks` is how many were to take part, where the caller knows, and `tool` the program (`all_reduce_perf`): versions
     before 2.16.7 do not print it. The times are means. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _TextParser(each, path, ranks, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _TextParser(pasted, path, ranks, tool).output(), text)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _TextParser:
         if text.startswith(("#", "rccl-tests")):
             self.read_comment(line, text)
         elif "# " in text and any(each in text for each in ("Rank ", "nThread", "size  ", "Out of bounds", "Avg bus")):
-            self.complaints.invalid(line, "a line stands inside another: outputs are mixed")
+            self.complaints.invalid(line, "a line is inside another: outputs are mixed")
         elif text:
             tokens = text.split()
             if looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 3, 5):
@@ -119,7 +119,7 @@ class _TextParser:
         if (match := _RANK.fullmatch(text)) is not None:
             if int(match[1]) != len(self.devices):
                 twice = " (without MPI, each rank is rank 0 of its own)" if match[1] == "0" else ""
-                self.complaints.invalid(line, f"this stands where rank {len(self.devices)} belongs{twice}")
+                self.complaints.invalid(line, f"rank {len(self.devices)} is expected here{twice}")
             self.groups.append(int(match[2] or 0))
             self.devices.append(match[4].strip())
         elif (match := _CONFIG.fullmatch(text)) is not None:
@@ -151,7 +151,7 @@ class _TextParser:
         """Whether `text` is a line of the footer, which is then read."""
         if (match := _BOUNDS.fullmatch(text)) is not None:
             if self.table.out_of_bounds is not None or (match[1] == "0") != (match[2] == "OK"):
-                self.complaints.invalid(line, "this is no footer, or a second one")
+                self.complaints.invalid(line, "this is not a footer, or a second one")
             self.table.out_of_bounds = int(match[1])
         elif (match := _AVERAGE.fullmatch(text)) is not None:
             self.read_average(line, match)
@@ -164,7 +164,7 @@ class _TextParser:
         threads, gpus, minimum, maximum, step = (int(match[group]) for group in range(1, 6))
         factor = match[6] == "factor"
         if threads * gpus < 1 or maximum > LARGEST_SIZE or step < 1 or (factor and step < 2):
-            self.complaints.invalid(line, "these options cannot be")
+            self.complaints.invalid(line, "these options are impossible")
             return
         self.table.config = Config(
             minimum, maximum, step, factor, int(match[7]), int(match[8]), int(match[10]), threads * gpus
@@ -174,7 +174,7 @@ class _TextParser:
 
     def read_average(self, line: Line, match: re.Match[str]) -> None:
         if self.table.average is not None or _SHORTENED.fullmatch(match[1]) is None:
-            self.complaints.invalid(line, "this is no footer, or a second one")
+            self.complaints.invalid(line, "this is not a footer, or a second one")
             return
         value = float(match[1])
         # %g prints six significant digits.
@@ -186,14 +186,18 @@ class _TextParser:
         if "time" in names or "algbw" in names or "busbw" in names or "cputime" in names:
             self.read_columns(line, names)
         elif names and any("-place" in name for name in names):
-            found: list[Placement] = []
+            placements: list[Placement] = []
             if "out-of-place" in names:
-                found.append("out-of-place")
+                placements.append("out-of-place")
             if "in-place" in names:
-                found.append("in-place")
-            if self.placements or self.header is not None or [name for name in names if name in found] != found:
-                self.complaints.invalid(line, "this is no header of a table, or a second one")
-            self.placements = found
+                placements.append("in-place")
+            if (
+                self.placements
+                or self.header is not None
+                or [name for name in names if name in placements] != placements
+            ):
+                self.complaints.invalid(line, "this is not a header of a table, or a second one")
+            self.placements = placements
         elif any(name in ("(GB/s)", "(us)", "(B)") for name in names):
             wanted = [_UNITS.get(name, "(us)") for name in self.columns if name in _UNITS or name.startswith("i_")]
             if names[: len(wanted)] != wanted or self.units_read:
@@ -217,7 +221,7 @@ class _TextParser:
         if names[: len(leading)] != leading or leading[:3] != [*_LEADING[:3]] or not known:
             self.complaints.invalid(line, "the columns are not those of nccl-tests")
         elif names.count("time") < len(self.placements):
-            self.complaints.invalid(line, "the table does not say what is in place and what is not")
+            self.complaints.invalid(line, "the table does not name in-place and out-of-place columns")
         else:
             # In this order; the line above may have been cut, or lost.
             self.placements = ["out-of-place", "in-place"] if names.count("time") == 2 else self.placements
@@ -227,12 +231,12 @@ class _TextParser:
     def read_row(self, line: Line, tokens: list[str]) -> None:
         if not self.columns:
             if self.header is None:
-                self.complaints.invalid(line, "numbers stand before any header")
+                self.complaints.invalid(line, "numbers before the header")
             return
         width = len(self.columns) + ("timestamp" in self.columns)  # a date and a time of day
         if not is_plain(line.text) or len(tokens) != width:
             self.complaints.invalid(
-                line, f"this is no row of {width} columns; a log in the same file damages it (set NCCL_DEBUG_FILE)"
+                line, f"this is not a row of {width} columns; a log in the same file damages it (set NCCL_DEBUG_FILE)"
             )
             return
         try:
@@ -264,7 +268,7 @@ class _TextParser:
         root = leading.get("root", "-1")
         size, count = whole_number(leading["size"]), whole_number(leading["count"])
         if size is None or count is None or (root != "-1" and whole_number(root) is None):
-            raise ValueError("size, count or root is no whole number")
+            raise ValueError("size, count or root is not a whole number")
         return Row(line, size, count, leading["type"], leading.get("redop", "none"), int(root), tuple(halves))
 
     def half(self, placement: Placement, cells: dict[str, str]) -> Half:
@@ -272,11 +276,11 @@ class _TextParser:
         wrong: int | None = None
         if "error" in cells:  # before 2.10: the largest difference, judged by the footer
             if cells["error"] != "N/A" and _OLD_ERROR.fullmatch(cells["error"]) is None:
-                raise ValueError(f"{cells['error'][:20]!r} is no error")
+                raise ValueError(f"{cells['error'][:20]!r} is not an error")
             wrong = None if cells["error"] == "N/A" else 0
         elif cells["#wrong"] != "N/A":
             if _WRONG.fullmatch(cells["#wrong"]) is None:
-                raise ValueError(f"{cells['#wrong'][:20]!r} is no number of wrong elements")
+                raise ValueError(f"{cells['#wrong'][:20]!r} is not a number of wrong elements")
             wrong = int(float(cells["#wrong"]))
         if "i_min" in cells:
             lowest, highest, late, _ = (self.number(cells[name], name)[0] for name in _PER_ITERATION)
@@ -287,7 +291,7 @@ class _TextParser:
     def number(self, token: str, name: str) -> Number:
         match = _TIMED.fullmatch(token)
         if match is None:
-            raise ValueError(f"{token[:20]!r} is not how nccl-tests prints a number")
+            raise ValueError(f"{token[:20]!r} is not a number of nccl-tests")
         if match[3] is not None:
             half = 0.5 * 10.0 ** (int(match[3]) - len(match[2] or ""))
             styles = {"fitted"}
@@ -303,22 +307,22 @@ class _TextParser:
     def check(self, lines: Sequence[Line]) -> None:
         complaints, table = self.complaints, self.table
         if (line := crash_line(self.text, lines)) is not None:
-            complaints.incomplete(line, "the run did not end well")
+            complaints.incomplete(line, "the run ended with an error")
         asked = program_of(self.tool) if self.tool is not None else None
         table.tool = self.started or asked
         if asked is not None and self.started not in (None, asked):
-            complaints.invalid(None, f"this is the output of {self.started} and not of {self.tool}")
+            complaints.invalid(None, f"this is the output of {self.started} instead of {self.tool}")
         if self.started is not None and not self.concluded and table.average is None:
             complaints.incomplete(None, "the test did not conclude: the output was cut off, or the run did not end")
         if self.columns and not self.units_read:
-            complaints.invalid(self.header, "the table does not say its units")
+            complaints.invalid(self.header, "the table has no units")
         lost = len(table.rows) > 1 and not any("  " in row.where.text for row in table.rows)
         if lost:
-            text = "the blanks that set its columns apart were lost, as in a chat: give the file, or its text as it was"
+            text = "the spaces between its columns are lost (a chat?): give the original file or text"
             complaints.incomplete(self.header, text)
         for index in misaligned(self.ends) if not lost else ():
             complaints.invalid(
-                table.rows[index].where, "the row does not stand under the others: characters were lost or added"
+                table.rows[index].where, "the row is not aligned with the others: characters were lost or added"
             )
         self.check_ranks()
 
@@ -337,7 +341,7 @@ class _TextParser:
             self.complaints.invalid(None, f"{len(self.devices)} ranks are listed: some are missing, or groups differ")
         table.ranks = max(counts)
         if self.ranks not in (None, len(self.devices)):
-            self.complaints.invalid(None, f"{len(self.devices)} ranks took part and not {self.ranks}")
+            self.complaints.invalid(None, f"{len(self.devices)} ranks took part instead of {self.ranks}")
         names = dict.fromkeys(self.devices)
         table.facts["devices"] = ", ".join(f"{self.devices.count(name)} x {name}" for name in names)
 

@@ -129,7 +129,7 @@ def _refused(_: str) -> float:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _BadFileError("a field is there twice")
+        raise _BadFileError("a field appears twice")
     return result
 
 
@@ -178,7 +178,7 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
     config, complaints = content.config, table.complaints
     table.tool = PurePath(content.args[0]).name
     if tool not in (None, table.tool):
-        complaints.invalid(None, f"this is the output of {quote(table.tool)} and not of {tool}")
+        complaints.invalid(None, f"this is the output of {quote(table.tool)} instead of {tool}")
     if (config.step_factor is None) == (config.step_bytes is None):
         complaints.invalid(None, "the options have no step, or two")
         return
@@ -197,12 +197,12 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
     groups = [device.group for device in config.devices]
     counts = {groups.count(group) for group in groups}
     if [device.rank for device in config.devices] != [per_process * index for index in range(len(groups))]:
-        complaints.invalid(None, "the devices are not one for each process in order")
+        complaints.invalid(None, "the devices are not one for each process, in order")
     if len(counts) != 1:
         complaints.invalid(None, "the groups have different numbers of ranks")
     table.ranks = max(counts) * per_process
     if ranks not in (None, len(groups) * per_process):
-        complaints.invalid(None, f"{len(groups) * per_process} ranks took part and not {ranks}")
+        complaints.invalid(None, f"{len(groups) * per_process} ranks took part instead of {ranks}")
     table.own_alltoall = content.nccl_version >= OWN_ALLTOALL
     models = [device.device_info for device in config.devices]
     table.facts |= recorded_environment(content.env) | {
@@ -214,8 +214,8 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
         "devices": ", ".join(f"{models.count(name) * per_process} x {name}" for name in dict.fromkeys(models)),
     }
     _fill_footer(table, content)
-    for index, each in enumerate(content.results):
-        if (row := _row(table, index, each, config)) is not None:
+    for index, result in enumerate(content.results):
+        if (row := _row(table, index, result, config)) is not None:
             table.rows.append(row)
 
 
@@ -235,22 +235,22 @@ def _fill_footer(table: Table, content: _FileModel) -> None:
             complaints.fail(None, "the bandwidth is under NCCL_TESTS_MIN_BW")
 
 
-def _row(table: Table, index: int, each: _RowModel, config: _ConfigModel) -> Row | None:
-    where = Line(1, f"results[{index}] of {each.size} B")
+def _row(table: Table, index: int, row: _RowModel, config: _ConfigModel) -> Row | None:
+    where = Line(1, f"results[{index}] of {row.size} B")
     halves = []
     for placement, half, iterations in (
-        ("out-of-place", each.out_of_place, each.out_of_place_per_iter),
-        ("in-place", each.in_place, each.in_place_per_iter),
+        ("out-of-place", row.out_of_place, row.out_of_place_per_iter),
+        ("in-place", row.in_place, row.in_place_per_iter),
     ):
         if half is None:
             continue
         mistake = None
         if (iterations is not None) != (config.per_iter_timing == "true"):
-            mistake = "iterations are missing, or were not asked for"
+            mistake = "iterations are missing, or were not requested"
         elif iterations is not None:
-            mistake = _iterations_mistake(iterations, each.actual_iterations)
+            mistake = _iterations_mistake(iterations, row.actual_iterations)
         if half.nwrong is not None and half.nwrong != int(half.nwrong):
-            mistake = "nwrong is no whole number"
+            mistake = "nwrong is not a whole number"
         if mistake is not None:
             table.complaints.invalid(where, f"{mistake} ({placement})")
             return None
@@ -270,20 +270,22 @@ def _row(table: Table, index: int, each: _RowModel, config: _ConfigModel) -> Row
         return None
     if table.rows and len(halves) != len(table.rows[0].halves):
         table.complaints.invalid(where, "a placement is missing")
-    return Row(where, each.size, each.count, each.type, each.redop, int(each.root), tuple(halves))
+    return Row(where, row.size, row.count, row.type, row.redop, int(row.root), tuple(halves))
 
 
-def _iterations_mistake(each: _IterationsModel, count: int) -> str | None:
+def _iterations_mistake(placement: _IterationsModel, count: int) -> str | None:
     """What does not fit between the times of the iterations and their summary (nccl-tests, computeIterStats)."""
-    if len(each.times_us) != count or each.skipped_iterations >= count:
-        return f"{len(each.times_us)} iterations, {each.skipped_iterations} of them skipped, stand where {count} belong"
-    if each.per_process_max_times_us is not None:
-        rows = each.per_process_max_times_us
+    if len(placement.times_us) != count or placement.skipped_iterations >= count:
+        return (
+            f"{len(placement.times_us)} iterations, {placement.skipped_iterations} of them skipped, instead of {count}"
+        )
+    if placement.per_process_max_times_us is not None:
+        rows = placement.per_process_max_times_us
         if not rows or any(len(row) != count for row in rows):
             return "some processes have another number of iterations"
-        if [max(column) for column in zip(*rows, strict=True)] != each.times_us:
+        if [max(column) for column in zip(*rows, strict=True)] != placement.times_us:
             return "the times are not the maxima over the processes"
-    times = sorted(each.times_us[each.skipped_iterations :])
+    times = sorted(placement.times_us[placement.skipped_iterations :])
     n = len(times)
     mean = sum(times) / n
     deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / n)
@@ -291,17 +293,17 @@ def _iterations_mistake(each: _IterationsModel, count: int) -> str | None:
     # Each printed number is off by half a millionth at most; the coefficient of variation divides by the mean.
     slack = 2e-6 + 1e-8 * mean
     said_and_found = (
-        (each.min_us, times[0]),
-        (each.max_us, times[-1]),
-        (each.avg_us, mean),
-        (each.p50_us, times[n // 2]),
-        (each.p95_us, percentiles[95]),
-        (each.p99_us, percentiles[99]),
-        (each.stdev_us, deviation),
-        (each.cv_pct * mean / 100, deviation),
+        (placement.min_us, times[0]),
+        (placement.max_us, times[-1]),
+        (placement.avg_us, mean),
+        (placement.p50_us, times[n // 2]),
+        (placement.p95_us, percentiles[95]),
+        (placement.p99_us, percentiles[99]),
+        (placement.stdev_us, deviation),
+        (placement.cv_pct * mean / 100, deviation),
     )
     if any(abs(said - found) > slack + 1e-6 * found for said, found in said_and_found):
-        return "the times of the iterations are not those of their summary"
+        return "the times of the iterations and their summary differ"
     return None
 
 

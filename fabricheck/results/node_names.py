@@ -18,7 +18,7 @@ def mistaken_names(header: HeaderModel) -> Iterator[str]:
     """
     for difference in header.environment_differences:
         if difference.rank >= len(header.ranks):
-            yield f"environment_differences speaks of rank {difference.rank}, which is not in the run"
+            yield f"environment_differences names rank {difference.rank}, which is not in the run"
     first = header.environment.get(SCHEDULERS_NAME)
     if first is None:
         return
@@ -31,11 +31,11 @@ def mistaken_names(header: HeaderModel) -> Iterator[str]:
     by_host: dict[str, dict[str, None]] = {}
     for rank, host in hosts.items():
         by_host.setdefault(host, {})[names[rank]] = None
-    for host, found in by_host.items():
-        if len(found) > 1:
-            yield f"nodes {', '.join(found)} of the scheduler all have the host name {host}: give each its own"
-        elif next(iter(found)) != host and next(iter(found)) in by_host:
-            (name,) = found
+    for host, nodes in by_host.items():
+        if len(nodes) > 1:
+            yield f"nodes {', '.join(nodes)} of the scheduler all have the host name {host}: give each its own"
+        elif next(iter(nodes)) != host and next(iter(nodes)) in by_host:
+            (name,) = nodes
             yield f"the node that the scheduler calls {name} has the host name {host}: are their names exchanged?"
 
 

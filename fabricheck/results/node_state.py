@@ -57,7 +57,7 @@ def read_state(file: Path) -> NodeState:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"is no state of a node: {where + ': ' if where else ''}{first['msg']}") from None
+        raise ValueError(f"is not a state of a node: {where + ': ' if where else ''}{first['msg']}") from None
 
 
 def states_as_json(states: States) -> Mapping[str, Any]:

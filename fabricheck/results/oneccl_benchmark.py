@@ -76,7 +76,7 @@ def parse_oneccl_benchmark(
     mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
     holds, this returns.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes).output(), text)
 
 
 class _Parser:
@@ -98,7 +98,7 @@ class _Parser:
         for line in lines:
             self.read(line)
         if (crash := crash_line(self.text, lines)) is not None:
-            self.complaints.incomplete(crash, "the run did not end well")
+            self.complaints.incomplete(crash, "the run ended with an error")
         samples = tuple(self.check())
         tool = f"{PROGRAM} {self.collective}".strip()
         problems = tuple(self.complaints.problems)
@@ -121,7 +121,7 @@ class _Parser:
         elif (processes := _PROCESSES.fullmatch(text)) is not None and self.processes is None:
             self.processes = min(int(processes[1]), LARGEST_RANKS)
         elif text.startswith("#") or "[usec]" in text or "Benchmarking" in text:
-            self.complaints.invalid(line, "this is no line of oneCCL's benchmark that can be read")
+            self.complaints.invalid(line, "this is not a line of oneCCL's benchmark that can be read")
         elif text == "FAILED" or "unexpected value" in text or ("expected" in text and "got" in text):
             self.complaints.fail(line, "the data were wrong")
         elif looks_like_number(text.split()[0]) and "|CCL_" not in text:
@@ -132,7 +132,7 @@ class _Parser:
     def read_option(self, line: Line, name: str, value: str) -> None:
         fact = {"datatype": "datatype", "reduction": "redop"}.get(name)
         if (fact in self.facts) or name in self.options:
-            self.complaints.invalid(line, "an option is there twice: two outputs are in one text")
+            self.complaints.invalid(line, "an option appears twice: two outputs are in one text")
         elif fact is not None:
             self.facts[fact] = value
         elif name in _OPTIONS and re.fullmatch(_OPTIONS[name], value, re.ASCII) is None:
@@ -147,7 +147,7 @@ class _Parser:
 
     def read_row(self, line: Line, tokens: list[str]) -> None:
         if not self.columns or not is_plain(line.text) or len(tokens) != len(self.columns):
-            self.complaints.invalid(line, "this is no row of the table")
+            self.complaints.invalid(line, "this is not a row of the table")
             return
         wholes = [whole_number(token) for token in tokens[:3]]
         times = [fixed_number(token) for token in tokens[3:6]]
@@ -166,16 +166,16 @@ class _Parser:
             complaints.incomplete(None, "the heading of oneCCL's benchmark is missing: it did not start, or is another")
             return
         if not self.ended:
-            complaints.incomplete(None, "it did not say '# All done': the output was cut off, or the run crashed")
+            complaints.incomplete(None, "'# All done' is missing: the output was cut off, or the run crashed")
         if self.ranks not in (None, self.processes) or self.options["processes"] != str(self.processes):
             said = f"{self.options['processes']} and {self.processes}"
-            complaints.invalid(None, f"options and table say {said} processes" + self.not_asked())
+            complaints.invalid(None, f"options and table have {said} processes" + self.not_asked())
         if self.collective not in _COLLECTIVES:
-            complaints.invalid(None, f"{self.collective!r} is no collective that can be read, or several")
+            complaints.invalid(None, f"{self.collective!r} is not a collective that can be read, or several")
             return
         self.check_sizes()
         for index in misaligned(self.ends):
-            complaints.invalid(self.rows[index].line, "the row does not stand under the others")
+            complaints.invalid(self.rows[index].line, "the row is not aligned with the others")
         operation, shares = _COLLECTIVES[self.collective]
         for row in self.rows:
             if (mistake := self.mistake(row)) is not None:
@@ -191,20 +191,20 @@ class _Parser:
         return row.size * processes if shares else row.size
 
     def not_asked(self) -> str:
-        return f" and not {self.ranks}" if self.ranks is not None else ""
+        return f" instead of {self.ranks}" if self.ranks is not None else ""
 
     def check_sizes(self) -> None:
-        found = [row.size for row in self.rows]
+        sizes = [row.size for row in self.rows]
         counts = [whole_number(each) for each in self.options["elem_counts"].strip("[]").split()]
         element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""), 0)
         said = [element * each for each in counts if each is not None]
         if self.sizes is not None and said != list(self.sizes):
-            self.complaints.invalid(None, "the sizes are not those that were asked for")
+            self.complaints.invalid(None, "the sizes are not the requested ones")
         wanted = list(self.sizes) if self.sizes is not None else said
-        if missing := [size for size in wanted if size not in found]:
+        if missing := [size for size in wanted if size not in sizes]:
             self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
-        if not found or [size for size in wanted if size in found] != found:
-            self.complaints.invalid(None, "rows are doubled, moved or were not asked for")
+        if not sizes or [size for size in wanted if size in sizes] != sizes:
+            self.complaints.invalid(None, "rows are repeated, moved or were not requested")
 
     def mistake(self, row: _Row) -> str | None:
         """What cannot be true of a row."""
@@ -212,11 +212,11 @@ class _Parser:
         if element is None or row.size != row.elements * element:
             return "#bytes and #elem_count are not of one datatype"
         if row.repetitions < 1:
-            return "nothing was repeated"
+            return "zero repetitions"
         if not row.minimum <= row.average <= row.maximum:
             return "t_min, t_avg and t_max are not in this order"
         if row.maximum == 0 and row.size > 0:
-            return "a time of zero was never measured"
+            return "a time of zero is impossible"
         return None
 
     def sample(self, operation: str, size: int, row: _Row) -> Samples | None:

@@ -78,7 +78,7 @@ def parse_osu(
     OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
     Whatever the text holds, this returns; see `VendorOutput.problems`.
     """
-    return parse_or_unwrap(lambda each: _Parser(each, path, ranks, sizes, tool).output(), text)
+    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes, tool).output(), text)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class _Parser:
         if text.startswith("#"):
             self.read_comment(line, text)
         elif "# OSU" in text or "# Size" in text:
-            self.complaints.invalid(line, "a title or header stands inside another line: outputs are mixed")
+            self.complaints.invalid(line, "a title or header is inside another line: outputs are mixed")
         elif text:
             tokens = text.split()
             if looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 1, 1):
@@ -138,18 +138,18 @@ class _Parser:
             self.pairs = int(match[1])
             if not 1 <= self.pairs <= LARGEST_RANKS // 2 or match[2] == "varied":
                 self.pairs = 1
-                self.complaints.invalid(line, "the number of pairs or the window is not one that can be read")
+                self.complaints.invalid(line, "the number of pairs or the window cannot be read")
         elif (match := _SETTING.fullmatch(text)) is not None:
             self.facts[match[1].lower().replace(" ", "_")] = match[2]
         elif (match := _HEADER.fullmatch(text)) is not None:
             self.read_header(line, match[1])
         elif "Size" in text or "/s" in text or "(us)" in text:
-            self.complaints.invalid(line, "this is no header of a table that can be read")
+            self.complaints.invalid(line, "this is not a header of a table that can be read")
 
     def read_title(self, line: Line, text: str) -> None:
         title = read_osu_title(text)
         if title is None:
-            self.complaints.invalid(line, "this OSU benchmark is not one that can be read")
+            self.complaints.invalid(line, "this OSU benchmark cannot be read")
         elif self.test is not None:
             self.complaints.invalid(line, "a second benchmark begins: two outputs are in one text")
         else:
@@ -180,11 +180,11 @@ class _Parser:
     def read_row(self, line: Line, tokens: list[str]) -> None:
         if not self.columns:
             if self.header is None:
-                self.complaints.invalid(line, "numbers stand before any header")
+                self.complaints.invalid(line, "numbers before the header")
             return
         size = whole_number(tokens[0])
         if size is None or not is_plain(line.text) or len(tokens) != 1 + len(self.columns):
-            self.complaints.invalid(line, f"this is no row of {1 + len(self.columns)} columns")
+            self.complaints.invalid(line, f"this is not a row of {1 + len(self.columns)} columns")
             return
         values: dict[str, float] = {}
         failed = False
@@ -197,7 +197,7 @@ class _Parser:
                 continue
             number = whole_number(token) if name == "iterations" else fixed_number(token)
             if number is None:
-                self.complaints.invalid(line, f"{token[:30]!r} is not how OSU prints a number")
+                self.complaints.invalid(line, f"{token[:30]!r} is not a number of OSU")
                 return
             values[name] = number
         self.rows.append(_Row(line, size, values, failed, token_ends(line.text)))
@@ -205,14 +205,14 @@ class _Parser:
     def check(self, lines: Sequence[Line]) -> tuple[Samples, ...]:
         complaints = self.complaints
         if not self.wrong_data and (line := crash_line(self.text, lines)) is not None:
-            complaints.incomplete(line, "the run did not end well")
+            complaints.incomplete(line, "the run ended with an error")
         if self.test is None:
             complaints.incomplete(
-                None, "there is no title of an OSU benchmark: it did not start, or this is not its output"
+                None, "the title of OSU is missing: it did not start, or this is another program's output"
             )
             return ()
         if self.tool is not None and self.tool != self.test.program:
-            complaints.invalid(None, f"this is the output of {self.test.program} and not of {self.tool}")
+            complaints.invalid(None, f"this is the output of {self.test.program} instead of {self.tool}")
         if not self.columns:
             if self.header is None:
                 complaints.incomplete(None, "there is no table: the benchmark ended before it measured anything")
@@ -221,12 +221,12 @@ class _Parser:
             complaints.incomplete(self.header, "the table has no rows")
             return ()
         if not self.text.endswith("\n"):
-            complaints.incomplete(lines[-1], "the last line has no end: the output was cut off")
+            complaints.incomplete(lines[-1], "the last line is incomplete: the output was cut off")
         self.check_ranks()
         self.check_sizes()
         for index in misaligned([row.ends[1:] for row in self.rows]):
             complaints.invalid(
-                self.rows[index].line, "the row does not stand under the others: characters were lost or added"
+                self.rows[index].line, "the row is not aligned with the others: characters were lost or added"
             )
         self.facts["validation"] = "off"
         if "validation" in self.columns:
@@ -241,7 +241,7 @@ class _Parser:
         if self.test.per_rank and self.ranks is None:
             complaints.invalid(
                 None,
-                f"OSU does not say how many ranks took part, and the buffer of {self.test.operation} depends on it",
+                f"OSU does not print the number of ranks, which sets the buffer of {self.test.operation}: --ranks",
             )
             return ()
         measured = [row for row in sound if row.size > 0]
@@ -250,28 +250,28 @@ class _Parser:
     def check_ranks(self) -> None:
         assert self.test is not None
         if self.test.program == "osu_mbw_mr" and "pairs" not in self.facts:
-            self.complaints.invalid(None, "osu_mbw_mr does not say how many pairs took part")
+            self.complaints.invalid(None, "osu_mbw_mr did not print its number of pairs")
         if self.ranks is None:
             return
         needed = 2 if self.test.pair else 2 * self.pairs if self.test.rate else self.ranks
         if self.ranks != needed or self.ranks < 2:
-            self.complaints.invalid(None, f"{self.test.program} was run by {needed} ranks and not by {self.ranks}")
+            self.complaints.invalid(None, f"{self.test.program} ran with {needed} ranks instead of {self.ranks}")
 
     def check_sizes(self) -> None:
-        found = [row.size for row in self.rows]
-        for index in doubling_mistakes(found):
+        sizes = [row.size for row in self.rows]
+        for index in doubling_mistakes(sizes):
             self.complaints.invalid(
                 self.rows[index].line,
-                f"{found[index]} B follow on {found[index - 1]} B: rows are missing, doubled or moved",
+                f"{sizes[index]} B follow {sizes[index - 1]} B: rows are missing, repeated or moved",
             )
         if self.sizes is None:
             return
-        missing = sorted(set(self.sizes) - set(found))
+        missing = sorted(set(self.sizes) - set(sizes))
         unasked = [row for row in self.rows if row.size not in set(self.sizes)]
         if missing and not self.wrong_data:
             self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
         if unasked:
-            self.complaints.invalid(unasked[0].line, "this size was not asked for")
+            self.complaints.invalid(unasked[0].line, "this size was not requested")
 
     def is_sound(self, row: _Row) -> bool:
         """Whether the numbers of a row can be true together; what cannot be is a problem."""
@@ -280,19 +280,19 @@ class _Parser:
             self.complaints.fail(row.line, "the data were wrong (Validation: Fail)")
         mistake = None
         if row.size > 0 and 0 in [values.get(name) for name in ("average", "rate", "messages", "pure")]:
-            mistake = "a time or rate of zero was never measured"
+            mistake = "a time or rate of zero is impossible"
         lowest, average, highest = (values.get(name) for name in ("minimum", "average", "maximum"))
         if lowest is not None and highest is not None and average is not None and not lowest <= average <= highest:
             mistake = "minimum, average and maximum are not in this order"
         if "overlap" in values and not _overlap_agrees(values):
-            mistake = "the overlap is not that of the times"
+            mistake = "the overlap does not match the times"
         percentiles = [(int(name[1:]), value) for name, value in values.items() if name[1:].isdigit()]
         if [value for _, value in sorted(percentiles)] != sorted(value for _, value in percentiles):
             mistake = "the percentiles are not in order"
         if "messages" in values and not products_agree(
             (values["messages"], 0.005), (row.size / 1e6, 0.0), (values["rate"], 0.005)
         ):
-            mistake = "MB/s and messages/s do not belong together"
+            mistake = "MB/s and messages/s do not match"
         if mistake is not None:
             self.complaints.invalid(row.line, mistake)
         return mistake is None

@@ -75,8 +75,8 @@ _ROW = re.compile(
 
 def read_points(text: str) -> tuple[Point, ...]:
     """What the tools printed in a text; none where it is of another one, and no number that is none."""
-    found = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
-    return tuple(each for each in found if _LEAST <= each.value < _MOST and 0 <= each.bytes <= 1 << 50)
+    points = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
+    return tuple(each for each in points if _LEAST <= each.value < _MOST and 0 <= each.bytes <= 1 << 50)
 
 
 def _nvbandwidth(text: str) -> Iterator[Point]:
@@ -134,15 +134,15 @@ def samples_of(point: Point) -> Samples:
 def _transferbench(text: str) -> Iterator[Point]:
     if "TransferBench" not in text[:4096] and not re.search(r"^Test \d+:", text, re.MULTILINE):
         return
-    found: dict[tuple[str, str, int], list[float]] = {}
+    rates: dict[tuple[str, str, int], list[float]] = {}
     for rate, size, source, from_, mover, target, to in _TRANSFER.findall(text):
         ends = ("G" in source or "F" in source, "G" in target or "F" in target)
         operation = {(True, True): "unidirectional", (True, False): "device_to_host", (False, True): "host_to_device"}
         if ends not in operation or (ends == (True, True) and from_ == to):
             continue
         by = "copy" if mover.startswith("D") else "kernel"
-        found.setdefault((operation[ends], by, int(size)), []).append(8 * float(rate))
-    for (operation_, by, bytes_), values in found.items():
+        rates.setdefault((operation[ends], by, int(size)), []).append(8 * float(rate))
+    for (operation_, by, bytes_), values in rates.items():
         yield Point("TransferBench", f"{operation_} by {by}", operation_, by, bytes_, *_of(values))
 
 

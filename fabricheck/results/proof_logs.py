@@ -87,7 +87,7 @@ _CHOOSERS = (
     ("OMPI_MCA_btl", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
     ("FI_PROVIDER", r"", "OFI/cxi OFI/efa"),
 )
-_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or DMA-BUF in reach of kernel and driver?"
+_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or do kernel and driver have DMA-BUF?"
 
 
 def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     `facts`: what it said of itself, and variables in effect.
     """
     words = set(re.split(r"[/ ]", described)) | {described}
-    found = [
+    reasons = [
         f"{name}={facts[name]} is set"
         for name, values, paths in _CHOOSERS
         if name in facts and re.match(values, facts[name]) and words & set(paths.split())
@@ -105,14 +105,14 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     others = ("NET/Socket", "NET/OFI provider")
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
-        found.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
+        reasons.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
-        found.append(_NO_GPUDIRECT_STEP)
+        reasons.append(_NO_GPUDIRECT_STEP)
     if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
-        found.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
+        reasons.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
     if "warning" in facts:
-        found.append(f"the library: {facts['warning']}")
-    return tuple(dict.fromkeys(found))
+        reasons.append(f"the library: {facts['warning']}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def facts_of_remarks(proof: Mapping[str, Any]) -> Mapping[str, str]:
@@ -212,7 +212,7 @@ def read_oneccl_log(text: str) -> TransportProof:
     nodes `NET/MPI` or `NET/OFI`, what it exchanges over. In `facts`: its variables in effect, and `stream`: `gpu` or
     `cpu`.
     """
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     facts: dict[str, str] = {}
     over = ""
     for line in read_lines(text):
@@ -226,9 +226,9 @@ def read_oneccl_log(text: str) -> TransportProof:
         elif (match := _ONECCL_STREAM.search(line.text)) is not None:
             facts["stream"] = match[1]
         elif (match := _ONECCL_FACT.fullmatch(line.text)) is not None:
-            found[match[0].strip()] += 1
+            counted[match[0].strip()] += 1
     names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
-    paths = Counter({name: found[fact] for fact, name in names.items() if over and found[fact]})
+    paths = Counter({name: counted[fact] for fact, name in names.items() if over and counted[fact]})
     return _proof(paths, "CCL_LOG_LEVEL", facts)
 
 

@@ -19,7 +19,7 @@ class BadLineError(Exception):
 
 
 def _no_constant(text: str) -> float:
-    raise BadLineError(f"holds {text}, which is not JSON: a value that was never measured")
+    raise BadLineError(f"holds {text}, which is not JSON")
 
 
 def _finite(text: str) -> float:

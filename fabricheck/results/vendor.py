@@ -14,7 +14,6 @@ from fabricheck.results.imb import parse_imb
 from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
-from fabricheck.results.other_tools import other_tool
 from fabricheck.results.point_tools import TOOLS, read_points, samples_of
 from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_nccl_log, reasons_of
 from fabricheck.results.vendor_output import VendorOutput
@@ -82,14 +81,14 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
     begin, kind = 0, ""
     seen: set[int] = set()
     for index, line in enumerate(read_lines("".join(lines))[: len(lines)]):
-        found = next((at for at, (_, how) in enumerate(_BEGINNINGS) if how.match(line.text.strip())), None)
-        if found is None:
+        beginning = next((at for at, (_, how) in enumerate(_BEGINNINGS) if how.match(line.text.strip())), None)
+        if beginning is None:
             continue
-        if kind and (_BEGINNINGS[found][0] != kind or found in seen or _HEADER in seen):
+        if kind and (_BEGINNINGS[beginning][0] != kind or beginning in seen or _HEADER in seen):
             yield kind, "".join(lines[begin:index])
             begin, seen = index, set()
-        kind = _BEGINNINGS[found][0]
-        seen.add(found)
+        kind = _BEGINNINGS[beginning][0]
+        seen.add(beginning)
     if kind:
         yield kind, "".join(lines[begin:])
 
@@ -106,7 +105,7 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
     fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]
     if not fallen:
         return replace(output, facts=facts)
-    text = f"by its log the data went by {', '.join(fallen)}: a fall-back wherever there is RDMA"
+    text = f"by its log the data took {', '.join(fallen)}: a fall-back where RDMA exists"
     message = f"{output.path or 'the output'}: {text}{f'; {why}' if why else ''}"
     problem = Finding("path-forbidden", Verdict.INVALID, message)
     return replace(output, facts=facts, problems=(*output.problems, problem))
@@ -122,7 +121,7 @@ def _of_others(text: str, path: str) -> tuple[VendorOutput, ...]:
     if points := read_points(text):
         return (VendorOutput(name, None, path, None, {}, tuple(map(samples_of, points)), ()),)
     known = ", ".join(("OMB", "nccl-tests", "rccl-tests", "IMB", "oneCCL's benchmark", *TOOLS))
-    told = f"{path or 'the text'}: is an output of {name}, without a number that is read here; those of {known} are"
+    told = f"{path or 'the text'}: is an output of {name}, without a number that can be read; numbers of {known} can"
     problem = Finding("other-tool", Verdict.INVALID, told)
     return (VendorOutput(name, None, path, None, {}, (), (problem,)),)
 
@@ -150,9 +149,33 @@ def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
     where = output.path or "the output"
     paths, reasons = output.facts.get("paths"), output.facts.get("reasons")
-    said = [*([f"by its log the data went by {paths}"] if paths else []), *([reasons] if reasons else [])]
+    said = [*([f"by its log the data took {paths}"] if paths else []), *([reasons] if reasons else [])]
     missing = "where it ran" if paths else "where and over which path it ran"
     step = "run the same from the suite (docs/vendor-suites.md)"
-    step += ", or is it normal? --part PART" if output.samples else ""
-    text = "; ".join([*said, f"not judged, as nothing proves {missing}"])
+    step += ", or compare it with other machines: --part PART" if output.samples else ""
+    text = "; ".join([*said, f"not judged: unproven {missing}"])
     return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}: {step}")
+
+
+# Tools whose outputs people paste, by what they print: their names, also of those that nobody reads here.
+_BY_TEXT = (
+    ("nvbandwidth", r"^nvbandwidth Version:|\"nvbandwidth\"\s*:"),
+    ("p2pBandwidthLatencyTest", r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|^P2P Connectivity Matrix"),
+    ("TransferBench", r"^TransferBench v|^Test \d+:.*\n Executor"),
+    ("rocm_bandwidth_test", r"^\s*RocmBandwidthTest Version|^ *Unidirectional copy peak bandwidth GB/s"),
+    ("perftest (ib_write_bw and its kin)", r"^ *(?:RDMA_Write|RDMA_Read|Send|Atomic)\b.* (?:BW|Latency) Test"),
+    ("perftest (ib_write_bw and its kin)", r"^ *#bytes +#iterations +(?:BW peak|t_min)"),
+    ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
+    ("ucx_perftest", r"^\| +(?:API|Test): +|^\[thread \d+\] +\d+ .*|Final: +\d+ "),
+    ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
+    ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
+    ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
+    ("fi_pingpong or fabtests", r"^bytes +#sent +#ack +total +time "),
+    ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
+)
+
+
+def other_tool(text: str) -> str | None:
+    """The name of the tool that printed `text`; None where it is none of those that are known by name."""
+    begin = text[:200_000]
+    return next((name for name, pattern in _BY_TEXT if re.search(pattern, begin, re.MULTILINE)), None)

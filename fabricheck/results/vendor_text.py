@@ -233,10 +233,10 @@ def looks_like_number(token: str) -> bool:
     return _NUMBER_LIKE.fullmatch(token) is not None
 
 
-def products_agree(one: tuple[float, float], other: tuple[float, float], product: tuple[float, float]) -> bool:
+def products_agree(factors: tuple[float, float], other: tuple[float, float], product: tuple[float, float]) -> bool:
     """Whether one times other can be `product`, each given as (value, half a unit of its last printed digit)."""
-    low = max(one[0] - one[1], 0.0) * max(other[0] - other[1], 0.0)
-    high = (one[0] + one[1]) * (other[0] + other[1])
+    low = max(factors[0] - factors[1], 0.0) * max(other[0] - other[1], 0.0)
+    high = (factors[0] + factors[1]) * (other[0] + other[1])
     slack = 1e-9 * high
     return low - slack <= product[0] + product[1] and product[0] - product[1] <= high + slack
 

@@ -8,6 +8,7 @@ from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.screen import FleetScreen
+from fabricheck.rfm.shared_job import use_shared_jobs
 from fabricheck.rfm.signals import keep_signals
 from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
@@ -31,3 +32,4 @@ __all__ = [
 ]
 
 keep_signals()
+use_shared_jobs()

@@ -58,6 +58,8 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
     build_time_limit = "15m"
     #: A folder with programs that were built before, as ENVIRONMENT/fabricbench; then nothing is built.
     prebuilt = variable(str, value="")
+    #: Whether no selected check can run in the environment, for ReFrame's report.
+    not_applicable = variable(bool, value=False)
 
     @run_after("init")
     def choose_where(self) -> None:

@@ -8,7 +8,7 @@ runs of 60 measurements and more; here each counts as a budget and a fifth.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,17 @@ class Fitted:
 
     def job_seconds(self, least: float) -> float:
         """The limit of the job; at least `least` seconds."""
-        return max(least, _RESERVE * self.seconds + _LEAST_RESERVE_S)
+        return job_seconds(self.seconds, least)
+
+
+def seconds_together(plans: Iterable[float]) -> float:
+    """How long plans of so many seconds take at most one after the other, which start once."""
+    return _START_S + sum(max(seconds - _START_S, 0.0) for seconds in plans)
+
+
+def job_seconds(seconds: float, least: float = 0.0) -> float:
+    """The limit of a job for what takes so many `seconds` at most; at least `least`."""
+    return max(least, _RESERVE * seconds + _LEAST_RESERVE_S)
 
 
 def seconds_of(plan: Plan) -> float:
@@ -50,7 +60,12 @@ def seconds_of(plan: Plan) -> float:
     if plan.budget <= 0:
         return 0.0
     measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
-    return _START_S * (1 + plan.ranks / 1000) + _OF_BUDGET * plan.budget * measurements
+    return start_seconds(plan) + _OF_BUDGET * plan.budget * measurements
+
+
+def start_seconds(plan: Plan) -> float:
+    """Of these, until the ranks have started."""
+    return _START_S * (1 + plan.ranks / 1000) if plan.budget > 0 else 0.0
 
 
 def records_of(plan: Plan) -> int:
@@ -94,14 +109,14 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
 def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
     parts = []
     if len(smaller.schedules) < len(plan.schedules):
-        parts.append("pairs are measured in rounds and not one by one as well")
+        parts.append("pairs are measured in rounds only, not one by one")
     if (few := count_sizes(smaller.sizes)) < (many := count_sizes(plan.sizes)):
         parts.append(f"{few} of {many} sizes are measured")
     if smaller.turns:
-        parts.append(f"each rank meets {smaller.turns} others and not all")
+        parts.append(f"each rank meets {smaller.turns} others instead of all")
     if not parts:
         return ""
-    whole = f"all of it would be {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
+    whole = f"all would take {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
     most = f"{seconds / 60:,.0f} (minutes of the test) and {_MOST_RECORDS:,}"
     return f"{', and '.join(parts)}: {whole}, and the most are {most}"
 
@@ -150,6 +165,8 @@ def fitted_plan(test: Any, plan: Plan) -> Plan:
     limit = float(test.time_limit)
     if not test.is_limit_given:
         test.time_limit = limit = fitted.job_seconds(limit)
-    told = f"takes {fitted.seconds:.0f} s at most by its plan, and its job has {limit / 60:.0f} minutes"
-    getlogger().info(f"{test.display_name}: {told}{f'; {fitted.left_out}' if fitted.left_out else ''}")
+    test.planned_seconds = fitted.seconds
+    told = f"takes {fitted.seconds:.0f} s at most by its plan, of which {start_seconds(plan):.0f} s are to start"
+    more = f"; {fitted.left_out}" if fitted.left_out else ""
+    getlogger().info(f"{test.display_name}: {told}; its job is limited to {limit / 60:.0f} minutes{more}")
     return fitted.plan

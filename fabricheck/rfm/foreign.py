@@ -19,7 +19,7 @@ from typing import Any
 
 from fabricheck import mpi
 from fabricheck.suite import described
-from fabricheck.topology.products import GpuProduct, gpu_product
+from fabricheck.topology.gpu_models import GpuProduct, gpu_product
 
 #: What a word in a module's name, a compiler, a variable or a feature says, the first that fits.
 _MPI = (
@@ -86,7 +86,7 @@ def adopt(system: Any) -> None:
         for line in _adopt(partition, login=login):
             say_once(line)
     if not described(system.name):
-        text = "has no topology.yaml, so no model judges its metrics"
+        text = "has no topology.yaml, so its metrics have no model"
         say_once(f"{system.name} {text} until `fabricheck init` has written one ({DOCUMENT})")
 
 
@@ -103,7 +103,7 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
     if not foreign:
         return
     if login:
-        yield f"{partition.fullname} is left out: it runs on this machine, a login node of others ({DOCUMENT})"
+        yield f"{partition.fullname} is left out: it runs on this machine, a login node ({DOCUMENT})"
         return
     gpus, unknown = gpus_of_devices(partition.devices, _words_of(partition))
     if unknown:
@@ -113,7 +113,7 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
     if gpus is not None and (line := _ask_for_gpus(partition)):
         yield f"{partition.fullname}: {line}"
     if "nodes" not in partition.extras and "multinode" not in partition.features:
-        yield f"{partition.fullname}: its network is left out: nodes in its extras does not say how many it has"
+        yield f"{partition.fullname}: its network is left out: give the number of nodes in its extras"
     for environ in foreign:
         where = f"{partition.fullname}+{environ.name}"
         words = said(partition, environ)
@@ -282,7 +282,7 @@ def _extras(found: Derived, environ: Any) -> dict[str, Any]:
     if found.mpi != "cray-mpich" and environ.cxx == "CC":  # what ReFrame takes where the settings name none
         extras["cxx"] = "c++"
     if found.backend != "host" and not found.gpu_aware:
-        extras["not_gpu_aware"] = f"the MPI library of {environ.name}, by all that its settings say,"
+        extras["not_gpu_aware"] = f"the MPI library of {environ.name}, by its settings,"
     return {name: value for name, value in extras.items() if name not in environ.extras}
 
 

@@ -103,9 +103,9 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
-        yield "over a fleet only fabricbench itself runs, and neither vendor suites nor interleaved launches", True
+        yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
     if "container" in extras and several:
-        yield "in a container only fabricbench itself runs, and neither vendor suites nor interleaved launches", False
+        yield "in a container only fabricbench runs, no vendor suite and no interleaved launches", False
 
 
 def enter_container(test: rfm.RegressionTest) -> None:
@@ -120,7 +120,7 @@ def enter_container(test: rfm.RegressionTest) -> None:
         return
     if missing := [name for name in ("platform", "image") if name not in wanted]:
         name = test.current_environ.name
-        raise ReframeError(f"environment {name}: container in its extras does not say {' and '.join(missing)}")
+        raise ReframeError(f"environment {name}: container in its extras does not give {' and '.join(missing)}")
     named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
     if wanted["platform"] == "Pyxis":
         enter_pyxis(test, wanted, named)
@@ -262,7 +262,9 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str
         return ()
     own = {each.partition(".")[0] for each in (*hosts, *(test.job.nodelist or ()))}
     lost = {name: states for name, states in _slurm_states(test).items() if name in own and _LOST & states}
-    return tuple(f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost it during the job" for name in sorted(lost))
+    return tuple(
+        f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost the node during the job" for name in sorted(lost)
+    )
 
 
 def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:
@@ -312,6 +314,12 @@ def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[
     able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
     able = [each for each in able if KEY not in each.extras]  # its network is screened as a whole
     return [each.fullname for each in able if set(features) <= set(each.features)]
+
+
+def is_nvlink_domain(where: str) -> bool:
+    """Whether NVLink joins all nodes of a `system:partition`, by its topology."""
+    topology = topology_of(where)
+    return topology is not None and 1 < topology.nodes <= topology.nvlink_domain_nodes
 
 
 def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import name_without_blanks
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
@@ -39,6 +40,7 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
+    is_nvlink_domain,
     nodes_for,
     ports_of,
     prepare_launcher,
@@ -140,6 +142,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
+    #: Whether it is for partitions whose nodes are all in one NVLink domain.
+    in_nvlink_domain = variable(bool, value=False)
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
     shortened = variable(str, value="")
@@ -171,6 +175,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
     fleet_problems: tuple[Finding, ...] = ()
+    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job); its seconds at most.
+    plan_list = ""
+    plan_options: Sequence[str] = ()
+    planned_seconds = 0.0
     #: Nodes that take no job, which a test of all nodes leaves out.
     away: tuple[Finding, ...] = ()
 
@@ -187,7 +195,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def fitting_systems(self) -> list[str]:
         features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
-        return fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
+        found = fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
+        return [each for each in found if is_nvlink_domain(each)] if self.in_nvlink_domain else found
 
     def fitting_environments(self) -> list[str]:
         return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
@@ -241,7 +250,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
         self.partition_nodes = known
         where = self.current_partition.fullname
-        unknown = f"{where}: neither its extras nor its topology say how many nodes it has"
+        unknown = f"{where}: give the number of nodes in its extras or topology"
         self.leave_out_if(self.num_nodes < 1, unknown, described=False)
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
@@ -253,7 +262,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if self.rank_a_port:
             ports = ports_of(self, on_host=on_host)
             self.num_tasks_per_node, self.rank_devices = ports.ranks, ports.devices
-            unknown = f"no topology of {self.current_partition.fullname} says which GPU has which NIC port"
+            unknown = f"no topology of {self.current_partition.fullname} names the NIC port of each GPU"
             self.leave_out_if(ports.ranks < 1, unknown, described=False)
             if self.num_nodes // 2 * ports.ranks < 2:
                 self.schedules = ["uncontended"]  # no two pairs can go at the same time
@@ -292,9 +301,13 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        case = f"{self.display_name} @{self.current_partition.fullname}+{self.current_environ.name}"
-        self.executable_opts = [*fitted_plan(self, self.plan()).options(RESULT), f"--case={shlex.quote(case)}"]
-        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
+        case = name_without_blanks(
+            f"{self.display_name} @{self.current_partition.fullname}+{self.current_environ.name}"
+        )
+        self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *[f"--case={case}"] * bool(case)]
+        self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
+        leave = [f"echo $status > {EXIT_STATUS}"] * (not self.plan_list)  # not all schedulers tell it
+        self.postrun_cmds = ["status=$?", *leave, "exit $status"]
 
     def plan(self) -> Plan:
         return Plan(
@@ -346,7 +359,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.leave_out_unsupported(reason, "this node")
 
     def leave_out_unsupported(self, reason: str | None, what: str) -> None:
-        known = f", as the site says ({self.declared_unsupported})" if self.declared_unsupported else ""
+        known = f", as the site declares ({self.declared_unsupported})" if self.declared_unsupported else ""
         self.leave_out_if(bool(reason), f"{what} cannot run it: {reason}{known}", described=bool(known))
 
     def clean_up(self) -> None:
@@ -362,7 +375,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             write_judgement(Path(self.stagedir), self.found())
         except Exception as error:
             if not (Path(self.stagedir) / JUDGEMENT).exists():
-                text = f"its result could not be looked at: {reason_of(error)}"
+                text = f"its result could not be read: {reason_of(error)}"
                 write_judgement(Path(self.stagedir), [Finding("test-failed", Verdict.INCOMPLETE, text)])
             raise
         # What is slower than it should be was measured all the same.

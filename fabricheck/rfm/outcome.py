@@ -131,7 +131,7 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
     A job or launcher that was ended after all was measured costs no measurement, but it is no run as it should be.
     """
     if ended := _ended_afterwards(run, status, errors):
-        text = f"{run.path}: all was measured, and then {ended}: look into the scheduler's log{describe_end(errors)}"
+        text = f"{run.path}: {ended} after all was measured: see the scheduler's log{describe_end(errors)}"
         return (Finding("ended-after-measuring", Verdict.INCOMPLETE, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
     problems = (Finding("node-lost", Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)

@@ -161,14 +161,16 @@ class TuningComparison(RegressionTestPlugin):
     def leave_out_what_is_not_set(self) -> None:
         name, chosen = self.profile.name, self.chosen()
         if self.setting == WHOLE_PROFILE:
-            nothing = f"the tuning profile {name} sets nothing that {self.transport} obeys and that can be taken away"
+            nothing = f"the tuning profile {name} has no setting of {self.transport} that can be removed"
             self.leave_out_if(not chosen, nothing)
-            alone = f"of the tuning profile {name}, {', '.join(map(str, chosen))} alone can be taken away: see its test"
+            alone = (
+                f"of the tuning profile {name}, {', '.join(map(str, chosen))} can be removed by itself: see its test"
+            )
             self.leave_out_if(len(chosen) == 1, alone)
         else:
             self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
             harmful = any(each.without == "harms" for each in chosen)
-            never = f"the tuning profile {name} says that {self.setting} must not be removed: it could do harm"
+            never = f"the tuning profile {name} has {self.setting}, which must not be removed: safety"
             self.leave_out_if(harmful, never)
 
     def chosen(self) -> tuple[Setting, ...]:
@@ -208,7 +210,7 @@ class ServiceLevelComparison(RegressionTestPlugin):
     def leave_out_without_level(self) -> None:
         level = self.current_partition.extras.get("service_level")
         where = self.current_partition.fullname
-        self.leave_out_if(level is None, f"{where} names no service_level in its extras to try")
+        self.leave_out_if(level is None, f"{where} names no service_level in its extras for this test")
         self.level = str(level)
 
     def sides(self) -> Sides:

@@ -37,7 +37,7 @@ STARTED = "started"
 WALL = "wall-ns"
 
 AT_CHECKING = Finding(
-    "benchmark-failed", Verdict.INCOMPLETE, "the run that checks the data did not end well, so nothing was timed"
+    "benchmark-failed", Verdict.INCOMPLETE, "the run that checks the data failed, so nothing was timed"
 )
 
 

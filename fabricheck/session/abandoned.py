@@ -28,7 +28,7 @@ from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_sessi
 
 #: What a run was to be, in its folder.
 RUN = "run.json"
-_UNFINISHED = "the run was ended before this test was"
+_UNFINISHED = "the run ended before this test completed"
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ def _started(file: Path) -> Started:
         started = Started(**content)
         datetime.fromisoformat(started.started)
     except (TypeError, ValueError):
-        raise UserError(f"{file}: does not say which run this was") from None
+        raise UserError(f"{file}: does not identify its run") from None
     texts = (started.system, started.uuid, started.host)
     if not all(isinstance(each, str) for each in texts) or not isinstance(started.listed, int):
-        raise UserError(f"{file}: does not say which run this was")
+        raise UserError(f"{file}: does not identify its run")
     return started
 
 
@@ -118,7 +118,7 @@ def read_abandoned(folder: Path) -> Session:
     for file in (*folder.rglob(EXCLUDED), *folder.rglob(TROUBLES)):
         read_findings(file)
     if (fleet := Fleet.of_run(folder)) is not None:
-        fleet.end("the run was ended before all was measured: --resume does the rest")
+        fleet.end("the run ended before all was measured: --resume measures the rest")
     when = f"the run of {started.started[:19]}Z on {started.host}"
     try:
         session = replace(read_session(folder), problems=())
@@ -127,7 +127,7 @@ def read_abandoned(folder: Path) -> Session:
     except UserError:
         cases = tuple(_cases_without_report(folder, started.system))
         session = replace(Session.of(folder, cases, started.listed), without_report=_info(folder, started))
-        left = f"ReFrame left no report, so its result files are judged, of which there are {len(cases)}"
+        left = f"ReFrame left no report: its result files are judged: {len(cases)}"
     problem = Finding(
         "run-interrupted", Verdict.INCOMPLETE, f"{when} was ended before it was judged (a kill, or a reboot): {left}"
     )

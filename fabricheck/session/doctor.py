@@ -38,7 +38,7 @@ def ask_this_node(seconds: float) -> NodeState:
             # The draft is the first that the process leaves: before, it only loads its modules, from a file system that
             # other nodes may share.
             kind = NodeHangs if got.late and [*Path(folder).glob("*.draft")] else UserError
-            raise kind(f"this node cannot be asked for its state: {why}")
+            raise kind(f"the state of this node cannot be read: {why}")
         return read_state(files[0])
 
 
@@ -50,11 +50,11 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Lau
     program = built / environment / "fabricbench"
     if not os.access(program, os.X_OK):
         known = ", ".join(sorted(each.parent.name for each in built.glob("*/fabricbench"))) or "none"
-        raise UserError(f"there is no program {program}: environments there are {known}; choose with --environment")
+        raise UserError(f"no program {program}: environments are {known}; choose with --environment")
     name = next((each for each in mpi.NAMES if environment.startswith(each)), "openmpi")
     found = mpi.find(name)
     if found is None:
-        raise UserError(f"there is no mpirun of {name} for {program}: load its module first")
+        raise UserError(f"no mpirun of {name} for {program}: load its module first")
     ranks = gpus or 2
     launch = mpi.launch(name, ranks, mpi.physical_cores())
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
@@ -77,4 +77,4 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Lau
         if problems or not output.exists():
             why = problems[0].message if problems else "fabricbench left no result"
             return Launch(problems[0].verdict if problems else Verdict.INCOMPLETE, f"{what}: {why}")
-    return Launch(Verdict.PASS, f"{what} sent data that arrived right")
+    return Launch(Verdict.PASS, f"{what} sent data correctly")

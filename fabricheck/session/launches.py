@@ -19,7 +19,7 @@ from fabricheck.records.verdict import Verdict
 #: In the folder of a session in which something was launched again.
 LAUNCHES = "launches.json"
 #: So many launches of a test at most, where nobody asks for another number.
-MOST = 7
+MOST_LAUNCHES = 7
 #: The share of healthy sessions, of however many metrics, in which chance alone makes anything DEGRADED in so many
 #: launches that it counts. Another half of a per cent is left for what is not launched again, the network of a fleet.
 FALSE_ALARMS = 0.005
@@ -57,7 +57,7 @@ class Launched:
     def finding(self) -> Finding:
         where = f" on {self.node}" if self.node else ""
         times = f"was launched {len(self.said)} times{where}"
-        text = f"{self.case}: {times}: {', '.join(self.said)}; {self.counts} counts"
+        text = f"{self.case}: {times}: {', '.join(self.said)}; the result is {self.counts}"
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
             text += "; more launches would decide: --launches" if self.p > FALSE_ALARMS else ""
@@ -207,4 +207,4 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
             for each in read_json(file)
         )
     except (TypeError, KeyError, ValueError):
-        raise UserError(f"{file}: does not say which tests were launched again") from None
+        raise UserError(f"{file}: does not list the relaunched tests") from None

@@ -126,7 +126,7 @@ def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
     for each in judged:
         run_id = each.run.header.get("run_id")
         if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
-            text = f"{each.run.path}: is of the same run as {seen[run_id]}: the file was handed in again"
+            text = f"{each.run.path}: is of the same run as {seen[run_id]}: the same file was given twice"
             yield Finding("same-result-twice", Verdict.INVALID, text)
 
 

@@ -64,12 +64,12 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
             Finding("tests-missing", Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run")
         )
     if not any(not case.is_build and not case.not_applicable for case in cases):
-        problems.append(Finding("nothing-measured", Verdict.INCOMPLETE, "not one measurement was run"))
+        problems.append(Finding("nothing-measured", Verdict.INCOMPLETE, "no measurement ran"))
     # With --reruns ReFrame's status is 1 where any launch failed, also one that others outvoted.
     is_outvoted = status == 1 and not last_error and any(set(case.launches) - {Verdict.PASS} for case in cases)
     is_explained = bool(problems) or any(True for _ in problems_of_cases(cases))
     if status != 0 and not is_explained and not is_outvoted:
-        why = last_error or "it does not say why"
+        why = last_error or "no reason given"
         problems.append(
             Finding("reframe-failed", Verdict.INCOMPLETE, f"ReFrame ended with exit status {status}: {why}")
         )
@@ -123,11 +123,13 @@ def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
             yield Finding(
                 "launched-again",
                 Verdict.PASS,
-                f"{case}: was launched {len(case.launches)} times: {said}; {case.verdict.value} counts",
+                f"{case}: was launched {len(case.launches)} times: {said}; the result is {case.verdict.value}",
             )
         if case.result == "pass" and case.declared_unsupported and case.result_files():
-            text = f"was measured, although the site declares as unsupported: {case.declared_unsupported}"
-            yield Finding("is-supported", Verdict.PASS, f"{case}: {text}: take that out of the partition's unsupported")
+            text = f"was measured, although the site declares it unsupported: {case.declared_unsupported}"
+            yield Finding(
+                "is-supported", Verdict.PASS, f"{case}: {text}: remove it from `unsupported` of the partition"
+            )
 
 
 def _how(case: Case) -> str:
@@ -137,7 +139,7 @@ def _how(case: Case) -> str:
 
 def _why(case: Case) -> str:
     """The first line of the reason, and what the scheduler said where it took no job."""
-    unsaid = "a test that it needs did not pass" if case.result == "fail_deps" else "no reason given"
+    unsaid = "a required test did not pass" if case.result == "fail_deps" else "no reason given"
     first, *more = (case.reason or unsaid).splitlines()
     said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "") or _of_build(case)
     return f"{first}: {said}" if said and said not in first else first

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,60 +17,60 @@ _STATUS = re.compile(
     r"(.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?(?: \[(.*)\])?\s*$"
 )
 _BEGIN = re.compile(r"^\[ +RUN +\] (.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?\s*$")
+_PLANNED = re.compile(r"^(.+?): takes (\d+) s at most by its plan, of which (\d+) s are to start")
 _VALUE = re.compile(r"^P: (\S+): ([-+.\deE]+) (\S+)")
 _FAILED = re.compile(r"^==> test failed during '([^']*)': test staged in '([^']*)'")
 _NAME, _LINE, _TAIL_BYTES = 34, 80, 4096
-# Reports that are read for how long tests took: a nightly beside some of other tags.
-_MOST_RUNS = 10
+# Seconds of a test beside its measuring, to begin with.
+_OVERHEAD_S = 1.0
 
 
 @dataclass
 class Progress:
     """Follows ReFrame's output. `show` takes a line that stays, `mark` what is under way, which is written over.
 
-    `plan`: the names of the tests that are to run, without builds. `past`: seconds that each took the last time.
+    `past`: seconds that each test took the last time, by name.
     """
 
     show: Callable[[str], None]
     mark: Callable[[str], None] | None = None
-    plan: Sequence[str] = ()
     past: Mapping[str, float] = field(default_factory=dict)
     width: int = _LINE
     clock: Callable[[], float] = time.monotonic
-    _ended: list[str] = field(default_factory=list)
-    _took: list[float] = field(default_factory=list)
+    _left: TimeLeft = field(init=False)
+    _ended: int = 0
     _reasons: set[str] = field(default_factory=set)
     _waiting: _Ended | None = None
-    _last: float = -1.0
+
+    def __post_init__(self) -> None:
+        self._left = TimeLeft(self.past)
 
     def line(self, text: str) -> None:
         """One line of ReFrame's output."""
-        if self._last < 0:
-            self._last = self.clock()
         if (found := _STATUS.match(text)) is not None:
             self.flush()
             status, place, total, name, _, why = found.groups()
-            self._ended.append(name)
-            now = self.clock()
-            if name in self.plan and status != "SKIP":
-                self._took.append(now - self._last)
-            self._last = now
+            self._ended += 1
+            self._left.end(name, int(total) - int(place), self.clock())
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
         elif self._waiting is not None and (failed := _FAILED.match(text)) is not None:
             self._waiting.why = _last_word(Path(failed[2])) or f"in its {failed[1]} phase"
+        elif (planned := _PLANNED.match(text)) is not None:
+            self._left.plan(planned[1], float(planned[2]) - float(planned[3]))
         elif (begun := _BEGIN.match(text)) is not None:
             self.flush()
+            self._left.begin(begun[1], self.clock())
             if self.mark is not None:
-                self.mark(f"{len(self._ended) + 1:>3}  {_short(begun[1])} …"[: self.width])
+                self.mark(f"{self._left.begun:>3}  {_short(begun[1])} …  {self._left.text(self.clock())}"[: self.width])
 
     def flush(self) -> None:
         """Shows the check that ended last; what ReFrame says of it comes after its status."""
         if self._waiting is None:
             return
         one, self._waiting = self._waiting, None
-        left = self._left()
+        left = self._left.text(self.clock()) if one.number < one.total else ""
         place = f"{one.number:>{len(str(one.total))}}/{one.total}"
         said = one.says
         if one.status == "SKIP" and said in self._reasons:
@@ -84,15 +84,77 @@ class Progress:
         said = said if whole else f"{said[: max(room - _NAME - 1, 0)]}…"
         self.show(f"{place}  {name:<{_NAME}}  {one.verdict:<{max(len(one.verdict), 4)}}  {said}{end}".rstrip())
 
-    def _left(self) -> str:
-        """How long the tests that are left will take: as the last time, or as those have taken that ended so far."""
-        left = Counter(self.plan) - Counter(self._ended)
-        usual = [*self._took] or [seconds for name, seconds in self.past.items() if name in self.plan]
-        if not left.total() or not (usual or left.keys() <= self.past.keys()):
+
+@dataclass
+class TimeLeft:
+    """How long a run still takes: what its tests took the last time (`past`, seconds by name), else what they take at
+    most by their plans, both corrected by how long those took that have ended. Builds count for neither.
+
+    A test has ended when it is judged, or the next one begins in the same job.
+    """
+
+    past: Mapping[str, float]
+    begun: int = 0
+    _seen: set[str] = field(default_factory=set)
+    _open: Counter[str] = field(default_factory=Counter)  # begun and not judged
+    _plans: Counter[str] = field(default_factory=Counter)  # how many tests of a name are to come
+    _costs: dict[str, float] = field(default_factory=dict)
+    _current: tuple[str, float] | None = None
+    _rest: int | None = None  # tests that have not ended, as ReFrame counts them
+    _spent: float = 0.0
+    _cost: float = 0.0
+
+    def plan(self, name: str, seconds: float) -> None:
+        self._plans[name] += self._current is None or self._current[0] != name
+        self._costs[name] = seconds + _OVERHEAD_S
+
+    def begin(self, name: str, now: float) -> None:
+        self._close(now)
+        self.begun += 1
+        self._open[name] += 1
+        self._seen.add(name)
+        self._plans[name] -= self._plans[name] > 0
+        self._current = name, now
+
+    def end(self, name: str, rest: int, now: float) -> None:
+        self._rest = rest
+        self._open[name] -= self._open[name] > 0
+        self._seen.add(name)
+        self._plans[name] -= self._plans[name] > 0 and (self._current is None or self._current[0] != name)
+        if self._current is not None and self._current[0] == name:
+            self._close(now)
+
+    def _close(self, now: float) -> None:
+        if self._current is not None and not _is_build(self._current[0]):
+            self._spent += now - self._current[1]
+            self._cost += self._cost_of(self._current[0])
+        self._current = None
+
+    def _cost_of(self, name: str) -> float:
+        known = [*self._costs.values()] or [1.0]
+        return self.past.get(name) or self._costs.get(name) or sum(known) / len(known)
+
+    def text(self, now: float) -> str:
+        """In words; empty where nothing is known yet."""
+        factor = self._spent / self._cost if self._cost > 0 else 1.0
+        if not self._cost and not self.past:
             return ""
-        mean = sum(usual) / len(usual) if usual else 0.0
-        seconds = sum(times * self.past.get(name, mean) for name, times in left.items())
+        # Tests that have not begun: those planned, those of the last time, and the rest, which cost as others do.
+        known = [name for name, times in self._plans.items() for _ in range(times)]
+        rest = None if self._rest is None else max(self._rest - len(known) - self._open.total(), 0)
+        known += [name for name in self.past if name not in {*self._seen, *known} and not _is_build(name)][:rest]
+        others = max((self._rest or 0) - len(known) - self._open.total(), 0)
+        seconds = factor * (sum(map(self._cost_of, known)) + others * self._cost_of(""))
+        if self._current is not None and not _is_build(self._current[0]):
+            seconds += max(factor * self._cost_of(self._current[0]) - (now - self._current[1]), 0.0)
+        if not seconds:
+            return ""
         return f"{round(seconds / 60)} min left" if seconds >= 90 else f"{max(round(seconds), 1)} s left"
+
+
+def _is_build(name: str) -> bool:
+    """ReFrame names a fixture by what it is for, after a ~."""
+    return " ~" in name
 
 
 @dataclass
@@ -138,15 +200,14 @@ def _short(name: str) -> str:
 
 
 def past_seconds(runs: Path, system: str, report: str) -> dict[str, float]:
-    """How long each test of a system took the last time, by its name, as the newest reports of runs say."""
-    found: dict[str, float] = {}
-    for folder in sorted(runs.glob(f"{system}-*"), reverse=True)[:_MOST_RUNS]:
+    """How long each test of a system took in the newest of the earlier runs that left a report, by its name."""
+    for folder in sorted(runs.glob(f"{system}-*"), reverse=True):
         try:
             content = json.loads((folder / report).read_text())
-            found = {**dict(_seconds(content)), **found}
+            return dict(_seconds(content))
         except (OSError, ValueError, KeyError, TypeError):  # none that is whole: an older one may be
             continue
-    return found
+    return {}
 
 
 def _seconds(content: Mapping[str, list[Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[tuple[str, float]]:

@@ -148,7 +148,7 @@ def _moved_cases(folder: Path) -> tuple[Case, ...]:
     for case in cases:
         for file in (*([case.folder] if case.folder is not None else []), *case.result_files()):
             if not file.resolve().is_relative_to(whole):
-                raise UserError(f"{folder / REPORT}: {case} has its files in {file}, which is not in this run's folder")
+                raise UserError(f"{folder / REPORT}: {case} has its files in {file}, outside the folder of this run")
     return cases
 
 
@@ -169,7 +169,7 @@ def read_info(report: Path) -> SessionInfo:
             level=level_of(shlex.split(str(info.get("cmdline", "")))),
         )
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+        raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
 
 
 def level_of(words: Sequence[str]) -> str | None:
@@ -196,7 +196,7 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
             found = _judged(moved(_case(one)), one)
             launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(found)
     except (KeyError, TypeError, AttributeError):
-        raise UserError(f"{report}: is no report of a run that ReFrame 4.10 wrote to its end") from None
+        raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
     return tuple(map(_that_decides, launches.values()))
 
 

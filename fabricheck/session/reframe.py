@@ -60,6 +60,7 @@ class Selection:
     names: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+    one_by_one: bool = False
 
     @property
     def whole_system(self) -> str:
@@ -120,7 +121,6 @@ def run_suite(
             folder.parent.rmdir()
         raise
     if progress is not None:
-        progress.plan = [case.rpartition(" @")[0] for case in listing.cases]
         progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
     leave_started(folder, Started.now(selection.whole_system, listing.count))
     ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
@@ -156,8 +156,9 @@ def launch(
     report = folder / REPORT
     command = [*_reframe(files), *own.arguments(), *_places(folder)]
     if progress is not None:
-        progress.plan = [case.name for case in cases]
-        progress.past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
+        names = {case.name for case in cases}
+        past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
+        progress.past = {name: seconds for name, seconds in past.items() if name in names}
     _, ended_by = _run(["--run"], command, environment, folder / OUTPUT, progress)
     scrub(folder, environment)
     with contextlib.suppress(UserError):
@@ -275,7 +276,7 @@ def reframe_program() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise UserError(f"there is no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
+        raise UserError(f"no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
     return found
 
 
@@ -298,6 +299,7 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
         # there `_listing` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
+        "FABRICHECK_JOBS": "one-by-one" if selection.one_by_one else "together",
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
@@ -338,7 +340,7 @@ def _listing(
         log = folder / "listing.txt"
         try:
             log.write_text(said, encoding="utf-8")
-            where = f"all that it said is in {log}"
+            where = f"its output is in {log}"
         except OSError as error:
             log.unlink(missing_ok=True)
             where = f"its output could not be stored in {log}: {error.strerror}"
@@ -363,7 +365,7 @@ def _essence(said: str, settings: Path) -> str:
         return re.sub(r"^(run session stopped: |user error: )+", "", errors[0])
     trace = said.rpartition("Traceback (most recent call last):\n")[2]
     places = re.findall(rf'^ +File "({re.escape(str(settings))})", (line \d+)', trace, re.MULTILINE)
-    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["it does not say why"]
+    ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["no reason given"]
     return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
 
 

@@ -73,9 +73,9 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
     session = read_session(folder)
     found = sorted({case.partition.partition(":")[0] for case in session.cases})
     if not found:
-        raise UserError(f"{folder}: the session has no test, so there is nothing to store")
+        raise UserError(f"{folder}: the session has no test: nothing to store")
     if found != [system or found[0]]:
-        raise UserError(f"{folder}: is a run of {', '.join(found)} and not of {system or 'one system'}")
+        raise UserError(f"{folder}: is a run of {', '.join(found)} instead of {system or 'one system'}")
     outcome = judge_session(session, suite, found[0])
     return store_session(store, session, outcome, suite, found[0])
 
@@ -90,7 +90,7 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
     now = datetime.now(timezone.utc)
     for file, one in zip(files, judged, strict=True):
         if not one.run.header:
-            raise UserError(f"{file}: has no valid header, so nothing says when and where it was measured")
+            raise UserError(f"{file}: has no valid header, so its time and host are unknown")
     starts = [started_of(one.run, now) for one in judged]
     new = NewSession(
         system=system,
@@ -122,7 +122,7 @@ def _require_gpus_of(file: Path, run: Run, suite: Suite, system: str) -> None:
         words = {*name.split()}
         if not models(system) & words and any(models(other) & words for other in suite.systems()):
             has = ", ".join(sorted(models(system))) or "no GPUs"
-            raise UserError(f"{file}: was measured on {name}, and {system} has {has}: say with --system whose it is")
+            raise UserError(f"{file}: was measured on {name}, and {system} has {has}: give its system with --system")
 
 
 def attributes_of(keys: Iterable[str], system: str, partition: str, environment: str) -> dict[str, Key]:
@@ -140,7 +140,7 @@ def attributes_of(keys: Iterable[str], system: str, partition: str, environment:
 def _require_plain(text: str) -> None:
     """Raises UserError for control characters, and for bytes that are no UTF-8: no table can hold them."""
     if not text.isprintable():
-        raise UserError(f"{text!r} is no plain text: give names without control characters, in UTF-8")
+        raise UserError(f"{text!r} is not plain text: give names without control characters, in UTF-8")
 
 
 def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:

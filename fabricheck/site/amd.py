@@ -108,13 +108,13 @@ def from_rocm_topo(
     told = len(weights) == size and any(cell.isdecimal() and cell != "0" for row in weights for cell in row)
     direct, wanted = (weights, {*map(str, _DIRECT)}) if told else (hops, {"1"})
     if not told:
-        notes.append(f"{path.name} has no weights: a pair of one hop is taken for a link, which MI250 belie")
+        notes.append(f"{path.name} has no weights: pairs of one hop are taken as linked, which is wrong for MI250")
     pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI"]
     pairs = [(a, b) for a, b in pairs if direct[a][b] in wanted]
     notes.append(
-        "how many Infinity Fabric links join a pair is not in the output: every count is 1, correct them by hand"
+        "the output does not have the number of Infinity Fabric links of a pair: every count is 1, correct it by hand"
     )
-    notes.append("rocm-smi --showtopo names no models and architectures, and no rates to the CPU: fill them in")
+    notes.append("rocm-smi --showtopo has no models, architectures and rates to the CPU: fill them in")
     links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, path.name) for a, b in pairs]
     links += [
         FoundLink((f"gpu{gpu.index}", cpu_of(gpu.numa, numa_nodes)), "link to the CPU", 1, None, path.name)

@@ -40,7 +40,7 @@ def gpudirect(
     if vendor == "nvidia" and all(_CONSUMER.search(gpu.model) for gpu in gpus):
         return "none", "NVIDIA's GPUDirect RDMA documentation: data center and professional GPUs only"
     if vendor == "nvidia" and not nvlinked and all(nic.model.startswith("EFA") for nic in nics):
-        return "none", "AWS documentation of EFA: GPUDirect RDMA with P instances only, whose GPUs have NVLinks"
+        return "none", "AWS documentation of EFA: GPUDirect RDMA on P instances only"
     if vendor not in ("nvidia", "amd") or not association.distances:
         return None
     source = association.source
@@ -90,8 +90,8 @@ def one_a_card(
             dropped |= {name for name in others if beside.get(name) == "PIX" and _alike(by_name[name], by_name[first])}
     if dropped:
         notes.append(
-            f"{', '.join(name for name in by_name if name in dropped)}: virtual functions, or ports of a card that has "
-            "counted (ls /sys/class/infiniband/*/device/physfn), and left out"
+            f"{', '.join(name for name in by_name if name in dropped)}: left out: virtual functions, or ports of the "
+            "same card (ls /sys/class/infiniband/*/device/physfn)"
         )
     return tuple(nic for nic in nics if nic.name not in dropped)
 
@@ -127,7 +127,7 @@ def associate(
     wanted = {name for names in near.values() for name in names}
     used = tuple(nic for nic in nics if nic.name in wanted)
     far = [nic.name for nic in nics if nic.name not in wanted]
-    notes = [f"{', '.join(far)}: near no GPU, and left out of the topology"] if far else []
+    notes = [f"{', '.join(far)}: left out of the topology: near no GPU"] if far else []
     if wanted - set(taken):  # more NICs than GPUs: a GPU may use several
         names = tuple(nic.name for nic in used)
         return Association("dynamic", names, f"{source}: several NICs are near a GPU", levels), used, notes

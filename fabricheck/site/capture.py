@@ -127,7 +127,7 @@ def _hiding(gpus: int) -> Iterator[str]:
     for name in _HIDING:
         value = os.environ.get(name)
         if value is not None and len([each for each in value.split(",") if each]) < gpus:
-            yield f"{name}={value!r} in the environment hides GPUs from programs: unset it for a whole node"
+            yield f"{name}={value!r} in the environment hides GPUs: unset it"
 
 
 def _vendor(on_bus: Sequence[dict[str, Any]]) -> str:

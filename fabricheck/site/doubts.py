@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_link
 from fabricheck.site.shapes import likeness
-from fabricheck.topology.products import GpuProduct, gpu_product
+from fabricheck.topology.gpu_models import GpuProduct, gpu_product
 from fabricheck.units import parse_rate
 
 SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = CODES = (
@@ -68,7 +68,7 @@ def _links(facts: Facts) -> Iterator[Doubt]:
         return
     if facts.vendor == "amd":
         names = tuple(f"gpu{index}" for index in less)
-        text = f"{', '.join(names)}: a peer is not reached by Infinity Fabric: amd-smi xgmi, and the kernel's log"
+        text = f"{', '.join(names)}: a peer is not connected by Infinity Fabric: amd-smi xgmi, and the kernel's log"
         yield from (Doubt(MISSING_LINKS, (name,), text) for name in names)
         return
     if len(less) == len(facts.gpus) and all(not known[index].links for index in less):

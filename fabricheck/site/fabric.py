@@ -59,7 +59,7 @@ def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) 
             ports[node or (nodes[0] if len(nodes) == 1 else "")][names[port]] = _name(switch)
     if not ports or "" in ports:
         line = f"nid001: lldp.{min(names, default='hsn0')}.chassis.name=leaf1"
-        has = f"; it has {', '.join(sorted(others)[:4])}, which the capture does not know" if others else ""
+        has = f"; it has {', '.join(sorted(others)[:4])}, which are not in the capture" if others else ""
         raise UserError(f"{file}: has no line such as `{line}`{has}: capture the node again for the interfaces of its "
                         "NICs, and give the output of `clush -w NODES lldpctl -f keyvalue`")  # fmt: skip
     source = f"LLDP, {file.name}"

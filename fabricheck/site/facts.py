@@ -41,7 +41,7 @@ _TELLING = (
 def read_facts(directory: Path) -> Facts:
     """Everything that the captures in a directory tell. Raises UserError if there are none, or one is not readable."""
     if not directory.is_dir():
-        raise UserError(f"{directory}: is no directory of captures: make one with `fabricheck capture {directory}`")
+        raise UserError(f"{directory}: is not a directory of captures: make one with `fabricheck capture {directory}`")
     try:
         return _read_facts(directory)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
@@ -73,7 +73,7 @@ def _read_facts(directory: Path) -> Facts:
     if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
         # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
         notes.append(
-            f"by distance NCCL would not use GPUDirect RDMA everywhere ({gdr[1]}); {like.name} has it, so it is "
+            f"NCCL would not use GPUDirect RDMA everywhere by distance ({gdr[1]}); {like.name} has it, so it is "
             "expected everywhere, else give gpudirect_rdma in topology.yaml"
         )
         gdr = None
@@ -82,8 +82,8 @@ def _read_facts(directory: Path) -> Facts:
     notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
     if any(link.technology == BETWEEN_CPUS for link in links):
         notes.append(
-            "GPUs of different NUMA domains reach each other through the CPUs only: give the rate of the links between "
-            "CPUs (UPI, Infinity Fabric) together, in one direction, by the CPU's data sheet"
+            "GPUs of different NUMA domains use the links between CPUs: give their total rate in one direction (UPI, "
+            "Infinity Fabric; the CPU's data sheet)"
         )
     notes += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
     return Facts(
@@ -184,7 +184,7 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
     the port of a physical one, and count where a guest or container has nothing else."""
     physical = [one for one in entries if not one.get("virtual")]
     if physical and len(physical) < len(entries):
-        notes.append(f"{len(entries) - len(physical)} virtual functions share the ports of others, and are left out")
+        notes.append(f"{len(entries) - len(physical)} virtual functions are left out: they share ports")
     special = [one for one in physical or entries if one["kind"] != "net"]
     found = [_nic(one) for one in special or physical or entries]
     if special:
@@ -210,7 +210,7 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
         for nic in ports
     ]
     if few:
-        notes.append(f"{', '.join(few)}: slower than the {len(main)} others and of another kind: a front-end, left out")
+        notes.append(f"{', '.join(few)}: left out as front-end: slower than the {len(main)} others and of another kind")
     return tuple(nic for nic in nics if nic.name not in few)
 
 

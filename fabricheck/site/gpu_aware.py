@@ -84,7 +84,7 @@ def gpu_aware(family: str, mpicxx: str, api: str, environment: Mapping[str, str]
     if family == "cray-mpich" and target.startswith(_CRAY_TARGETS.get(api, "none")):
         # The compiler wrapper links its library for GPUs then (HPE, intro_mpi).
         return GpuAware(True, f"CRAY_ACCEL_TARGET is {target}", variables, collectives=True)
-    return GpuAware(False, "no source states that it takes device memory")
+    return GpuAware(False, "no source states that it is GPU-aware")
 
 
 def _query(mpicxx: str, names: Sequence[str], environment: Mapping[str, str]) -> dict[str, int]:

@@ -30,7 +30,7 @@ from fabricheck.state.programs import ask
 _MOST = {"gpu": 4, "gpu1": 1, "gpu2": 2, "gpu8": 8}
 # What UCX's own log has to name: device memory that goes straight to the peer.
 _UCX_PROOF = {"mpi": ["^cuda: .*cuda_ipc"]}
-_UNNAMED = "the machine's own MPI library, as far as FABRICHECK_OPENMPI_ROOT and its kin say,"
+_UNNAMED = "the machine's own MPI library, by FABRICHECK_OPENMPI_ROOT and the like,"
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _switch_or_direct(gpus: int, counts: dict[tuple[int, int], int], notes: list
     everyone = len(counts) == gpus * (gpus - 1) // 2
     if everyone and len(widths) == 1 and next(iter(widths)) * (gpus - 1) > most:
         count = next(iter(widths))
-        notes.append(f"NV{count} between all pairs is taken for an NVSwitch: direct links would be more than a GPU has")
+        notes.append(f"NV{count} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
         ends = [(f"gpu{index}", "nvswitch") for index in range(gpus)]
     else:
         return [

@@ -78,7 +78,7 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
-        left_out.append("what the network should give: no port with a rate is in /sys; give nics in topology.yaml")
+        left_out.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
@@ -117,7 +117,7 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
     fitting = [one for one in known if one.gpus == len(facts.gpus) and not one.slices] or here
     for one in (each for each in known if each.slices):
         left_out.append(
-            f"partition {one.name}: its nodes give out {one.gpus} slices of GPUs (MIG {one.gres}), without links: "
+            f"partition {one.name}: its nodes offer {one.gpus} slices of GPUs (MIG {one.gres}), without links: "
             "switch MIG off"
         )
     known = tuple(one for one in known if not one.slices)

@@ -126,7 +126,7 @@ def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[
             yield f"{references.path}: has no references of {name}, and no reason for it under $uncalibrated"
     for name in (*references.tests, *references.uncalibrated):
         if name not in (*tests, ALL_OTHERS):
-            yield f"{references.path}: {name} is no test class of checks/"
+            yield f"{references.path}: {name} is not a test class of checks/"
 
 
 def _in_metric_unit(value: float, unit: str, quantity: str) -> float:
@@ -165,7 +165,7 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
     if not known:
         return
     if metric.quantity == "goodput" and value > max(known):
-        yield f"{where}: {value:g} Gb/s is above the ceiling of {max(known):g} Gb/s: no such hardware could do that"
+        yield f"{where}: {value:g} Gb/s is above the ceiling of {max(known):g} Gb/s: the hardware cannot reach that"
     if metric.quantity == "latency" and value < min(known):
         yield f"{where}: {value:g} us is below the least plausible {min(known):g} us"
 
@@ -267,7 +267,7 @@ def _extras_problems(
             yield f"{where}: tuning_profile {profile!r} is not in {root / 'config' / 'tuning.yaml'}"
         level = extras.get("service_level", 0)
         if re.fullmatch(ACCEPTED["NCCL_IB_SL"], str(level)) is None or int(str(level)) > _MOST_SERVICE_LEVEL:
-            yield f"{where}: service_level {level!r} is no service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
+            yield f"{where}: service_level {level!r} is not a service level of InfiniBand, 0 to {_MOST_SERVICE_LEVEL}"
         wrong = (*renamed_keys(extras), *misplaced_keys(extras, "partition"), *effort_problems(extras))
         for problem in (*wrong, *unsupported_problems(extras.get("unsupported", {}))):
             yield f"{where}: {problem}"

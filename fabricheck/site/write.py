@@ -122,7 +122,7 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
     yaml.dump(content, text)
     head = "# Written by `fabricheck init`; the fields are explained in docs/topology-format.md.\n"
     looked_at = (*facts.problems, *facts.notes)
-    return head + "".join(f"# To be looked at: {note}.\n" for note in looked_at) + text.getvalue()
+    return head + "".join(f"# Check: {note}.\n" for note in looked_at) + text.getvalue()
 
 
 def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:

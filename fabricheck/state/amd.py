@@ -41,7 +41,7 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
             answers[what] = entries_of(got.output) if got.given else []
         except ValueError:
             answers[what] = []
-            notes.append(f"amd-smi {what}: its answer is no JSON")
+            notes.append(f"amd-smi {what}: its answer is not JSON")
         if not got.given:
             notes.append(f"amd-smi {what}: {got.problem}")
     if not any(answers.values()):
@@ -57,7 +57,7 @@ def entries_of(text: str) -> list[dict[str, Any]]:
     if isinstance(content, dict):
         content = content.get("gpu_data", [])
     if not isinstance(content, list):
-        raise ValueError("is no list of GPUs")
+        raise ValueError("is not a list of GPUs")
     return [each for each in content if isinstance(each, dict)]
 
 

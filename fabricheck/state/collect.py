@@ -87,7 +87,7 @@ def _within(what: str, ask: Callable[[], Answer], otherwise: Answer, notes: list
     thread.join(PATIENCE_S)
     if box:
         return box[0]
-    notes.append(reasons[0] if reasons else f"{what}: no answer in {PATIENCE_S:g} s")
+    notes.append(reasons[0] if reasons else f"{what}: no response in {PATIENCE_S:g} s")
     return otherwise
 
 

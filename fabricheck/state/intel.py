@@ -29,7 +29,7 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
             content = {}
         answers[what] = content if isinstance(content, dict) else {}
         if not answers[what]:
-            notes.append(f"xpu-smi {what}: {got.problem or 'its answer is no JSON'}")
+            notes.append(f"xpu-smi {what}: {got.problem or 'its answer is not JSON'}")
     return "", read_gpus(answers["discovery"], answers["ps"]), tuple(notes)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from fabricheck.records.state import GpuLink, GpuProcess, GpuState
+from fabricheck.records.state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
 from fabricheck.state.nvml import LINKS_A_GPU, answer, each_gpu, field, text
 
 # NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
@@ -122,8 +122,10 @@ def _fabric(handle: Any) -> dict[str, str]:
         return {}
     state = _FABRIC_STATES[info.state]
     found = {"fabric": f"{state}, error {info.status}" if info.status else state}
-    # Which domain it is differs between racks, and is no setting.
-    return {**found, "NVLink domain": "of several nodes"} if any(info.clusterUuid) else found
+    if not any(info.clusterUuid):
+        return found
+    # GPUs of one domain reach each other only within a clique. Other racks are other domains, and may have others.
+    return {**found, f"{NVLINK_DOMAIN} {bytes(info.clusterUuid).hex()[:8]}": f"clique {info.cliqueId}"}
 
 
 def _counters(handle: Any) -> dict[str, int]:

@@ -89,7 +89,7 @@ def each_gpu(facts: Callable[[Any, int], _T]) -> tuple[str, list[_T], list[str]]
             try:
                 gpus.append(facts(pynvml.nvmlDeviceGetHandleByIndex(index), index))
             except pynvml.NVMLError as error:
-                problems.append(f"GPU {index} does not answer: NVML: {error}")
+                problems.append(f"GPU {index} does not respond: NVML: {error}")
         return text(answer(pynvml.nvmlSystemGetDriverVersion) or ""), gpus, problems
 
 

@@ -70,7 +70,7 @@ def ask(command: Sequence[str], seconds: float = 60.0, environment: Mapping[str,
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
-            return Answer(problem=f"gave no answer in {seconds:g} s", late=True)
+            return Answer(problem=f"did not respond in {seconds:g} s", late=True)
         output.seek(0)
         errors.seek(0)
         text, said = output.read(), errors.read()

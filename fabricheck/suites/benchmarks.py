@@ -105,18 +105,18 @@ _ALL = (
 def benchmark(tool: str, name: str) -> Benchmark:
     """The benchmark `name` of a tool; rccl-tests have those of nccl-tests. UserError where there is none."""
     family = "nccl-tests" if tool == "rccl-tests" else tool
-    for each in _ALL:
-        if (each.tool, each.name) == (family, name):
-            return each
+    for known in _ALL:
+        if (known.tool, known.name) == (family, name):
+            return known
     names = ", ".join(each.name for each in _ALL if each.tool == family) or "none"
-    raise UserError(f"{tool} has no benchmark {name!r} that is known here: choose from {names}")
+    raise UserError(f"{tool} has no known benchmark {name!r}: choose from {names}")
 
 
 def peer(tool: str, operation: str) -> Benchmark:
     """The benchmark of a tool that measures the same as an operation of fabricbench. UserError where there is none."""
-    for each in _ALL:
-        if (each.tool, each.operation) == (tool, operation):
-            return each
+    for known in _ALL:
+        if (known.tool, known.operation) == (tool, operation):
+            return known
     raise UserError(f"{tool} has nothing that measures {operation}")
 
 
@@ -171,51 +171,59 @@ class Asked:
 
         `mbw_mr` has half of the ranks send to the other half at the same time.
         """
-        each = self.benchmark
-        one = {"operation": each.operation, "implementation": "transfers" if each.pair else "library"}
+        benchmark = self.benchmark
+        series = {"operation": benchmark.operation, "implementation": "transfers" if benchmark.pair else "library"}
         size = list(self.planned_bytes)
-        if each.name == "mbw_mr" and self.ranks > 2:
+        if benchmark.name == "mbw_mr" and self.ranks > 2:
             half = self.ranks // 2
             return [
-                {**one, "schedule": "contended", "round": 0, "ranks": [rank, rank + half], "bytes": size}
+                {**series, "schedule": "contended", "round": 0, "ranks": [rank, rank + half], "bytes": size}
                 for rank in range(half)
             ]
-        ranks = [0, 1] if each.pair else list(range(self.ranks))
-        return [{**one, "schedule": "uncontended", "round": -1, "ranks": ranks, "bytes": size}]
+        ranks = [0, 1] if benchmark.pair else list(range(self.ranks))
+        return [{**series, "schedule": "uncontended", "round": -1, "ranks": ranks, "bytes": size}]
 
 
 def options(asked: Asked) -> list[str]:
     """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`)."""
-    each = asked.benchmark
+    benchmark = asked.benchmark
     first, last = asked.sizes[0], asked.sizes[-1]
-    if each.tool == "osu":
+    if benchmark.tool == "osu":
         # Each iteration of a stream is a window of 64 messages.
-        share = _WINDOWED if each.operation in ("unidirectional", "bidirectional") else 1
+        share = _WINDOWED if benchmark.operation in ("unidirectional", "bidirectional") else 1
         counts = ["-i", str(max(1, asked.iterations // share)), "-x", str(asked.warmup // share)]
         counts += ["-c"] if asked.check else []
-        found = ["-m", f"{first}:{last}", *counts]
-        if each.operation in REDUCTIONS:
+        options = ["-m", f"{first}:{last}", *counts]
+        if benchmark.operation in REDUCTIONS:
             # Sums of MPI_CHAR overflow, which OMB 7.4 takes for wrong data.
-            found += ["-T", "mpi_float"]
-        if not each.pair:
-            found += ["-f", "-M", str(max(512 << 20, 4 * max(asked.planned_bytes)))]
+            options += ["-T", "mpi_float"]
+        if not benchmark.pair:
+            options += ["-f", "-M", str(max(512 << 20, 4 * max(asked.planned_bytes)))]
         if asked.device:
-            found += ["-d", _OSU_DEVICES[asked.backend]]
-        return [*found, *(asked.buffers.split() if each.pair and asked.device else [])]
-    if each.tool == "imb":
+            options += ["-d", _OSU_DEVICES[asked.backend]]
+        return [*options, *(asked.buffers.split() if benchmark.pair and asked.device else [])]
+    if benchmark.tool == "imb":
         # Lengths are cut at the largest of -msglog, iterations at a volume of 40 MB.
-        found = [each.name, "-npmin", str(asked.ranks), "-msglen", "lengths", "-msglog", f"0:{(last - 1).bit_length()}"]
-        found += ["-iter", f"{asked.iterations},{asked.iterations * last // 10**6 + 1}", "-iter_policy", "off"]
-        found += ["-mem", str(1 + (4 * max(asked.planned_bytes) >> 30))]
-        return [*found, *(["-mem_alloc_type", "device"] if asked.device else [])]
-    if each.tool == "oneccl":
-        found = ["--backend", asked.backend, "--coll", each.name, "--dtype", "float32"]
-        found += ["--elem_counts", ",".join(str(size // 4) for size in asked.sizes)]
-        found += ["--iters", str(asked.iterations), "--warmup_iters", str(asked.warmup), "--iter_policy", "off"]
-        return [*found, "--check", "last"]
-    found = ["-b", str(first), "-e", str(last), "-f", str(FACTOR["nccl-tests"]), "-g", "1"]
-    found += ["-n", str(asked.iterations), "-w", str(asked.warmup), "-c", "1"]
-    return [*found, *(["-z", "1"] if asked.one_at_a_time else [])]
+        options = [
+            benchmark.name,
+            "-npmin",
+            str(asked.ranks),
+            "-msglen",
+            "lengths",
+            "-msglog",
+            f"0:{(last - 1).bit_length()}",
+        ]
+        options += ["-iter", f"{asked.iterations},{asked.iterations * last // 10**6 + 1}", "-iter_policy", "off"]
+        options += ["-mem", str(1 + (4 * max(asked.planned_bytes) >> 30))]
+        return [*options, *(["-mem_alloc_type", "device"] if asked.device else [])]
+    if benchmark.tool == "oneccl":
+        options = ["--backend", asked.backend, "--coll", benchmark.name, "--dtype", "float32"]
+        options += ["--elem_counts", ",".join(str(size // 4) for size in asked.sizes)]
+        options += ["--iters", str(asked.iterations), "--warmup_iters", str(asked.warmup), "--iter_policy", "off"]
+        return [*options, "--check", "last"]
+    options = ["-b", str(first), "-e", str(last), "-f", str(FACTOR["nccl-tests"]), "-g", "1"]
+    options += ["-n", str(asked.iterations), "-w", str(asked.warmup), "-c", "1"]
+    return [*options, *(["-z", "1"] if asked.one_at_a_time else [])]
 
 
 def nccl_report_command(program: str, variable: str = "REPORT") -> str:

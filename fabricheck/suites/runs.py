@@ -61,8 +61,8 @@ def choose_samples(output: VendorOutput, asked: Asked) -> tuple[Samples, ...]:
 
 def verified_by(samples: Iterable[Samples], checked: VendorOutput) -> tuple[Samples, ...]:
     """`samples` with the wrong bytes that another run of the same benchmark found at the same sizes."""
-    found = {(each.operation, each.bytes): each.wrong_bytes for each in checked.samples}
-    return tuple(replace(each, wrong_bytes=found.get((each.operation, each.bytes), -1)) for each in samples)
+    verified = {(each.operation, each.bytes): each.wrong_bytes for each in checked.samples}
+    return tuple(replace(each, wrong_bytes=verified.get((each.operation, each.bytes), -1)) for each in samples)
 
 
 def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
@@ -77,17 +77,17 @@ def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
             Finding(
                 "wrong-ranks",
                 Verdict.INVALID,
-                f"{where}: {output.tool} ran with {output.ranks} ranks and not {asked.ranks}",
+                f"{where}: {output.tool} ran with {output.ranks} ranks instead of {asked.ranks}",
             )
         )
     expected = {asked.benchmark.operation, *(["multi_pair"] if asked.benchmark.name == "mbw_mr" else [])}
     other = sorted({each.operation for each in output.samples} - expected)
     if other:
-        text = f"{output.tool} measured {', '.join(other)} and not {asked.benchmark.operation}"
+        text = f"{output.tool} measured {', '.join(other)} instead of {asked.benchmark.operation}"
         problems.append(Finding("wrong-plan", Verdict.INVALID, f"{where}: {text}"))
     unproven = [each.bytes for each in output.samples if each.wrong_bytes < 0 and each.placement != "in-place"]
     if (asked.check or not asked.benchmark.checks_apart) and unproven:
-        text = f"{output.tool} does not say that its data of {unproven[0]} B were right"
+        text = f"{output.tool} does not confirm its data of {unproven[0]} B"
         problems.append(Finding("not-verified", Verdict.INVALID, f"{where}: {text}: it must run with validation"))
     return tuple(problems)
 
@@ -151,21 +151,21 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
     }
 
 
-def _samples(index: int, each: Samples, asked: Asked) -> dict[str, Any]:
+def _samples(index: int, samples: Samples, asked: Asked) -> dict[str, Any]:
     return {
         "record": "samples",
         "index": index,
-        "operation": each.operation,
+        "operation": samples.operation,
         "implementation": asked.series[0]["implementation"],
-        "schedule": each.schedule,
-        "round": each.round,
-        "ranks": list(each.ranks),
-        "bytes": each.bytes,
+        "schedule": samples.schedule,
+        "round": samples.round,
+        "ranks": list(samples.ranks),
+        "bytes": samples.bytes,
         "warmup": asked.warmup,
         "stopped": "fixed",
-        "wrong_bytes": each.wrong_bytes,
-        "statistic": each.statistic,
-        "times_ns": each.times_ns.tolist(),
+        "wrong_bytes": samples.wrong_bytes,
+        "statistic": samples.statistic,
+        "times_ns": samples.times_ns.tolist(),
     }
 
 
@@ -191,11 +191,11 @@ def timed_ns(samples: Iterable[Samples]) -> int:
     """Time inside the clock of what was kept: of pairs that went at the same time, the slowest counts."""
     total = 0
     together: dict[tuple[str, int], list[Any]] = {}
-    for each in samples:
-        if each.round < 0:
-            total += int(each.times_ns.sum())
+    for sample in samples:
+        if sample.round < 0:
+            total += int(sample.times_ns.sum())
         else:
-            together.setdefault((each.operation, each.bytes), []).append(each.times_ns)
+            together.setdefault((sample.operation, sample.bytes), []).append(sample.times_ns)
     return total + sum(int(np.max(times, axis=0).sum()) for times in together.values())
 
 

@@ -119,7 +119,7 @@ def load_tools(path: str | PathLike[str]) -> Mapping[str, Tool]:
     for name, tool in tools.items():
         release = tool.release
         if release is not None and (release.sha256 is None) != (release.sha256_from is None):
-            file.fail(("tools", name, "release"), "sha256 and sha256_from belong together: say who states the sum")
+            file.fail(("tools", name, "release"), "sha256 and sha256_from belong together: name the source of the sum")
     return tools
 
 
@@ -145,7 +145,7 @@ def find_source(tool: Tool, said: str) -> Source:
     path = Path(said).expanduser()
     if path.is_file():
         if not tarfile.is_tarfile(path):
-            raise UserError(f"{path} is no tarball: {tool.how_to_say}")
+            raise UserError(f"{path} is not a tarball: {tool.how_to_say}")
         return Source(Kind.TARBALL, str(path.resolve()))
     if not path.is_dir():
         raise UserError(f"{path} does not exist: {tool.how_to_say}")
@@ -154,15 +154,15 @@ def find_source(tool: Tool, said: str) -> Source:
     if _is_source(tool, path):
         return Source(Kind.DIRECTORY, str(path.resolve()))
     raise UserError(
-        f"{path} has neither the program {tool.program} nor {' or '.join(tool.source)}, so it is no {tool.title}: "
+        f"{path} has neither the program {tool.program} nor {' or '.join(tool.source)}, so it is not {tool.title}: "
         f"{tool.how_to_say}"
     )
 
 
 def find_program(root: Path, program: str) -> Path | None:
     """The executable file of that name below `root`, the one nearest to it; `None` where there is none."""
-    found = [path for path in root.rglob(program) if path.is_file() and os.access(path, os.X_OK)]
-    return min(found, key=lambda path: (len(path.parts), str(path)), default=None)
+    programs = [path for path in root.rglob(program) if path.is_file() and os.access(path, os.X_OK)]
+    return min(programs, key=lambda path: (len(path.parts), str(path)), default=None)
 
 
 def fetch(tool: Tool, source: Source, folder: Path, download: Callable[[str, Path], None] | None = None) -> Path | None:
@@ -191,7 +191,9 @@ def unpack(tool: Tool, archive: Path, folder: Path) -> Path:
     entries = [entry for entry in folder.iterdir() if entry.name != "pax_global_header"]
     tree = entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
     if not _is_source(tool, tree):
-        raise UserError(f"{archive} has no {' or '.join(tool.source)} at its top, so it is no source of {tool.title}")
+        raise UserError(
+            f"{archive} has no {' or '.join(tool.source)} at its top, so it is not a source of {tool.title}"
+        )
     return tree
 
 
@@ -213,7 +215,7 @@ def extract(archive: Path, folder: Path) -> None:
 def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], None]) -> Path:
     release = tool.release
     if release is None:
-        raise NotAvailableError(f"{tool.title} has no release that could be fetched: {tool.how_to_say}")
+        raise NotAvailableError(f"{tool.title} has no release to fetch: {tool.how_to_say}")
     if release.sha256 is None:
         raise NotAvailableError(
             f"no source states the SHA-256 of {tool.title} {release.version}, so it is not fetched: {tool.how_to_say}"
@@ -224,12 +226,12 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
     except OSError as error:
         reason = getattr(error, "reason", None) or error
         raise NotAvailableError(f"{release.url} cannot be fetched ({reason}): {tool.how_to_say}") from None
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != release.sha256:
+    sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if sum_ != release.sha256:
         archive.unlink()
         raise UserError(
-            f"{release.url} has the SHA-256 {found} and not {release.sha256} ({release.sha256_from}): "
-            "it is not the pinned file, and was removed"
+            f"{release.url} has the SHA-256 {sum_} instead of {release.sha256} ({release.sha256_from}): "
+            "not the pinned file; it was removed"
         )
     return archive
 

@@ -129,8 +129,8 @@ class _Program:
 
 def _ids(keys: npt.NDArray[Any]) -> Ids:
     """A number for each different column of `keys`."""
-    found: Ids = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
-    return found
+    ids: Ids = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+    return ids
 
 
 def _reduced(program: _Program) -> _Program:
@@ -181,8 +181,8 @@ def _split(random: np.random.Generator, colours: Ids, matrix: Any, others: Ids) 
         return random.integers(0, 1 << 64, size=int(ids.max()) + 1, dtype=np.uint64)[ids]
 
     mixed = number(colours) + matrix @ number(others)
-    found: Ids = np.unique(mixed, return_inverse=True)[1].ravel()
-    return found
+    split: Ids = np.unique(mixed, return_inverse=True)[1].ravel()
+    return split
 
 
 def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
@@ -192,8 +192,8 @@ def _distances(network: FlowNetwork, lengths: Matrix) -> Matrix:
 
     heads, tails, _ = network._edges
     graph: Any = scipy.sparse.csr_array((lengths, (heads, tails)), shape=(len(network.vertices),) * 2)
-    found: Matrix = scipy.sparse.csgraph.dijkstra(graph, indices=list(network.terminals))
-    return found
+    distances: Matrix = scipy.sparse.csgraph.dijkstra(graph, indices=list(network.terminals))
+    return distances
 
 
 def _shortest_at_once(network: FlowNetwork) -> Bounds:
@@ -266,9 +266,9 @@ def _tree_loads(previous: npt.NDArray[Any], where: Ids, index: npt.NDArray[Any],
     for vertex in np.argsort(-_depths(previous), axis=1, kind="stable").T[:-1]:
         parent = previous[sources, vertex]
         reached = parent >= 0
-        one, child, up = sources[reached], vertex[reached], parent[reached]
-        amount = below[one, child]
-        np.add.at(below, (one, up), amount)
+        source, child, up = sources[reached], vertex[reached], parent[reached]
+        amount = below[source, child]
+        np.add.at(below, (source, up), amount)
         np.add.at(loads, index[up, child] - 1, amount)
     return loads
 

@@ -50,24 +50,24 @@ class Layout:
 
     def curve(self, ends: tuple[str, str]) -> Curve:
         """The curve between two devices."""
-        one, other = (self.places[end] for end in ends)
+        start, other = (self.places[end] for end in ends)
         inner, outer = sorted(self.radii[end] for end in ends)
         if inner == outer and outer > self.gpu_radius:
-            return self._around(one, other, outer)
+            return self._around(start, other, outer)
         if inner == outer:
             # Towards the middle, and the more the nearer the two are.
-            control = self._scaled(_middle(one, other), 0.5)
+            control = self._scaled(_middle(start, other), 0.5)
         elif outer > self.gpu_radius:
-            near, far = sorted((one, other), key=self._distance)
+            near, far = sorted((start, other), key=self._distance)
             if abs(math.remainder(self._angle(far) - self._angle(near), 2 * math.pi)) > _FAR:
                 return self._out_and_around(near, far, (self.gpu_radius + outer) / 2)
             control = self._scaled(near, outer / max(inner, 1e-9)) if inner else _middle(near, far)
         else:
-            control = _middle(one, other)
-        (x1, y1), (cx, cy), (x2, y2) = one, control, other
+            control = _middle(start, other)
+        (x1, y1), (cx, cy), (x2, y2) = start, control, other
         path = f"M {x1:.1f} {y1:.1f} Q {cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-        ys = [y1, y2, _on_curve(one, control, other, 0.5)[1]]
-        return Curve(path, _on_curve(one, control, other, 0.38), (min(ys), max(ys)))
+        ys = [y1, y2, _on_curve(start, control, other, 0.5)[1]]
+        return Curve(path, _on_curve(start, control, other, 0.38), (min(ys), max(ys)))
 
     @property
     def _middle(self) -> float:
@@ -93,26 +93,26 @@ class Layout:
         middle = self._middle
         return middle + factor * (place[0] - middle), middle + factor * (place[1] - middle)
 
-    def _around(self, one: Place, other: Place, radius: float) -> Curve:
+    def _around(self, place: Place, other: Place, radius: float) -> Curve:
         """Along the ring on which both lie."""
-        start, end = self._angle(one), self._angle(other)
+        start, end = self._angle(place), self._angle(other)
         turn = (end - start) % (2 * math.pi)
         sweep = turn <= math.pi
         short = turn if sweep else turn - 2 * math.pi
         ys = [self._at(start + short * step / 8, radius)[1] for step in range(9)]
         label = self._at(start + short / 2, radius)
-        (x1, y1), (x2, y2) = one, other
+        (x1, y1), (x2, y2) = place, other
         path = f"M {x1:.1f} {y1:.1f} A {radius:.1f} {radius:.1f} 0 0 {int(sweep)} {x2:.1f} {y2:.1f}"
         return Curve(path, label, (min(ys), max(ys)))
 
 
-def _middle(one: Place, other: Place) -> Place:
-    return (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
+def _middle(place: Place, other: Place) -> Place:
+    return (place[0] + other[0]) / 2, (place[1] + other[1]) / 2
 
 
-def _on_curve(one: Place, control: Place, other: Place, at: float) -> Place:
+def _on_curve(place: Place, control: Place, other: Place, at: float) -> Place:
     weights = ((1 - at) ** 2, 2 * at * (1 - at), at**2)
-    x, y = (sum(w * point[axis] for w, point in zip(weights, (one, control, other), strict=True)) for axis in (0, 1))
+    x, y = (sum(w * point[axis] for w, point in zip(weights, (place, control, other), strict=True)) for axis in (0, 1))
     return x, y
 
 

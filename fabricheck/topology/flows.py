@@ -76,8 +76,8 @@ def widest_rates(network: FlowNetwork) -> Matrix:
     np.fill_diagonal(widest, np.inf)
     for middle in range(len(widest)):
         np.maximum(widest, np.minimum(widest[:, middle, None], widest[None, middle, :]), out=widest)
-    found: Matrix = widest[np.ix_(network.terminals, network.terminals)]
-    return found
+    rates: Matrix = widest[np.ix_(network.terminals, network.terminals)]
+    return rates
 
 
 def flow_between(network: FlowNetwork, source: int, destination: int) -> float:
@@ -105,8 +105,8 @@ def flow_rates(network: FlowNetwork) -> Matrix:
     if open_pairs.any():
         rates = _equivalent_flows(network) if network.symmetric else rates
         if not network.symmetric:
-            for one, other in np.argwhere(open_pairs):
-                rates[one, other] = flow_between(network, network.terminals[one], network.terminals[other])
+            for source, other in np.argwhere(open_pairs):
+                rates[source, other] = flow_between(network, network.terminals[source], network.terminals[other])
     np.fill_diagonal(rates, np.inf)
     return rates
 
@@ -118,16 +118,16 @@ def _equivalent_flows(network: FlowNetwork) -> Matrix:
     parent = np.zeros(size, dtype=np.int64)
     rates = np.full((size, size), np.inf)
     where = np.array(network.terminals)
-    for one in range(1, size):
-        other = int(parent[one])
-        demand = min(network.capacity[where[one]].sum(), network.capacity[where[other]].sum())
-        members = _source_side(network, {int(where[one]): np.inf}, {int(where[other]): np.inf}, float(demand))
+    for vertex in range(1, size):
+        other = int(parent[vertex])
+        demand = min(network.capacity[where[vertex]].sum(), network.capacity[where[other]].sum())
+        members = _source_side(network, {int(where[vertex]): np.inf}, {int(where[other]): np.inf}, float(demand))
         flow = network.out_of(members) if demand else 0.0
-        later = np.arange(size) > one
-        parent[later & members[where] & (parent == other)] = one
-        rates[one, :one] = np.minimum(rates[other, :one], flow)
-        rates[one, other] = flow
-        rates[:one, one] = rates[one, :one]
+        later = np.arange(size) > vertex
+        parent[later & members[where] & (parent == other)] = vertex
+        rates[vertex, :vertex] = np.minimum(rates[other, :vertex], flow)
+        rates[vertex, other] = flow
+        rates[:vertex, vertex] = rates[vertex, :vertex]
     return rates
 
 
@@ -164,8 +164,8 @@ def gather_cut(network: FlowNetwork) -> Cut:
     for terminal in network.terminals:
         side = np.ones(len(network.vertices), dtype=bool)
         side[terminal] = False
-        if (found := network.out_of(side) / (network.size - 1)) < share:
-            share, best = found, side
+        if (cut := network.out_of(side) / (network.size - 1)) < share:
+            share, best = cut, side
     for terminal in network.terminals:
         while share > 0:
             supply = {int(one): share for one in terminals}
@@ -199,10 +199,10 @@ def _partition_bound(network: FlowNetwork) -> float:
     blocks: list[set[int]] = [{one} for one in network.terminals]
     bound = float("inf")
     while len(blocks) > 1:
-        found = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
-        if found >= bound * (1 - 1e-9):
+        of_blocks = sum(out_of_terminals(network, block) for block in blocks) / (2 * (len(blocks) - 1))
+        if of_blocks >= bound * (1 - 1e-9):
             break
-        bound = found
+        bound = of_blocks
         if not bound:
             break
         blocks = _least_partition(network, 2 * bound)

@@ -120,10 +120,10 @@ class NodeGraph:
         """Gb/s of an edge of any path, over CPUs too."""
         return float(self._whole.edges[edge]["rate"])
 
-    def are_near(self, one: str, other: str) -> bool:
+    def are_near(self, gpu: str, other: str) -> bool:
         """Two GPUs are linked directly, or to the same switch."""
         switches = {switch.name for switch in self.topology.switches}
-        return self._fabric.has_edge(one, other) or bool(set(self._fabric[one]) & set(self._fabric[other]) & switches)
+        return self._fabric.has_edge(gpu, other) or bool(set(self._fabric[gpu]) & set(self._fabric[other]) & switches)
 
     def links(self, edge: Edge) -> int:
         """Number of parallel links of an edge."""
@@ -230,7 +230,7 @@ class NodeGraph:
         if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
             graph, rate = self._whole, over_cpus
         if not rate:
-            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
         return self._at_least(graph, rate), rate
 
     def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
@@ -246,10 +246,10 @@ class NodeGraph:
     def _predecessors(self, graph: nx.DiGraph[str], source: str, destination: str) -> Mapping[str, list[str]]:
         key = (id(graph), source)
         if key not in self._previous:
-            found: Any = nx.predecessor(graph, source)
-            self._previous[key] = found
+            previous: Any = nx.predecessor(graph, source)
+            self._previous[key] = previous
         if destination not in self._previous[key]:
-            raise UserError(f"{self.topology.system}: no path leads from {source} to {destination}")
+            raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
         return self._previous[key]
 
     def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:
@@ -269,8 +269,8 @@ class NodeGraph:
         if key not in self._widest:
             names = self.gpu_names
             for name, row in zip(names, widest_rates(_network(graph, names)), strict=True):
-                found = zip(names, map(float, row), strict=True)
-                self._widest[id(graph), name] = {other: rate for other, rate in found if rate}
+                rates = zip(names, map(float, row), strict=True)
+                self._widest[id(graph), name] = {other: rate for other, rate in rates if rate}
         return self._widest[key]
 
     # Loads
@@ -283,8 +283,8 @@ class NodeGraph:
         depend on how devices are named. The load for each parallel link counts (De Sensi §IV-A).
         """
         loads = self._loads(self._fabric, self.graph)
-        found = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
-        return tuple(sorted(found, key=lambda one: (-one.paths_per_link, one.edge)))
+        loaded = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
+        return tuple(sorted(loaded, key=lambda edge: (-edge.paths_per_link, edge.edge)))
 
     def _loads(self, inside: nx.DiGraph[str], across: nx.DiGraph[str]) -> dict[Edge, float]:
         """Paths over each edge: Brandes' edge betweenness, of the fabric inside an island and of `across` elsewhere."""
@@ -295,8 +295,8 @@ class NodeGraph:
                 others = island if islands_of_graph else set(self.gpu_names) - island
                 if (len(island) < 2 and islands_of_graph) or not others:
                     continue
-                found: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
-                for edge, load in found.items():
+                between: Any = nx.edge_betweenness_centrality_subset(graph, sorted(island), sorted(others))
+                for edge, load in between.items():
                     if load:
                         loads[edge] += load
         return loads
@@ -399,9 +399,9 @@ class NodeGraph:
 
     def flow_gbps(self, source: Gpu, destination: Gpu) -> float:
         """Gb/s from one GPU to another over all paths at once: the least cut between the two."""
-        one, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
+        start, other = (self.gpu_names.index(gpu.name) for gpu in (source, destination))
         flows = self._flows_of_fabric if self.joined_widely((source, destination)) else self._flows_of_whole
-        return float(flows[one, other])
+        return float(flows[start, other])
 
     @cached_property
     def _flows_of_fabric(self) -> Matrix:
@@ -417,10 +417,10 @@ class NodeGraph:
 
     @cached_property
     def _links_of(self) -> Mapping[frozenset[str], tuple[Link, ...]]:
-        found: dict[frozenset[str], tuple[Link, ...]] = {}
+        links: dict[frozenset[str], tuple[Link, ...]] = {}
         for link in self.topology.links:
-            found[frozenset(link.ends)] = (*found.get(frozenset(link.ends), ()), link)
-        return found
+            links[frozenset(link.ends)] = (*links.get(frozenset(link.ends), ()), link)
+        return links
 
 
 @lru_cache(maxsize=64)

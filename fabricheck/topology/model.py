@@ -160,7 +160,7 @@ def load_topology(path: Path) -> Topology:
     """Read and check a `topology.yaml`. Raises UserError that names file, line and field."""
     file = read_yaml(path)
     if not isinstance(file.content, dict):
-        raise UserError(f"{path}:1: is no mapping of fields: see docs/topology-format.md")
+        raise UserError(f"{path}:1: is not a mapping of fields: see docs/topology-format.md")
     try:
         entry = TopologyFile.model_validate(file.content)
     except pydantic.ValidationError as error:
@@ -169,7 +169,7 @@ def load_topology(path: Path) -> Topology:
     _check_links(file, entry)
     _check_association(file, entry)
     if entry.network is not None and entry.fabric is not None:
-        file.fail(("fabric", "nodes"), "network says how many nodes there are: leave out fabric")
+        file.fail(("fabric", "nodes"), "network has the number of nodes: leave out fabric")
     memory, paths = entry.host_memory, entry.transport_paths
     return Topology(
         system=entry.system,
@@ -213,8 +213,8 @@ def find_topology(system: str, site_configs: Path) -> Topology:
     path = partition_files(name, site_configs).get(partition, site_configs / name / "topology.yaml")
     if not os.path.isfile(path):
         known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
-        listed = ", ".join(known) if known else f"none: is {site_configs} the right folder?"
-        raise UserError(f"there is no system {name!r}: {path} does not exist; systems are {listed}")
+        listed = ", ".join(known) if known else f"none: is {site_configs} right?"
+        raise UserError(f"no system {name!r}: {path} does not exist; systems are {listed}")
     return load_topology(path)
 
 
@@ -231,7 +231,7 @@ def _check_names(file: YamlFile, entry: TopologyFile) -> None:
     for group in ("gpus", "cpus", "switches", "nics"):
         for position, device in enumerate(getattr(entry, group)):
             if device.name in seen:
-                file.fail((group, position, "name"), f"{device.name!r} names a device under {seen[device.name]} too")
+                file.fail((group, position, "name"), f"{device.name!r} appears under {seen[device.name]} too")
             seen[device.name] = group
     indexes: set[int] = set()
     for position, gpu in enumerate(entry.gpus):
@@ -297,7 +297,7 @@ def _check_connected(file: YamlFile, entry: TopologyFile, joined: dict[str, set[
 
 def _fail_disconnected(file: YamlFile, position: int, apart: Sequence[str]) -> None:
     what = f"{apart[0]} is" if len(apart) == 1 else f"{', '.join(apart)} are"
-    file.fail(("gpus", position), f"{what} disconnected: no path of links leads to the other GPUs")
+    file.fail(("gpus", position), f"{what} disconnected: no links connect it to the other GPUs")
 
 
 def _check_association(file: YamlFile, entry: TopologyFile) -> None:

@@ -94,7 +94,7 @@ class Network:
     def ports_of(self, node: str) -> tuple[str, ...]:
         """The ports of a node, in the order of the file. Raises UserError for an unknown node."""
         if node not in self._ports_by_node:
-            raise UserError(f"there is no node {node!r} in the network: its nodes are {fold(self.nodes)}")
+            raise UserError(f"no node {node!r} in the network; its nodes are {fold(self.nodes)}")
         return self._ports_by_node[node]
 
     def component(self, name: str) -> Component:
@@ -103,7 +103,7 @@ class Network:
         Raises UserError for an unknown name.
         """
         if name not in self._components:
-            raise UserError(f"{name!r} is nothing in the network of topology.yaml")
+            raise UserError(f"{name!r} is not in the network of topology.yaml")
         return self._components[name]
 
     @cached_property
@@ -122,15 +122,15 @@ class Network:
         for name in (host, host.partition(".")[0]):
             if name in self._ports_by_node:
                 return name
-        text = f"a rank ran on {host!r}, which is no node of the network in topology.yaml"
+        text = f"a rank ran on {host!r}, which is not a node of the network in topology.yaml"
         raise UserError(f"{text}: its nodes are {fold(self.nodes)}")
 
     @cached_property
     def _ports_by_node(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {node: [] for node in self.nodes}
+        by_node: dict[str, list[str]] = {node: [] for node in self.nodes}
         for port in self.ports:
-            found[node_of(port)].append(port)
-        return {node: tuple(ports) for node, ports in found.items()}
+            by_node[node_of(port)].append(port)
+        return {node: tuple(ports) for node, ports in by_node.items()}
 
     def leaf_of(self, port: str) -> str:
         """The switch that a port is plugged into."""
@@ -143,20 +143,20 @@ class Network:
         UserError for an unknown node or port.
         """
         ways: list[tuple[str, ...]] = []
-        for one, other in product(self._ports(source), self._ports(destination)):
-            if node_of(one) == node_of(other):
+        for start, other in product(self._ports(source), self._ports(destination)):
+            if node_of(start) == node_of(other):
                 continue
-            between = self._between(self.leaf_of(one), self.leaf_of(other))
-            ways.extend((one, *switches, other) for switches in between)
+            between = self._between(self.leaf_of(start), self.leaf_of(other))
+            ways.extend((start, *switches, other) for switches in between)
         nearest = min(map(len, ways), default=0)
         return tuple(self._route(way) for way in sorted(ways) if len(way) == nearest)
 
-    def distance(self, one: str, other: str) -> str:
+    def distance(self, near: str, other: str) -> str:
         """The distance class of two nodes, one of DISTANCES: that of the nearest of their ports.
 
         Without groups, all switches are in one. Raises UserError for an unknown node.
         """
-        leaves = [[self.leaf_of(port) for port in self.ports_of(node)] for node in (one, other)]
+        leaves = [[self.leaf_of(port) for port in self.ports_of(node)] for node in (near, other)]
         groups = [{self._group.get(leaf) for leaf in each} for each in leaves]
         if set(leaves[0]) & set(leaves[1]):
             return "same-switch"
@@ -255,20 +255,20 @@ def network_from(file: YamlFile, entry: NetworkEntry, nics: Iterable[str]) -> Ne
     )
     counted = Counter([*nodes, *(one.name for one in switches)])
     if twice := next((name for name, count in counted.items() if count > 1), None):
-        file.fail(("network", "switches"), f"{twice!r} is the name of two things")
+        file.fail(("network", "switches"), f"{twice!r} is used for two parts")
     known_ports = {f"{node}:{nic}" for node in nodes for nic in nics}
     links = tuple(_read_links(file, entry, {one.name for one in switches}, known_ports))
     order = {node: position for position, node in enumerate(nodes)}
     ports = sorted({end for link in links for end in link.ends if ":" in end}, key=lambda p: (order[node_of(p)], p))
     network = Network(nodes, tuple(ports), switches, links)
     if alone := [node for node in nodes if not network.ports_of(node)]:
-        file.fail(("network", "nodes"), f"no link leads to {fold(alone)}")
+        file.fail(("network", "nodes"), f"{fold(alone)}: no links")
     import networkx as nx
 
     parts = list(nx.connected_components(network.graph))
     if len(parts) > 1:
         apart = fold({node_of(one) for one in min(parts, key=len)})
-        file.fail(("network", "links"), f"no path of links leads from {apart} to the rest")
+        file.fail(("network", "links"), f"no links connect {apart} to the rest")
     return network
 
 
@@ -277,8 +277,8 @@ def _read_links(
 ) -> Iterator[NetworkLink]:
     joined: set[frozenset[str]] = set()
     plugged: dict[str, str] = {}
-    for position, one in enumerate(entry.links):
-        for number, pair in enumerate(one.pairs):
+    for position, link in enumerate(entry.links):
+        for number, pair in enumerate(link.pairs):
             place = ("network", "links", position, "pairs", number)
             for ends in product(_unfold(file, place, pair[0]), _unfold(file, place, pair[1])):
                 if unknown := [end for end in ends if end not in switches and end not in ports]:
@@ -291,7 +291,7 @@ def _read_links(
                 joined.add(frozenset(ends))
                 if ordered[0] in ports and plugged.setdefault(*ordered) != ordered[1]:
                     file.fail(place, f"{ordered[0]} is plugged into {plugged[ordered[0]]} already")
-                yield NetworkLink(ordered, one.technology, one.count, parse_rate(one.rate), one.source)
+                yield NetworkLink(ordered, link.technology, link.count, parse_rate(link.rate), link.source)
 
 
 def _unfold(file: YamlFile, place: tuple[str | int, ...], text: str) -> tuple[str, ...]:

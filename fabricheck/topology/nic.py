@@ -33,7 +33,7 @@ def one_to_one(f_nic: float, k: int) -> float:
 
 def _check_active(k: int) -> None:
     if k < 1:
-        raise ValueError(f"at least one GPU is active, not {k}")
+        raise ValueError(f"the number of active GPUs is 1 or more, not {k}")
 
 
 def nic_of(topology: Topology, gpu: Gpu) -> Nic | None:
@@ -117,9 +117,9 @@ class GroupPattern:
 
     def __post_init__(self) -> None:
         if self.family not in ("rail", "asymmetric", "symmetric"):
-            raise UserError(f"{self.family!r} is no group pattern: rail, asymmetric or symmetric")
+            raise UserError(f"{self.family!r} is not a group pattern: rail, asymmetric or symmetric")
         if self.direction not in ("unidirectional", "bidirectional", "omnidirectional"):
-            raise UserError(f"{self.direction!r} is no direction: unidirectional, bidirectional or omnidirectional")
+            raise UserError(f"{self.direction!r} is not a direction: unidirectional, bidirectional or omnidirectional")
         if not 1 <= self.k <= self.g or self.n < 2:
             raise UserError(f"a group pattern needs 1 <= k <= g and n >= 2, not (n, g, k) = {self.n, self.g, self.k}")
         if self.family == "asymmetric" and (self.n != 2 or self.direction == "omnidirectional"):

@@ -49,8 +49,8 @@ def _known(
     return {}, []
 
 
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return bool(one["kind"] == other["kind"])
+def _same(node: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(node["kind"] == other["kind"])
 
 
 @lru_cache(maxsize=64)

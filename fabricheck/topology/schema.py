@@ -37,7 +37,7 @@ class GpuEntry(_Strict):
     name: Name
     index: Annotated[int, Field(ge=0, description="the index by which the runtime library knows it in the node")]
     model: Annotated[str, Field(min_length=1, description="for example `H100` or `MI250X GCD`")]
-    package: Annotated[Name | None, Field(description="the module that it shares with others")] = None
+    package: Annotated[Name | None, Field(description="the module that several GPUs share")] = None
 
 
 class CpuEntry(_Strict):
@@ -45,7 +45,7 @@ class CpuEntry(_Strict):
 
     name: Name
     device_rate: Annotated[
-        Rate | None, Field(description="what all GPUs linked to it get together, where that is less than their links")
+        Rate | None, Field(description="total rate of all GPUs linked to it, where less than their links")
     ] = None
     source: Annotated[Source | None, Field(description="where `device_rate` comes from")] = None
 
@@ -59,7 +59,8 @@ class SwitchEntry(_Strict):
         bool, Field(description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes")
     ] = False
     host_only: Annotated[
-        bool, Field(description="GPUs share its links to a CPU, and reach no other GPU through it (PCIe of two tiles)")
+        bool,
+        Field(description="GPUs share its links to a CPU and do not use it to reach other GPUs (PCIe of two tiles)"),
     ] = False
 
 

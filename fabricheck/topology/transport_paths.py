@@ -126,8 +126,8 @@ def mpi_paths(topology: Topology, nodes: int) -> Paths:
     """The paths of an MPI library inside a node, or between `nodes` nodes. Inside, nothing is asked for by default."""
     if nodes == 1:
         return _MPI_IN_NODE[topology.mpi_path_in_node or ""]
-    found = {fabric.value[1] for fabric in fabrics_of(topology)}
-    default = found.pop() if len(found) == 1 else ""
+    paths = {fabric.value[1] for fabric in fabrics_of(topology)}
+    default = paths.pop() if len(paths) == 1 else ""
     return _MPI_BETWEEN_NODES[topology.mpi_path_between_nodes or default]
 
 
@@ -144,8 +144,8 @@ def ccl_paths(topology: Topology, nodes: int) -> Paths:
 
 def fabrics_of(topology: Topology) -> frozenset[Fabric]:
     """What the NICs of a node are ports of, as far as their models tell; those of the front-end are left out."""
-    found = {fabric for nic in topology.nics if (fabric := fabric_of(nic.model)) is not None}
-    return frozenset({fabric for fabric in found if fabric.rdma} or found)
+    fabrics = {fabric for nic in topology.nics if (fabric := fabric_of(nic.model)) is not None}
+    return frozenset({fabric for fabric in fabrics if fabric.rdma} or fabrics)
 
 
 def fabric_of(model: str) -> Fabric | None:
@@ -174,8 +174,8 @@ def _between(topology: Topology, nodes: int) -> Paths:
     if max(nodes, topology.nodes) <= topology.nvlink_domain_nodes:
         return _BETWEEN_NODES[_MNNVL]
     fabrics = fabrics_of(topology)
-    found = {fabric.value[0] for fabric in fabrics}
-    path = found.pop() if len(found) == 1 else "NET/RDMA" if fabrics else ""
+    paths = {fabric.value[0] for fabric in fabrics}
+    path = paths.pop() if len(paths) == 1 else "NET/RDMA" if fabrics else ""
     if not fabrics or Fabric.ETHERNET in fabrics:
         return _BETWEEN_NODES[path]
     # oneCCL, on GPUs with Xe Links, does not say whether NICs reach device memory.

@@ -198,7 +198,7 @@ def _cable_of_port(cluster: Cluster, port: str) -> Cable:
 
 def _check_node(cluster: Cluster, node: str) -> None:
     if node not in cluster.layout.network.nodes:
-        raise UserError(f"there is no node {node!r}: {_some(cluster.layout.network.nodes)}")
+        raise UserError(f"no node {node!r}: {_some(cluster.layout.network.nodes)}")
 
 
 def _table(device: Device) -> str:

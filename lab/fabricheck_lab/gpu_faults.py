@@ -35,7 +35,7 @@ class EmulatedNode:
     def __init__(self, cluster: Cluster, node: str) -> None:
         nodes = cluster.layout.network.nodes
         if node not in nodes:
-            raise UserError(f"there is no node {node!r}: choose from {', '.join(nodes)}")
+            raise UserError(f"no node {node!r}: choose from {', '.join(nodes)}")
         self.cluster, self.name = cluster, node
         self.folder: Path = gpu_folder(cluster.layout.name, node)
         file = self.folder / "node.json"
@@ -172,7 +172,7 @@ def variable(cluster: Cluster, node: str, setting: str) -> None:
     """All ranks of a node have a variable (`NAME=VALUE`) that the others have not, as by a profile of the node."""
     name, _, value = setting.partition("=")
     if not re.fullmatch(r"[A-Za-z_]\w*=[\w.,:/@+^-]*", setting):
-        raise UserError(f"{setting!r} is no variable: NAME=VALUE, its value without blanks and quotes")
+        raise UserError(f"{setting!r} is not a variable: NAME=VALUE, its value without blanks and quotes")
     at = EmulatedNode(cluster, node)
     with (at.folder / VARIABLES).open("a", encoding="utf-8") as file:
         file.write(f"export {name}={value}\n")

@@ -58,7 +58,7 @@ class Port:
 def check_name(name: str) -> str:
     """The name of a cluster as it is: it becomes part of paths and of patterns. Raises UserError for any other text."""
     if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
-        raise UserError(f"{name!r} is no name for a cluster: up to 16 lower-case letters and digits")
+        raise UserError(f"{name!r} is not a name for a cluster: up to 16 lower-case letters and digits")
     return name
 
 

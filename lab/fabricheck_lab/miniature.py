@@ -108,7 +108,7 @@ def topology_file(system: str, partition: str, root: Path) -> Path:
     file = partition_files(system, root / "site_configs").get(partition, folder / "topology.yaml")
     if not file.is_file():
         known = sorted(found.parent.name for found in (root / "site_configs").glob("*/topology.yaml"))
-        raise UserError(f"there is no system {system!r} to emulate: systems are {', '.join(known)}")
+        raise UserError(f"no system {system!r} to emulate: systems are {', '.join(known)}")
     return file
 
 

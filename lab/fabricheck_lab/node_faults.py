@@ -79,7 +79,7 @@ def _node(folder: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads((folder / "node.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is no emulated node: {error}") from None
+        raise UserError(f"{folder} is not an emulated node: {error}") from None
     return content
 
 

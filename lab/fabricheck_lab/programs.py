@@ -39,7 +39,7 @@ def programs(root: Path, vendor: str) -> Programs:
     Raises UserError where they do not build.
     """
     if not (root / "tools" / "build.py").is_file():
-        raise UserError(f"{root} is no checkout of Fabricheck, with whose tools the emulated GPUs' program is built")
+        raise UserError(f"{root} is not a checkout of Fabricheck, with whose tools the emulated GPUs' program is built")
     target = TARGETS[vendor]
     folder = root / "build" / "emulated" / f"{target}-{_state(root, target)}"
     if not folder.is_dir():

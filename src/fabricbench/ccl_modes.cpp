@@ -24,7 +24,7 @@ int number_after(const std::string& name, const char* beginning, int least, int 
 
 void set_buffers(CclModes& modes, CclBuffers buffers, const std::string& name) {
   if (modes.buffers != CclBuffers::plain)
-    throw InputError("--ccl-mode has '" + name + "' and another kind of buffers: choose one of the two");
+    throw InputError("--ccl-mode has '" + name + "' and another kind of buffers: choose one of them");
   modes.buffers = buffers;
 }
 
@@ -55,7 +55,7 @@ CclModes parse_ccl_modes(const std::string& text) {
       modes.communicators = number_after(name, kCommunicators, 2, kMostCommunicators, "communicators");
     } else {
       throw InputError("there is no mode '" + name +
-                       "' of *CCL, or it is there twice: choose from registered, symmetric, copy-engine, graph-N, "
+                       "' of *CCL, or it is given twice: choose from registered, symmetric, copy-engine, graph-N, "
                        "communicators-N");
     }
   }

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 
+#include "fabricbench/environment.hpp"
+
 namespace fabricbench {
 namespace {
 
 constexpr int kUnderWayTag = 78;
 constexpr int kDoneTag = 79;
 constexpr int kReadyTag = 80;
+// Messages that a rank has under way at least.
+constexpr std::size_t kOutstanding = 16;
 
 bool has(const std::vector<int>& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
 
@@ -25,7 +29,8 @@ Contention::Contention(const World& world, NodeShared& shared, const Measurement
     : world_(world),
       shared_(shared),
       first_victim_(measurement.groups[0].ranks[0]),
-      first_aggressor_(measurement.aggressor->ranks[0]) {
+      first_aggressor_(measurement.aggressor->ranks[0]),
+      window_(static_cast<std::int64_t>(std::max<std::size_t>(2, kOutstanding / measurement.aggressor->ranks.size()))) {
   const Group& victims = measurement.groups[0];
   const bool victim = has(victims.ranks, world.rank);
   const bool aggressor = has(measurement.aggressor->ranks, world.rank);
@@ -41,33 +46,54 @@ Contention::~Contention() {
   if (aggressors_ != MPI_COMM_NULL) MPI_Comm_free(&aggressors_);
 }
 
-void Contention::begin(bool beside) {
-  if (beside && world_.rank == first_victim_) hear(world_, first_aggressor_, kUnderWayTag);
-  mpi_check(MPI_Barrier(victims_), "MPI_Barrier");
+void Contention::await_attack() {
+  if (world_.rank == first_victim_) hear(world_, first_aggressor_, kUnderWayTag);
+}
+
+void Contention::end_attack() {
+  meet();
+  if (world_.rank == first_victim_) say(world_, first_aggressor_, kDoneTag);
+}
+
+void Contention::meet() { mpi_check(MPI_Barrier(victims_), "MPI_Barrier"); }
+
+void Contention::begin() {
+  meet();
   for (const int rank : notify_) say(world_, rank, kReadyTag);
   for (const int rank : wait_for_) hear(world_, rank, kReadyTag);
 }
 
-void Contention::end(bool beside) {
-  if (!beside) return;
-  mpi_check(MPI_Barrier(victims_), "MPI_Barrier");
-  if (world_.rank == first_victim_) say(world_, first_aggressor_, kDoneTag);
-}
-
-void Contention::attack(Work& work) {
+std::int64_t Contention::attack(Work& work) {
   const bool leads = world_.rank == first_aggressor_;
-  work.run();
+  const std::int64_t begin = now_ns();
+  work.run_train(window_);
   MPI_Request done = MPI_REQUEST_NULL;
   if (leads) {
     say(world_, first_victim_, kUnderWayTag);
     mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, first_victim_, kDoneTag, world_.all, &done), "MPI_Irecv");
   }
-  for (int over = 0; over == 0;) {
-    work.run();
-    shared_.advance();
+  const std::int64_t start = now_ns();
+  std::int64_t windows = 0;
+  for (int over = 0; over == 0; ++windows) {
     if (leads) mpi_check(MPI_Test(&done, &over, MPI_STATUS_IGNORE), "MPI_Test");
-    mpi_check(MPI_Bcast(&over, 1, MPI_INT, 0, aggressors_), "MPI_Bcast");
+    // All learn of it while a window goes, so that nothing pauses.
+    MPI_Request told = MPI_REQUEST_NULL;
+    mpi_check(MPI_Ibcast(&over, 1, MPI_INT, 0, aggressors_, &told), "MPI_Ibcast");
+    work.run_train(window_);
+    shared_.advance();
+    mpi_check(MPI_Wait(&told, MPI_STATUS_IGNORE), "MPI_Wait");
   }
+  const std::int64_t end = now_ns();
+  if (leads) repetition_ns_.push_back(std::max<std::int64_t>((end - start) / (windows * window_), 1));
+  return end - begin;
+}
+
+std::vector<std::int64_t> Contention::repetition_times() {
+  auto count = static_cast<int>(repetition_ns_.size());
+  mpi_check(MPI_Bcast(&count, 1, MPI_INT, first_aggressor_, world_.all), "MPI_Bcast");
+  repetition_ns_.resize(static_cast<std::size_t>(count));
+  mpi_check(MPI_Bcast(repetition_ns_.data(), count, MPI_INT64_T, first_aggressor_, world_.all), "MPI_Bcast");
+  return repetition_ns_;
 }
 
 }  // namespace fabricbench

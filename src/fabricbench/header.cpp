@@ -168,7 +168,7 @@ bool has_access(const Options& options) {
   return moves(options.transport) || std::any_of(options.step_transports.begin(), options.step_transports.end(), moves);
 }
 
-void plan_json(Json& json, const Options& options, const std::vector<Series>& plan) {
+void plan_json(Json& json, const Options& options, const Transport& transport, const std::vector<Series>& plan) {
   std::vector<std::string> operations;
   for (const Operation operation : options.operations) operations.push_back(to_string(operation));
   std::set<std::string> schedules;
@@ -201,6 +201,7 @@ void plan_json(Json& json, const Options& options, const std::vector<Series>& pl
   }
   json.end_object().field("datatype", "float32").field("verify", to_string(options.verify));
   if (has_access(options)) json.field("access", to_string(options.access));
+  if (transport.handles() != device::Handles::ipc) json.field("handles", to_string(transport.handles()));
   if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
   if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
     json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));
@@ -327,7 +328,7 @@ std::string header_json(const World& world, const Options& options, const Invoca
       .end_object();
   json.field("host_copy_gbps", host_copy_gbps());
   json.key("plan");
-  plan_json(json, options, plan);
+  plan_json(json, options, transport, plan);
   json.field("expected_records", record_count(plan)).end_object();
   return json.text();
 }

@@ -76,7 +76,7 @@ bool needs_host_memory(const Description& row) {
 constexpr int kNoRank = -1;
 
 constexpr char kBefore[] =
-    R"(fabricbench: measures the paths between the ranks of an MPI job and the devices that they drive.
+    R"(fabricbench: measures the paths between the ranks of an MPI job and between their devices.
 
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
@@ -92,21 +92,24 @@ constexpr char kAfter[] =
                           which every rank takes part once); of GPUs: alone, together       [uncontended,contended]
   --pairs LIST            pairs of ranks such as 0-1,2-3, or all; or rails, those of the first
                           ranks of two groups, of the second ones, and so on                [all]
-  --turns N               of the rounds of all pairs: so many, in which each rank (or group)
-                          meets another one, there and back; evenly spread                  [all]
+  --turns N               only N of the rounds of all pairs, evenly spread; in a round each rank
+                          (or group) has one partner, in both directions                    [all]
   --rounds FILE           the rounds of pairs to measure, in place of all pairs: a round a
                           line, such as 0-1 3-2; pairs of a round go at the same time
   --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
                           which K take part; N and K may be spans   [2xGx1-G, then more groups]
   --group-size G          ranks of a group                   [those of a node; half of one node]
-  --matrix FILE           of sparse operations: who sends how many bytes to whom, in Matrix
+  --matrix FILE           of sparse operations: bytes from each rank to each rank, in Matrix
                           Market's coordinate format; with --sizes, scaled to that total
   --victims RANKS         of victim operations                            [0,LAST; every other]
   --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
   --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
                           as host-device                                                    [device-device]
-  --access WHICH          who moves what goes between two GPUs by copy or kernel: the source
+  --access WHICH          the GPU that moves the data by copy or kernel: the source
                           (write) or the destination (read)                                 [write]
+  --handles KIND          by which two ranks of copy or kernel reach each other's memory: ipc (CUDA's or
+                          HIP's own), vmm (CUDA's virtual memory management) or fabric (that of an
+                          NVLink domain)  [between nodes fabric; ipc; vmm where there is no ipc]
   --host-memory KIND      pageable, pinned, noncoherent (pinned, cached by the GPU: AMD),
                           managed (read and written where it lies), migrated (managed, whose
                           pages go to the device)                [pinned; host backend: pageable]
@@ -121,31 +124,34 @@ How often
   --min-iterations N      at least                                                          [20]
   --max-iterations N      at most                                                           [1000]
   --budget SECONDS        measuring time of one size of one pair or group                   [1]
-  --train N               an iteration is N operations without a wait in between (over MPI N
-                          messages outstanding, as osu_bw), and its time that of one of them
+  --train N               an iteration is N operations in a row without waiting (over MPI N
+                          messages outstanding, as osu_bw); its time is that of one operation
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
 Safeguards
   --verify WHEN           every byte: after the last iteration of each batch (batch), or
                           after each iteration (every); stamps in each 64 KiB after each
                           iteration with both; or off                                       [batch]
-  --timeout SECONDS       an iteration that takes longer ends the run, and so does a part
-                          of the set-up that takes five times as long, and that much more
-                          for each thousand ranks                                            [60]
-                          (ccl: with what NCCL's RAS knows of it, NCCL >= 2.24)
+  --timeout SECONDS       end the run if an iteration takes longer, or a part of the set-up
+                          five times as long (more with each thousand ranks)                [60]
+                          (ccl: with the report of NCCL's RAS, NCCL >= 2.24)
+  --time-limit SECONDS    end the run after this time
   --expect-ranks N        refuse to run with another number of ranks
   --expect-nodes N        refuse to run on another number of nodes
-  --share-devices         let several ranks of a node drive one device
+  --share-devices         allow several ranks of a node on one device
   --devices LIST          of the ranks of a node in their order, such as 0,2,4,6            [0,1,2,3,…]
-  --ranks-per-device N    so many neighbouring ranks drive one device, which they then share [1]
+  --ranks-per-device N    N neighbouring ranks share one device                              [1]
 Output
   --output FILE           JSON Lines: every sample, in order
   --case NAME             of the test that this run is, for the header, such as
-                          "PingPong %transport=mpi @SYSTEM:PARTITION+ENVIRONMENT"
+                          PingPong,%transport=mpi,@SYSTEM:PARTITION+ENVIRONMENT
   --quiet                 no table and no progress
-  --inject DEFECT[:RANK]  plant a defect, to see it found: wrong-byte, hang, kill, crash, no-footer
+  --plans FILE            measure a plan for each line of FILE, a folder and then options: MPI starts
+                          once. Its files and exit-status are left in the folder; a plan that an
+                          earlier launch began is left out
+  --inject DEFECT[:RANK]  plant a defect to test detection: wrong-byte, hang, kill, crash, no-footer
   --list-operations       the operations and their properties, in JSON
-  --list-pairs N          the pairs that N ranks would measure, a round a line, in JSON
+  --list-pairs N          the pairs that N ranks would measure, a round in each line, in JSON
   --version, --help
 
 Exit status: 0 measured and right, 2 wrong arguments, 3 something failed, 4 a time-out, 5 wrong data,

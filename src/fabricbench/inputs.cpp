@@ -80,7 +80,7 @@ double parse_value(const std::string& word) {
   char* end = nullptr;
   const double value = std::strtod(word.c_str(), &end);
   if (*end != '\0' || !std::isfinite(value) || value < 0)
-    throw InputError("'" + word + "' is not a number of bytes: give one of at least 0");
+    throw InputError("'" + word + "' is not a number of bytes: give 0 or more");
   return value;
 }
 
@@ -94,9 +94,10 @@ class MatrixReader {
     if (words.empty() || words[0][0] == '%') return;
     if (matrix_.size == 0) return read_sizes(words);
     if (read_ == wanted_)
-      throw InputError("holds more than the " + std::to_string(wanted_) + " entries of its size line");
+      throw InputError("has more than the " + std::to_string(wanted_) + " entries of its size line");
     if (words.size() != (kind_.has_values ? 3 : 2))
-      throw InputError(kind_.has_values ? "an entry is a row, a column and a value" : "an entry is a row and a column");
+      throw InputError(kind_.has_values ? "an entry has to be a row, a column and a value"
+                                        : "an entry has to be a row and a column");
     const int row = parse_index(words[0], matrix_.size, "a row") - 1;
     const int column = parse_index(words[1], matrix_.size, "a column") - 1;
     const double value = kind_.has_values ? parse_value(words[2]) : 1.0;
@@ -106,7 +107,7 @@ class MatrixReader {
   }
 
   CommunicationMatrix matrix() const {
-    if (matrix_.size == 0) throw InputError("has no line with its numbers of rows, columns and entries");
+    if (matrix_.size == 0) throw InputError("has no size line with the numbers of rows, columns and entries");
     if (read_ != wanted_) {
       throw InputError("ends after " + std::to_string(read_) + " of " + std::to_string(wanted_) + " entries");
     }
@@ -115,7 +116,7 @@ class MatrixReader {
 
  private:
   void read_sizes(const std::vector<std::string>& words) {
-    if (words.size() != 3) throw InputError("the size line is the numbers of rows, columns and entries");
+    if (words.size() != 3) throw InputError("the size line has to be the numbers of rows, columns and entries");
     const int rows = parse_count(words[0], 1, "a number of rows");
     const int columns = parse_count(words[1], 1, "a number of columns");
     if (rows != columns) {
@@ -162,7 +163,7 @@ std::vector<Round> parse_rounds(const std::string& text, const std::string& path
       fail(path, number, error.what());
     }
   }
-  if (rounds.empty()) throw InputError(path + ": holds no round: write one a line, such as '0-1 2-3'");
+  if (rounds.empty()) throw InputError(path + ": has no round: write one in each line, such as '0-1 2-3'");
   return rounds;
 }
 

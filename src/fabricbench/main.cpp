@@ -13,6 +13,7 @@
 #include "fabricbench/errors.hpp"
 #include "fabricbench/help.hpp"
 #include "fabricbench/options.hpp"
+#include "fabricbench/plan_list.hpp"
 #include "fabricbench/preparation.hpp"
 #include "fabricbench/private_log.hpp"
 #include "fabricbench/proof.hpp"
@@ -46,11 +47,8 @@ void finalize(double timeout_s) {
   alarm(0);
 }
 
-int report_and_end(const char* message, int status) {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0 && *message != '\0') std::fprintf(stderr, "fabricbench: %s\n", message);
-  MPI_Finalize();
+int report(const World& world, const char* message, int status) {
+  if (world.rank == 0 && *message != '\0') std::fprintf(stderr, "fabricbench: %s\n", message);
   return status;
 }
 
@@ -59,6 +57,13 @@ int thread_level(const Options& options) {
   const bool uses_ccl = options.transport == "ccl" ||
                         std::count(options.step_transports.begin(), options.step_transports.end(), "ccl") > 0;
   return uses_ccl && std::strcmp(device::backend(), "sycl") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+}
+
+Options options_of(std::string program, std::vector<std::string> arguments) {
+  std::vector<char*> words{program.data()};
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  return parse_options(static_cast<int>(words.size()) - 1, words.data());
 }
 
 int list_pairs(const Options& options) {
@@ -71,12 +76,65 @@ int list_pairs(const Options& options) {
   return 0;
 }
 
+// All plans of a list are of the same library: by the first whose options are right it is known what that library has
+// to be told before it starts.
+Options first_options(const char* program, const std::vector<ListedPlan>& plans) {
+  for (const ListedPlan& plan : plans) {
+    try {
+      return options_of(program, plan.arguments);
+    } catch (const InputError&) {
+      // It is reported when the turn of this plan comes.
+    }
+  }
+  return {};
+}
+
+// Measures one plan; its exit status. What fails on one rank ends the program on all.
+int run_plan(Options options, Invocation invocation, const World& world, Proof& proof, std::int64_t begin) {
+  try {
+    return run_session(std::move(options), std::move(invocation), world, proof, begin);
+  } catch (const InputError& error) {
+    return report(world, error.what(), kExitInput);
+  } catch (const UnsupportedError& error) {
+    return report(world, error.what(), kExitUnsupported);
+  }
+}
+
+// Measures the plans of the list that no earlier launch has begun. Each has its own exit status.
+void run_list(const std::vector<ListedPlan>& plans, const Invocation& invocation, const World& world, Proof& proof,
+              std::int64_t begin) {
+  for (const ListedPlan& plan : plans) {
+    const PlanFolder folder(plan, world);
+    if (folder.taken()) continue;
+    Invocation own = invocation;
+    own.command.resize(1);
+    for (const std::string& argument : plan.arguments) own.command.push_back(redacted(argument));
+    int status = kExitInput;
+    try {
+      Options options = options_of(own.command.front(), plan.arguments);
+      begin_to_wait("fabricbench: the ranks did not meet before a plan\n",
+                    setup_limit_s(options.timeout_s, world.size));
+      proof.begin_plan();
+      status = run_plan(std::move(options), std::move(own), world, proof, begin);
+    } catch (const InputError& error) {
+      report(world, error.what(), kExitInput);
+    }
+    if (world.rank == 0) folder.leave_status(status);
+    begin = now_ns();
+  }
+}
+
 int run(int argc, char** argv) {
   const std::int64_t begin = now_ns();
   Options options;
+  std::vector<ListedPlan> plans;
   std::string mistake;
   try {
     options = parse_options(argc, argv);
+    if (!options.plans.empty()) {
+      plans = read_plans(options.plans);
+      options = first_options(argv[0], plans);
+    }
   } catch (const InputError& error) {
     mistake = error.what();
   }
@@ -87,10 +145,10 @@ int run(int argc, char** argv) {
     return std::printf("fabricbench %s (%s backend)\n", FABRICBENCH_VERSION, device::backend()) < 0;
 
   Proof proof(options.transport, argv);
-  auto environment = recorded_environment();
-  for (const std::string& name : proof.own_variables()) environment.erase(name);
-  const LocalRank local = local_rank_from_environment();
-  select_device_early(options, local);
+  Invocation invocation{redacted(std::vector<std::string>(argv, argv + argc)), recorded_environment(),
+                        local_rank_from_environment()};
+  for (const std::string& name : proof.own_variables()) invocation.environment.erase(name);
+  select_device_early(options, invocation.local);
   int provided = 0;
   begin_to_wait("fabricbench: MPI did not start: is a node down, or a link between nodes?\n",
                 setup_limit_s(options.timeout_s, std::max(launched_ranks(), 0)));
@@ -98,16 +156,20 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "fabricbench: MPI_Init_thread failed\n");
     return kExitFailed;
   }
-  if (!mistake.empty()) return report_and_end(mistake.c_str(), kExitInput);
   const double timeout_s = options.timeout_s;
   int status = 0;
   try {
-    status = run_session(std::move(options),
-                         {redacted(std::vector<std::string>(argv, argv + argc)), environment, local}, proof, begin);
+    const World world;
+    if (!mistake.empty()) {
+      status = report(world, mistake.c_str(), kExitInput);
+    } else if (plans.empty()) {
+      status = run_plan(std::move(options), std::move(invocation), world, proof, begin);
+    } else {
+      run_list(plans, invocation, world, proof, begin);
+    }
   } catch (const InputError& error) {
-    return report_and_end(error.what(), kExitInput);
-  } catch (const UnsupportedError& error) {
-    return report_and_end(error.what(), kExitUnsupported);
+    status = kExitInput;
+    std::fprintf(stderr, "fabricbench: %s\n", error.what());
   } catch (const RunError& error) {
     std::fprintf(stderr, "fabricbench: %s\n", error.what());
     remove_private_log();

@@ -25,6 +25,8 @@ constexpr double kWarmupShare = 0.2;
 constexpr std::int64_t kLargestBatch = 500;
 // Of smaller copies latency is what is looked at, of which an application's data are in a cache.
 constexpr std::uint64_t kLeastUncached = std::uint64_t{64} << 10;
+// Iterations of a victim alone, then as many beside its aggressors, so that what drifts drifts in both.
+constexpr std::int64_t kTurn = 20;
 
 // What rank 0 decides after each batch.
 struct Decision {
@@ -101,37 +103,64 @@ class Loop {
 
   bool verifies() const { return options_.verify != Verify::off; }
 
-  // Iterations in which nothing but the operation happens between the barriers. With an aggressor each is two: alone,
-  // then beside it, and an aggressor's time is that of all that it sends meanwhile.
+  // Iterations in which nothing but the operation happens between the barriers.
   void iterate(std::int64_t* times, std::int64_t count) {
-    count *= static_cast<std::int64_t>(lanes_);
     for (std::int64_t i = 0; i < count; ++i) {
-      const bool has_part = work_ && (i % 2 == 1 || !contention_ || !contention_->is_aggressor());
       // Others may still be reading what this rank sent when its own part is done.
       if (verifies()) context_.shared.barrier();
-      if (has_part) stamp();
+      if (work_) stamp();
       take_out_all();
       if (work_) work_->rewind();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();
-      const bool beside = contention_ && i % 2 == 1;
-      if (work_ == nullptr) {
-        times[i] = 0;
-      } else if (contention_ && contention_->is_aggressor()) {
-        const std::int64_t start = now_ns();
-        if (beside) contention_->attack(*work_);
-        times[i] = (now_ns() - start) / calls_;
-      } else {
-        if (contention_) contention_->begin(beside);
-        const std::int64_t start = now_ns();
-        const std::int64_t by_device = run();
-        times[i] = (by_device >= 0 ? by_device : now_ns() - start) / calls_;
-        if (contention_) contention_->end(beside);
-      }
-      if (has_part) check(i + 1 == count);
+      times[i] = work_ ? timed_run() : 0;
+      if (work_) check(i + 1 == count);
       context_.shared.advance();
     }
+  }
+
+  std::int64_t timed_run() {
+    const std::int64_t start = now_ns();
+    const std::int64_t by_device = run();
+    return (by_device >= 0 ? by_device : now_ns() - start) / calls_;
+  }
+
+  // The same of victims, whose times are pairs: alone, and beside the aggressors, which go on through all iterations of
+  // a turn. The times of an aggressor share out how long it took.
+  void take_turns(std::int64_t* times, std::int64_t count) {
+    for (std::int64_t done = 0; done < count; done += kTurn) {
+      const std::int64_t turn = std::min(kTurn, count - done);
+      for (const int lane : {0, 1}) {
+        std::int64_t* first = times + 2 * done + lane;
+        const bool last = lane == 1 && done + turn == count;
+        context_.shared.barrier();
+        plant_hang();
+        context_.shared.advance();
+        if (contention_->is_victim()) {
+          attend(first, turn, lane == 1, last);
+        } else if (lane == 1) {
+          stamp();
+          const std::int64_t spent = contention_->attack(*work_);
+          check(last);
+          for (std::int64_t i = 0; i < turn; ++i) first[2 * i] = spent / turn;
+        }
+      }
+    }
+  }
+
+  // A victim's turn.
+  void attend(std::int64_t* times, std::int64_t count, bool beside, bool last) {
+    if (beside) contention_->await_attack();
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (verifies()) contention_->meet();
+      stamp();
+      contention_->begin();
+      times[2 * i] = timed_run();
+      check(last && i + 1 == count);
+      context_.shared.advance();
+    }
+    if (beside) contention_->end_attack();
   }
 
   void take_out_all() {
@@ -155,8 +184,13 @@ class Loop {
     uncaching_ns_ = 0;
     for (std::int64_t done = 0; done < count; done += each) {
       fill();
-      iterate(local_.data() + done * static_cast<std::int64_t>(lanes_), each);
+      if (contention_) {
+        take_turns(local_.data() + 2 * done, each);
+      } else {
+        iterate(local_.data() + done, each);
+      }
     }
+    if (contention_ && !keep) contention_->forget_attacks();
     if (verifies()) wrong_ = verifier_.wrong_bytes();
     gather(keep);
     // Where a cache is slow to give its lines back, that takes longer than the copies do.
@@ -292,6 +326,8 @@ class Loop {
     const World& world = context_.world;
     std::vector<std::uint64_t> wrong(world.rank == 0 ? static_cast<std::size_t>(world.size) : 0);
     mpi_check(MPI_Gather(&wrong_, 1, MPI_UINT64_T, wrong.data(), 1, MPI_UINT64_T, 0, world.all), "MPI_Gather");
+    const std::vector<std::int64_t> repetitions =
+        contention_ ? contention_->repetition_times() : std::vector<std::int64_t>{};
     std::vector<Record> result;
     if (world.rank != 0) return result;
     const auto wrong_of = [&](const Group& group) {
@@ -307,9 +343,22 @@ class Loop {
         std::int64_t total = verifies() ? wrong_of(group) : -1;
         if (verifies() && lane == 1) total += wrong_of(*measurement_.aggressor);
         const Schedule schedule = lane == 1 ? Schedule::contended : measurement_.schedule;
-        result.push_back({measurement_.operation, measurement_.implementation, schedule, measurement_.round,
-                          group.ranks, measurement_.bytes, warmup, stopped, total, std::move(times_[g * lanes_ + lane]),
-                          measurement_.shape});
+        result.push_back({measurement_.operation,
+                          measurement_.implementation,
+                          schedule,
+                          measurement_.round,
+                          group.ranks,
+                          measurement_.bytes,
+                          warmup,
+                          stopped,
+                          total,
+                          std::move(times_[g * lanes_ + lane]),
+                          measurement_.shape,
+                          0,
+                          0,
+                          {}});
+        if (lane == 1)
+          result.back().aggressor = {measurement_.aggressor->ranks, measurement_.aggressor_bytes, repetitions};
       }
     }
     return result;

@@ -19,6 +19,7 @@ namespace fabricbench {
 namespace {
 
 constexpr int kReadyTag = 77;
+constexpr int kSignalTag = 78;
 
 // Ranks in containers of their own number their processes each for itself.
 std::uint64_t process_space() {
@@ -92,13 +93,11 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
   }
   mine().left.store(now, std::memory_order_release);
   for (const int rank : notify) {
-    if (!world_.on_this_node(rank)) mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all), "MPI_Send");
+    if (!world_.on_this_node(rank)) send_to(rank, kReadyTag);
   }
   for (const int rank : wait_for) {
     if (!world_.on_this_node(rank)) {
-      MPI_Request ready = MPI_REQUEST_NULL;
-      mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, rank, kReadyTag, world_.all, &ready), "MPI_Irecv");
-      world_.complete(ready);
+      receive_from(rank, kReadyTag);
       continue;
     }
     const int index = world_.node_rank_of(rank);
@@ -106,14 +105,27 @@ void NodeShared::barrier(const std::vector<int>& wait_for, const std::vector<int
   }
 }
 
-void NodeShared::signal(int destination_node_rank) {
-  flag(world_.node_rank, destination_node_rank)
-      .value.store(++sent_[static_cast<std::size_t>(destination_node_rank)], std::memory_order_release);
+void NodeShared::send_to(int rank, int tag) const {
+  mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, rank, tag, world_.all), "MPI_Send");
 }
 
-void NodeShared::await(int source_node_rank) {
-  const std::uint64_t wanted = ++received_[static_cast<std::size_t>(source_node_rank)];
-  spin_until([&] { return flag(source_node_rank, world_.node_rank).value.load(std::memory_order_acquire) >= wanted; });
+void NodeShared::receive_from(int rank, int tag) const {
+  MPI_Request arrival = MPI_REQUEST_NULL;
+  mpi_check(MPI_Irecv(nullptr, 0, MPI_BYTE, rank, tag, world_.all, &arrival), "MPI_Irecv");
+  world_.complete(arrival);
+}
+
+void NodeShared::signal(int destination) {
+  if (!world_.on_this_node(destination)) return send_to(destination, kSignalTag);
+  const int there = world_.node_rank_of(destination);
+  flag(world_.node_rank, there).value.store(++sent_[static_cast<std::size_t>(there)], std::memory_order_release);
+}
+
+void NodeShared::await(int source) {
+  if (!world_.on_this_node(source)) return receive_from(source, kSignalTag);
+  const int there = world_.node_rank_of(source);
+  const std::uint64_t wanted = ++received_[static_cast<std::size_t>(there)];
+  spin_until([&] { return flag(there, world_.node_rank).value.load(std::memory_order_acquire) >= wanted; });
 }
 
 void NodeShared::leave_device(const std::string& text) {

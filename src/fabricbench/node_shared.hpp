@@ -22,9 +22,9 @@ class NodeShared {
   // it is in the partners' `notify`), so that no clock measures who left first.
   void barrier(const std::vector<int>& wait_for = {}, const std::vector<int>& notify = {});
 
-  // A message without content to another rank of the node.
-  void signal(int destination_node_rank);
-  void await(int source_node_rank);
+  // A message without content to another rank of the world: through this memory, or to another node by MPI.
+  void signal(int destination);
+  void await(int source);
 
   // Progress of this rank: counts upwards, a step for each thing begun or ended.
   void advance() { mine().progress.fetch_add(1, std::memory_order_relaxed); }
@@ -68,6 +68,8 @@ class NodeShared {
   void map(const char* name, int flags);
   Slot& mine() { return slots_[world_.node_rank]; }
   Counter& flag(int source, int destination) { return flags_[source * world_.node_size + destination]; }
+  void send_to(int rank, int tag) const;
+  void receive_from(int rank, int tag) const;
   template <typename Condition>
   void spin_until(Condition&& done) const;
 

@@ -47,6 +47,13 @@ Access parse_access(const std::string& text) {
   return one_of(text, names, "side that moves the data") == "write" ? Access::write : Access::read;
 }
 
+device::Handles parse_handles(const std::string& text) {
+  using device::Handles;
+  const char* const names[] = {"ipc", "vmm", "fabric"};
+  const std::string name = one_of(text, names, "kind of handle");
+  return name == "ipc" ? Handles::ipc : name == "vmm" ? Handles::vmm : Handles::fabric;
+}
+
 device::HostKind parse_host_kind(const std::string& text) {
   using device::HostKind;
   const char* const names[] = {"pageable", "pinned", "noncoherent", "managed", "migrated"};
@@ -153,6 +160,7 @@ const OptionRow kOptions[] = {
      }},
     {"buffers", true, [](Options& o, const std::string& text) { o.ends = parse_ends(text); }},
     {"access", true, [](Options& o, const std::string& text) { o.access = parse_access(text); }},
+    {"handles", true, [](Options& o, const std::string& text) { o.handles = parse_handles(text); }},
     {"host-memory", true, [](Options& o, const std::string& text) { o.host_memory = parse_host_kind(text); }},
     {"host-numa", true, [](Options& o, const std::string& text) { o.host_placement = parse_placement(text); }},
     {"sizes", true,
@@ -180,13 +188,16 @@ const OptionRow kOptions[] = {
      [](Options& o, const std::string& text) {
        o.train = parse_integer(text, 2, "a number of operations of a train");
        if (o.train > kLongestTrain) {
-         throw InputError("'" + text + "' is too long a train: the queues of devices hold " +
+         throw InputError("'" + text + "' is too long a train: the queues of some devices hold " +
                           std::to_string(kLongestTrain) + " at least");
        }
      }},
     {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
     {"timeout", true,
      [](Options& o, const std::string& text) { o.timeout_s = parse_positive(text, "a time in seconds"); }},
+    {"time-limit", true,
+     [](Options& o, const std::string& text) { o.limit_s = parse_positive(text, "a time in seconds"); }},
+    {"plans", true, [](Options& o, const std::string& text) { o.plans = text; }},
     {"share-devices", false, [](Options& o, const std::string&) { o.share_devices = true; }},
     {"ranks-per-device", true,
      [](Options& o, const std::string& text) { o.ranks_per_device = parse_integer(text, 1, "a number of ranks"); }},
@@ -230,31 +241,34 @@ void check_train(const Options& options) {
   for (const Operation operation : options.operations) {
     const bool pair = is_pair_operation(operation) && !is_round_trip(operation);
     if (!pair && !is_collective(operation) && !is_memory_path(operation))
-      throw InputError("--train is for what follows one another without an answer: leave out " + to_string(operation));
+      throw InputError("--train needs operations without an answer: leave out " + to_string(operation));
   }
   if (options.transport == "staging" || !options.step_transports.empty() || options.ccl.graph_calls > 0)
     throw InputError("--train is for the transports copy, kernel, ccl and mpi, without steps and graphs");
   const bool waits = options.host_memory == device::HostKind::pageable && options.transport == "copy";
   if (waits || options.host_memory == device::HostKind::migrated)
-    throw InputError("copies of such host memory wait for one another: --train is for --host-memory pinned");
+    throw InputError("copies of such host memory are synchronous: --train needs --host-memory pinned");
 }
 
 // What each option allows and all of them together do not.
 void check_together(const Options& options) {
   if (!options.rounds_file.empty() && (options.rails || !options.pairs.empty())) {
-    throw InputError("--rounds and --pairs both say which pairs to measure: give one of the two");
+    throw InputError("--rounds and --pairs exclude each other: give one of them");
   }
   if (!options.rounds_file.empty() &&
       std::none_of(options.operations.begin(), options.operations.end(), is_pair_operation)) {
-    throw InputError("--rounds holds pairs and none of the --operations is between two ranks");
+    throw InputError("--rounds has pairs, and no operation of --operations is between two ranks");
   }
+  if (options.handles &&
+      ((options.transport != "copy" && options.transport != "kernel") || !options.step_transports.empty()))
+    throw InputError("--handles is for --transport copy and kernel, without steps: leave out one of the two");
   if (options.ccl.any() && (options.transport != "ccl" || !options.step_transports.empty()))
-    throw InputError("--ccl-mode is for --transport ccl, and for all its steps alike: leave out one of the two");
+    throw InputError("--ccl-mode needs --transport ccl without --step-transports: leave out one of them");
   const bool pipelined =
       std::count(options.operations.begin(), options.operations.end(), Operation::striping_pipelined) > 0;
   if (!options.step_transports.empty() && pipelined) {
     throw InputError(
-        "striping_pipelined takes its steps at the same time, so all by one transport: leave it out or "
+        "striping_pipelined runs its steps at the same time, by one transport: leave it out, or "
         "leave out --step-transports");
   }
   if (options.train > 0) check_train(options);
@@ -350,6 +364,11 @@ std::string to_string(device::HostKind kind) {
   return {};
 }
 
+std::string to_string(device::Handles handles) {
+  using device::Handles;
+  return handles == Handles::ipc ? "ipc" : handles == Handles::vmm ? "vmm" : "fabric";
+}
+
 std::string to_string(HostPlacement placement) {
   return placement == HostPlacement::any ? "any" : placement == HostPlacement::local ? "local" : "remote";
 }
@@ -371,7 +390,7 @@ Options parse_options(int count, char** arguments) {
     const int option = getopt_long(count, arguments, "+:h", known.data(), nullptr);
     if (option == -1) break;
     if (option == '?')
-      throw InputError("there is no option '" + std::string(arguments[here]) + "' (or it takes no value): see --help");
+      throw InputError("unknown option '" + std::string(arguments[here]) + "', or it takes no value: see --help");
     if (option == ':') throw InputError("the option '" + std::string(arguments[here]) + "' needs a value");
     if (option == 'h') {
       options.show_help = true;

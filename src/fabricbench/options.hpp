@@ -27,6 +27,7 @@ std::string to_string(Schedule schedule);
 std::string to_string(Verify verify);
 std::string to_string(Access access);
 std::string to_string(device::HostKind kind);
+std::string to_string(device::Handles handles);
 std::string to_string(HostPlacement placement);
 std::string to_string(const Ends& ends);
 
@@ -54,6 +55,7 @@ struct Options {
   std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned
   Ends ends;
   Access access = Access::write;
+  std::optional<device::Handles> handles;       // of copy and kernel; unset: what the nodes have
   std::optional<device::HostKind> host_memory;  // unset: what the backend has
   HostPlacement host_placement = HostPlacement::any;
   std::vector<std::uint64_t> sizes;
@@ -66,11 +68,13 @@ struct Options {
   std::int64_t train = 0;  // operations of an iteration, one after the other without a wait; 0: one, by itself
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
+  double limit_s = 0;  // of the whole plan, from its own start; 0: none
   bool share_devices = false;
   std::int64_t ranks_per_device = 1;
   std::vector<int> devices;  // of the ranks of a node, in their order; empty: the first, the second, …
   std::string case_name;     // of the test that this run is, for the header
   std::string output;
+  std::string plans;  // a file with a plan on each line (plan_list.hpp); empty: the plan is that of these options
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
   bool quiet = false;

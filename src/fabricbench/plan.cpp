@@ -30,11 +30,11 @@ void check_rails(const Options& options, int ranks) {
   if (options.group_size == kNoCommonSize) {
     throw InputError(
         "the nodes have different numbers of ranks, or ranks that do not follow one another, so --pairs rails "
-        "cannot take a node for a group: give --group-size");
+        "cannot use a node as a group: give --group-size");
   }
   if (options.group_size < 1 || 2 * options.group_size > ranks || ranks % options.group_size != 0) {
     throw InputError("--pairs rails is for ranks of several nodes, or of groups of --group-size, and this run has " +
-                     std::to_string(ranks) + " ranks on one node or in groups that they do not fill");
+                     std::to_string(ranks) + " ranks on one node or in incomplete groups");
   }
 }
 
@@ -94,7 +94,7 @@ std::vector<Shape> shapes_for(Operation operation, const Options& options, int r
   if (shapes.empty()) {
     if (options.group_size == kNoCommonSize) {
       throw InputError("the nodes have different numbers of ranks, or ranks that do not follow one another, so " +
-                       to_string(operation) + " cannot take a node for a group: give --groups or --group-size");
+                       to_string(operation) + " cannot use a node as a group: give --groups or --group-size");
     }
     if (2 * size > ranks) {
       throw InputError(to_string(operation) + " needs two groups, and this run of " + std::to_string(ranks) +
@@ -114,7 +114,7 @@ std::vector<Shape> shapes_for(Operation operation, const Options& options, int r
       shapes.end());
   if (shapes.empty()) {
     throw InputError(to_string(operation) + " is between two groups" +
-                     (is_striping(operation) ? ", of which at least two ranks take part," : "") +
+                     (is_striping(operation) ? ", with two active ranks at least," : "") +
                      " and there are none: give --groups 2xGxK");
   }
   // A message is striped over all that there is.
@@ -172,7 +172,7 @@ void add_matrix(std::vector<Series>& plan, const Options& options, int ranks, Se
     any = true;
   }
   if (!any) {
-    throw InputError(to_string(series.operation) + " has nothing to send among " + std::to_string(ranks) +
+    throw InputError(to_string(series.operation) + " sends nothing among " + std::to_string(ranks) +
                      " ranks in groups of " + std::to_string(group) +
                      ": give a larger size, another --group-size or another --matrix");
   }
@@ -200,7 +200,7 @@ void add_victims(std::vector<Series>& plan, const Options& options, int ranks, S
   if (pair && victims.size() != 2)
     throw InputError(to_string(series.operation) + " has two victims: give --victims such as 0,3");
   if (aggressors.size() < 2) {
-    throw InputError(to_string(series.operation) + " needs two ranks beside its victims and this run leaves " +
+    throw InputError(to_string(series.operation) + " needs two ranks besides its victims and this run has " +
                      std::to_string(aggressors.size()) + ": start more ranks or name fewer --victims");
   }
   series.groups = {victims};
@@ -248,7 +248,7 @@ std::size_t Series::record_count() const {
 Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t in_round) const {
   const bool numbered = rule && rule->in_rounds;
   const int number = numbered ? round + static_cast<int>(in_round) : round;
-  Measurement measurement{operation, implementation, schedule, number, bytes, {}, shape, {}};
+  Measurement measurement{operation, implementation, schedule, number, bytes, {}, shape, {}, 0};
   const auto add = [&](std::vector<int> ranks) {
     Group& group = measurement.groups.emplace_back(Group{std::move(ranks), {}});
     if (rank && std::find(group.ranks.begin(), group.ranks.end(), *rank) == group.ranks.end()) return;
@@ -260,8 +260,10 @@ Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t
   } else {
     for (const std::vector<int>& ranks : groups) add(ranks);
   }
-  if (!aggressors.empty())
+  if (!aggressors.empty()) {
     measurement.aggressor = Group{aggressors, aggressor_transfers(operation, aggressors, aggressor_bytes, rank)};
+    measurement.aggressor_bytes = aggressor_bytes;
+  }
   return measurement;
 }
 
@@ -282,8 +284,7 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   std::vector<Series> plan;
   for (const Operation operation : options.operations) {
     if (!is_pair_operation(operation) && !(options.ends == Ends{})) {
-      throw InputError(to_string(operation) +
-                       " says itself where its buffers lie: --buffers is for operations of pairs");
+      throw InputError(to_string(operation) + " defines its own buffers: --buffers is for operations of pairs");
     }
     if (ranks < 2 && !is_memory_path(operation))
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
@@ -325,7 +326,7 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
   }
   if (plan.empty()) {
     throw InputError(
-        "nothing is left to measure: a contended schedule needs two pairs that go at the same time, of 4 ranks at "
+        "no measurement is left: a contended schedule needs two pairs at the same time, of 4 ranks at "
         "least, and 2 ranks for paths between memories");
   }
   if (options.ccl.buffers == CclBuffers::registered) {

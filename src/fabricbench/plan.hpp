@@ -26,8 +26,9 @@ struct Measurement {
   std::uint64_t bytes;
   std::vector<Group> groups;
   Shape shape;
-  // Goes on beside the groups in every second iteration until they are done, and is no record of its own.
+  // Goes on beside the groups in every second turn until they are done with it.
   std::optional<Group> aggressor;
+  std::uint64_t aggressor_bytes = 0;
 };
 
 // The same groups at all sizes, in ascending order; or, by a rule, those of many rounds, each at all sizes.

@@ -135,7 +135,7 @@ void check_paths(const Options& options, const Transport& transport, const std::
     if (!transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
                        " between these memories: --transport copy or kernel moves data between a GPU and its host, "
-                       "mpi between the buffers of two ranks wherever they lie");
+                       "mpi between the buffers of two ranks");
     }
   }
   const HostBufferBytes host = host_buffer_bytes(plan);
@@ -152,8 +152,8 @@ void check_paths(const Options& options, const Transport& transport, const std::
   const bool managed =
       options.host_memory == device::HostKind::managed || options.host_memory == device::HostKind::migrated;
   if (managed && host.send + host.receive > kMostManaged) {
-    throw InputError("managed memory is measured up to " + format_size(kMostManaged) +
-                     " in all, as more than a device has free can hang it: choose smaller --sizes");
+    throw InputError("managed memory is limited to " + format_size(kMostManaged) +
+                     " in all, since more than the free memory can hang a device: choose smaller --sizes");
   }
   const bool placed = options.host_placement != HostPlacement::any;
   if (placed && options.host_memory != device::HostKind::pinned && options.host_memory != device::HostKind::pageable)
@@ -163,7 +163,7 @@ void check_paths(const Options& options, const Transport& transport, const std::
 void check_sizes(const Transport& transport, const std::vector<Series>& plan) {
   const std::uint64_t bytes = buffer_bytes(plan);
   if (bytes > transport.most_bytes())
-    throw InputError("MPI counts end at 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
+    throw InputError("MPI counts are limited to 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
                      ": choose smaller sizes");
 }
 
@@ -177,7 +177,7 @@ int host_node(const Options& options, const World& world, int device_index) {
   int node = device_index >= 0 ? device::info(device_index).numa_node : numa_node_of_cpu(allowed_cpus().front());
   const bool remote = options.host_placement == HostPlacement::remote;
   require(world, remote && !has_numa() ? "all memory is on one NUMA node, so none is remote" : "");
-  require(world, node < 0 && has_numa() ? "the kernel does not say on which NUMA node the GPU is" : "");
+  require(world, node < 0 && has_numa() ? "the kernel does not report the NUMA node of the GPU" : "");
   return remote ? farthest_numa_node(node) : std::max(node, 0);
 }
 

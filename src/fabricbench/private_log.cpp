@@ -28,11 +28,15 @@ std::string& aside() {
   return text;
 }
 
+// Of the file, what belongs to an earlier plan.
+std::streamoff skipped = 0;
+
 std::string read_log_file() {
   if (!made.load()) return {};
   // Libraries write through stdio, and have not closed their file yet.
   std::fflush(nullptr);
   std::ifstream file(log_file);
+  file.seekg(skipped);
   return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
 }
 
@@ -63,7 +67,15 @@ std::string read_private_log() { return aside() + read_log_file(); }
 
 std::string read_new_private_log() { return read_log_file(); }
 
-void set_private_log_aside() { aside() += read_log_file(); }
+void set_private_log_aside() {
+  aside() += read_log_file();
+  skipped = 0;
+}
+
+void forget_private_log() {
+  skipped += static_cast<std::streamoff>(read_log_file().size());
+  aside().clear();
+}
 
 PrintsIntoLog::PrintsIntoLog() {
   if (!made.load()) return;

@@ -19,6 +19,8 @@ std::string read_private_log();
 std::string read_new_private_log();
 // Keeps what is in the log for read_private_log(): a library is about to begin the file anew.
 void set_private_log_aside();
+// What is in the log so far is of no plan that is still to come.
+void forget_private_log();
 // Removes the log and its directory, if there are any. Also from a signal handler, and more than once.
 void remove_private_log() noexcept;
 

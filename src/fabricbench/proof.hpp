@@ -24,6 +24,10 @@ class Proof {
   // The variables that this object has set: they are not the user's.
   const std::vector<std::string>& own_variables() const { return own_variables_; }
 
+  // Another plan of the same process begins. *CCL tells of each communicator; what UCX told, which it does once, holds
+  // for all plans.
+  void begin_plan() const;
+
   // From here on the bytes that leave each node are counted, where there are several.
   void begin_counting(const World& world);
 

@@ -44,8 +44,7 @@ ResultFile::ResultFile(const std::string& path, std::string run_id) : path_(path
   if (path.empty()) return;
   file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) {
-    throw InputError(errno == EEXIST ? "--output " + path +
-                                           " exists already, and results are never written over: choose another name"
+    throw InputError(errno == EEXIST ? "--output " + path + " exists already: choose another name"
                                      : "--output " + path + " cannot be written: " + std::strerror(errno));
   }
   begin({});
@@ -76,7 +75,7 @@ void ResultFile::write_line(const std::string& line) {
     const ssize_t written = ::write(file_, rest, left);
     if (written < 0) {
       if (errno == EINTR) continue;
-      throw RunError("library", "--output " + path_ + " cannot be written any further: " + std::strerror(errno));
+      throw RunError("library", "--output " + path_ + " cannot be written: " + std::strerror(errno));
     }
     rest += written;
     left -= static_cast<std::size_t>(written);
@@ -109,6 +108,14 @@ void ResultFile::write(const Record& record, std::size_t index) {
       .field("stopped", record.stopped)
       .field("wrong_bytes", record.wrong_bytes);
   if (record.kept_of > 0) json.field("iterations", record.kept_of).field("rank_error", record.rank_error);
+  if (record.aggressor) {
+    json.key("aggressor")
+        .begin_object()
+        .field("ranks", record.aggressor->ranks)
+        .field("bytes", record.aggressor->bytes)
+        .field("times_ns", record.aggressor->times_ns)
+        .end_object();
+  }
   json.field("times_ns", record.times_ns).end_object();
   write_line(json.text());
 }
@@ -131,7 +138,7 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
   json.end_object();
   write_line(json.text());
   if (!closed_.exchange(true) && file_ >= 0 && fsync(file_) != 0 && errno != EINVAL && errno != EROFS) {
-    throw RunError("library", "--output " + path_ + " could not be brought to disk: " + std::strerror(errno));
+    throw RunError("library", "--output " + path_ + " could not be written to disk: " + std::strerror(errno));
   }
 }
 
@@ -178,10 +185,9 @@ void ResultFile::begin(Progress progress) {
   };
   prepare(crash_lines_[next].own, "rank 0 was ended by signal " + number + during, "[]");
   prepare(crash_lines_[next].outside, "the run was ended from outside by signal " + number + during, "[]");
-  prepare(
-      crash_lines_[next].lost,
-      "rank " + number + " was killed" + during + ": did its node run out of memory (dmesg), or did somebody end it?",
-      "[" + number + "]");
+  prepare(crash_lines_[next].lost,
+          "rank " + number + " was killed" + during + ": out of memory (dmesg), or ended by a user?",
+          "[" + number + "]");
   crash_line_.store(next);
   current_.set(std::move(progress));
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,13 @@
 #include "fabricbench/progress.hpp"
 
 namespace fabricbench {
+
+// What went on beside a victim: of each attack the time of a repetition.
+struct Aggressor {
+  std::vector<int> ranks;
+  std::uint64_t bytes = 0;  // --aggressor-size
+  std::vector<std::int64_t> times_ns;
+};
 
 // One samples record.
 struct Record {
@@ -26,6 +34,7 @@ struct Record {
   Shape shape;
   std::size_t kept_of = 0;  // where times_ns are order statistics: of how many iterations
   double rank_error = 0;    // of these
+  std::optional<Aggressor> aggressor;
 };
 
 // The same with order statistics in place of its times.

@@ -55,13 +55,12 @@ class Session {
       options_.host_memory = device::present() ? device::HostKind::pinned : device::HostKind::pageable;
   }
 
-  int run(Proof& proof, std::int64_t begin) {
-    World world;
+  int run(const World& world, Proof& proof, std::int64_t begin) {
     check_world(options_, world, invocation_.local);
     read_inputs(options_, world);
-    const std::unique_ptr<Transport> transport = options_.step_transports.empty()
-                                                     ? make_transport(options_.transport, false, options_.ccl)
-                                                     : make_stepwise(options_.transport, options_.step_transports);
+    const std::unique_ptr<Transport> transport =
+        options_.step_transports.empty() ? make_transport(options_.transport, false, options_.ccl, options_.handles)
+                                         : make_stepwise(options_.transport, options_.step_transports);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted);
     });
@@ -71,10 +70,11 @@ class Session {
     agree(world, world.rank != 0 || results_ != nullptr);
 
     NodeShared shared(world);
-    Watchdog watchdog(world, shared, results_.get(), options_.timeout_s, library_with_ras(*transport));
+    Watchdog watchdog(world, shared, results_.get(), {options_.timeout_s, options_.limit_s},
+                      library_with_ras(*transport));
     watchdog.prepares("choosing the devices");
     alarm(0);  // the watchdog looks on from here
-    install_signal_handlers(world, shared, results_.get());
+    const SignalHandlers handlers(world, shared, results_.get());
     try {
       measure_all(world, shared, watchdog, *transport, plan, proof, begin);
     } catch (const UnsupportedError& error) {
@@ -114,8 +114,8 @@ class Session {
     require(world, transport.why_unsupported());
     const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
     require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
-    device::Memory send = transport.allocate(bytes);
-    device::Memory receive = transport.allocate(bytes);
+    device::Memory send = transport.allocate(world, bytes);
+    device::Memory receive = transport.allocate(world, bytes);
     stream.set_byte(send.data(), bytes, 0);
     stream.set_byte(receive.data(), bytes, 0);
     stream.synchronize();
@@ -251,8 +251,8 @@ class Session {
 
 }  // namespace
 
-int run_session(Options options, Invocation invocation, Proof& proof, std::int64_t begin) {
-  return Session(std::move(options), std::move(invocation)).run(proof, begin);
+int run_session(Options options, Invocation invocation, const World& world, Proof& proof, std::int64_t begin) {
+  return Session(std::move(options), std::move(invocation)).run(world, proof, begin);
 }
 
 }  // namespace fabricbench

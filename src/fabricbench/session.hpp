@@ -9,8 +9,8 @@
 
 namespace fabricbench {
 
-// Prepares, measures the plan and writes the results; collective. `begin`: when the program started, of now_ns().
-// Returns the exit status; throws InputError, UnsupportedError or RunError, on all ranks alike.
-int run_session(Options options, Invocation invocation, Proof& proof, std::int64_t begin);
+// Prepares, measures the plan and writes the results; collective. `begin`: when the program or the plan started, of
+// now_ns(). Returns the exit status; throws InputError, UnsupportedError or RunError, on all ranks alike.
+int run_session(Options options, Invocation invocation, const World& world, Proof& proof, std::int64_t begin);
 
 }  // namespace fabricbench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -22,13 +23,20 @@ double quantile(const std::vector<std::int64_t>& sorted, double q) {
 
 namespace {
 
+// Student's t at 95% with 1 to 9 degrees of freedom.
+constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
+constexpr std::size_t kBatches = std::size(kStudent) + 1;
+constexpr double kTimesOfBatch = 5;  // correlation times
+
 double rank_error_around(double median, const std::vector<std::int64_t>& times) {
-  constexpr std::size_t kBatches = 10;
-  const std::size_t length = times.size() / kBatches;
-  if (length < 2) return 0;
+  if (times.size() < 2 * kBatches) return 0;
+  const double size = static_cast<double>(times.size());
+  const auto batches = std::min(kBatches, static_cast<std::size_t>(size / (kTimesOfBatch * correlation_time(times))));
+  if (batches < 2) return size;
+  const std::size_t length = times.size() / batches;
   double sum = 0;
   double squares = 0;
-  for (std::size_t batch = 0; batch < kBatches; ++batch) {
+  for (std::size_t batch = 0; batch < batches; ++batch) {
     const auto end = times.end() - static_cast<std::ptrdiff_t>(batch * length);
     double share = 0;  // half for each time above the median, minus half for each below: equal ones count for none
     std::for_each(end - static_cast<std::ptrdiff_t>(length), end, [&](std::int64_t each) {
@@ -39,8 +47,9 @@ double rank_error_around(double median, const std::vector<std::int64_t>& times) 
     sum += share;
     squares += share * share;
   }
-  const double variance = std::max(squares - sum * sum / kBatches, 0.0) / (kBatches - 1);
-  return std::sqrt(variance / kBatches) * static_cast<double>(times.size());
+  const auto count = static_cast<double>(batches);
+  const double variance = std::max(squares - sum * sum / count, 0.0) / (count - 1);
+  return std::sqrt(variance / count) * size * kStudent[batches - 2] / kStudent[kBatches - 2];
 }
 
 }  // namespace
@@ -56,9 +65,8 @@ MedianInterval median_interval(const std::vector<std::int64_t>& times) {
   std::sort(samples.begin(), samples.end());
   const double median = quantile(samples, 0.5);
   const auto n = static_cast<double>(samples.size());
-  constexpr double kStudent = 2.262;  // with nine degrees of freedom
   const double reach =
-      std::max(1.96 * std::sqrt(n), 2 * std::min(kStudent * rank_error_around(median, times), n / 2 - 1));
+      std::max(1.96 * std::sqrt(n), 2 * std::min(kStudent[kBatches - 2] * rank_error_around(median, times), n / 2 - 1));
   const auto low = static_cast<std::int64_t>(std::floor((n - reach) / 2));
   const auto high = static_cast<std::int64_t>(std::ceil(1 + (n + reach) / 2));
   if (low < 1 || high > static_cast<std::int64_t>(samples.size())) {
@@ -94,7 +102,7 @@ double correlation_time(const std::vector<std::int64_t>& times) {
     for (std::size_t i = 0; i + lag < sides.size(); ++i) product += sides[i] * sides[i + lag];
     time += 2 * product / variance;
     longest = std::max(longest, time);
-    if (static_cast<double>(lag) >= 5 * longest) break;
+    if (static_cast<double>(lag) >= kTimesOfBatch * longest) break;
   }
   return longest;
 }

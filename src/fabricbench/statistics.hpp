@@ -21,7 +21,8 @@ struct MedianInterval {
 // source). Fewer than 8 samples have no such interval.
 MedianInterval median_interval(const std::vector<std::int64_t>& times);
 
-// The standard error of the rank of the median of times in this order, by ten batches; 0 for fewer than two a batch.
+// The standard error of the rank of the median of times in this order, by batches of five correlation times, ten at
+// most; 0 for fewer than 20 times. That of fewer batches is as much larger as Student's t is.
 double rank_error(const std::vector<std::int64_t>& times);
 
 // Over how many iterations the times of a series depend on each other: the integrated autocorrelation time of whether

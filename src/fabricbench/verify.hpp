@@ -31,6 +31,9 @@ class Verifier {
  private:
   void write(bool stamps_only);
   void check(bool stamps_only);
+  pattern::Check check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only) const {
+    return {stretches, number, moment_, summed_ranks_, stamps_only ? 1U : 0U};
+  }
   // All bits of received bytes flipped.
   void make_wrong(const pattern::Stretch& received, bool on_host);
 
@@ -46,7 +49,8 @@ class Verifier {
   // What it receives.
   std::vector<pattern::Stretch> received_;
   std::vector<pattern::Stretch> received_on_host_;
-  device::Comparison comparison_;
+  device::Memory table_;  // of `received_`
+  device::Memory total_;  // of their wrong bytes: one counter, so that a check does not wait
   std::uint64_t wrong_on_host_ = 0;
 };
 

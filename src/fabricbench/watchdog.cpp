@@ -90,12 +90,12 @@ std::string list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Watchdog::Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s,
+Watchdog::Watchdog(const World& world, NodeShared& shared, ResultFile* results, TimeLimits limits,
                    std::string ras_library)
     : world_(world),
       shared_(shared),
       results_(results),
-      timeout_s_(timeout_s),
+      limits_(limits),
       ras_library_(std::move(ras_library)),
       thread_([this] { watch(); }) {}
 
@@ -111,6 +111,7 @@ Watchdog::~Watchdog() {
 void Watchdog::watch() {
   std::uint64_t last = shared_.progress_of(world_.node_rank);
   auto since = std::chrono::steady_clock::now();
+  const auto begun = since;
   auto looked = since;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, kTick, [&] { return done_; })) {
@@ -132,7 +133,12 @@ void Watchdog::watch() {
       last = now;
       since = time;
     } else if (std::chrono::duration<double>(time - since).count() > limit_s()) {
-      expire();
+      expire_still();
+    }
+    if (limits_.whole_s > 0 && std::chrono::duration<double>(time - begun).count() > limits_.whole_s) {
+      char message[96];
+      std::snprintf(message, sizeof message, "the plan did not end within its time limit of %g s", limits_.whole_s);
+      expire(message, {});
     }
     looked = time;
   }
@@ -180,8 +186,7 @@ void Watchdog::ask_library(const std::string& warned, double limit_s) {
   std::fprintf(stderr, "%s says: %s\n", ras_library_.c_str(), problems.c_str());
 }
 
-void Watchdog::expire() {
-  const auto start = std::chrono::steady_clock::now();
+void Watchdog::expire_still() {
   const std::vector<int> behind = ranks_behind();
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g s", limit_s());
@@ -196,19 +201,25 @@ void Watchdog::expire() {
                (preparing == nullptr ? " inside the operation" : "");
     if (world_.node_count > 1) message += ", or for another node";
   }
+  expire(message, behind);
+}
+
+void Watchdog::expire(const std::string& message, const std::vector<int>& behind) {
+  const auto start = std::chrono::steady_clock::now();
   const bool recorded = results_ != nullptr && results_->write_error("timeout", message, behind);
   const std::string warned = recorded ? warnings_in_ccl_log(read_private_log()) : "";
   // Before the wait, in which a launcher may end this process.
   remove_private_log();
   if (speaks_for_node(behind)) std::fprintf(stderr, "fabricbench: %s\n", message.c_str());
-  const double for_others_s = world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * timeout_s_) : 0;
+  const double for_others_s =
+      world_.node_count > 1 ? std::max(kLeastForOthers_s, kShareForOthers * limits_.still_s) : 0;
   if (recorded) ask_library(warned, for_others_s + kForRecord_s - kBeforeOthers_s);
   const double for_record_s = results_ == nullptr ? kForRecord_s : 0;
   std::this_thread::sleep_until(start + std::chrono::duration<double>(for_others_s + for_record_s));
   _exit(kExitTimeout);
 }
 
-void install_signal_handlers(const World& world, NodeShared& shared, ResultFile* results) {
+SignalHandlers::SignalHandlers(const World& world, NodeShared& shared, ResultFile* results) {
   handled.world = &world;
   handled.shared = &shared;
   handled.results = results;
@@ -216,8 +227,15 @@ void install_signal_handlers(const World& world, NodeShared& shared, ResultFile*
     struct sigaction action{};
     action.sa_handler = on_signal;
     action.sa_flags = SA_NODEFER;
-    sigaction(signal, &action, nullptr);
+    struct sigaction before{};
+    sigaction(signal, &action, &before);
+    before_.emplace_back(signal, before);
   }
+}
+
+SignalHandlers::~SignalHandlers() {
+  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
+  handled = {};
 }
 
 }  // namespace fabricbench

@@ -1,11 +1,15 @@
 // Ends a run that hangs, and says who did not arrive.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "fabricbench/node_shared.hpp"
 #include "fabricbench/results.hpp"
@@ -16,13 +20,20 @@ namespace fabricbench {
 // How long a part of the set-up may take in seconds, where an iteration may take `timeout_s`: large jobs need minutes.
 inline double setup_limit_s(double timeout_s, int ranks) { return 5 * timeout_s * (1 + ranks / 1000.0); }
 
+// Seconds: `still`, that a rank may make no progress; `whole`, that the plan may take, or 0.
+struct TimeLimits {
+  double still_s;
+  double whole_s;
+};
+
 // A thread that makes no MPI call: it looks at what the ranks of its node count in shared memory. Where this rank's own
-// count stands still for `timeout_s`, or for longer in the set-up, it writes the error record (rank 0), prints which
-// ranks are behind, and ends the process. It also records what a rank of the node left as its last message.
+// count stands still for too long, or for even longer in the set-up, it writes the error record (rank 0), prints which
+// ranks are behind, and ends the process; so it does where the plan takes longer than it may. It also records what a
+// rank of the node left as its last message.
 // `ras_library`: whose RAS (ras.hpp) rank 0 then asks for what it knows: "NCCL", "RCCL", or empty for none.
 class Watchdog {
  public:
-  Watchdog(const World& world, NodeShared& shared, ResultFile* results, double timeout_s, std::string ras_library);
+  Watchdog(const World& world, NodeShared& shared, ResultFile* results, TimeLimits limits, std::string ras_library);
   ~Watchdog();
 
   // What is prepared from now on, for messages; a text that stays.
@@ -31,9 +42,12 @@ class Watchdog {
   void measures() { preparing_.store(nullptr); }
 
  private:
-  double limit_s() const { return preparing_ != nullptr ? setup_limit_s(timeout_s_, world_.size) : timeout_s_; }
+  double limit_s() const {
+    return preparing_ != nullptr ? setup_limit_s(limits_.still_s, world_.size) : limits_.still_s;
+  }
   void watch();
-  [[noreturn]] void expire();
+  [[noreturn]] void expire_still();
+  [[noreturn]] void expire(const std::string& message, const std::vector<int>& behind);
   void ask_library(const std::string& warned, double limit_s);
   std::vector<int> ranks_behind() const;
   std::string place_of(const std::vector<int>& ranks) const;
@@ -42,7 +56,7 @@ class Watchdog {
   const World& world_;
   NodeShared& shared_;
   ResultFile* results_;
-  double timeout_s_;
+  TimeLimits limits_;
   std::atomic<const char*> preparing_{nullptr};
   std::string ras_library_;
   std::mutex mutex_;
@@ -51,7 +65,16 @@ class Watchdog {
   std::thread thread_;
 };
 
-// From here on a fatal signal leaves an error record and a line on stderr.
-void install_signal_handlers(const World& world, NodeShared& shared, ResultFile* results);
+// While this lives a fatal signal leaves an error record and a line on stderr.
+class SignalHandlers {
+ public:
+  SignalHandlers(const World& world, NodeShared& shared, ResultFile* results);
+  ~SignalHandlers();
+  SignalHandlers(const SignalHandlers&) = delete;
+  SignalHandlers& operator=(const SignalHandlers&) = delete;
+
+ private:
+  std::vector<std::pair<int, struct sigaction>> before_;
+};
 
 }  // namespace fabricbench

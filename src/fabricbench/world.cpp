@@ -63,7 +63,7 @@ void World::barrier(MPI_Comm ranks) const {
 }
 
 bool World::on_this_node(int world_rank) const {
-  return std::find(node_ranks.begin(), node_ranks.end(), world_rank) != node_ranks.end();
+  return first_on_node[static_cast<std::size_t>(world_rank)] == node_ranks.front();
 }
 
 bool World::on_one_node(const std::vector<int>& ranks) const {

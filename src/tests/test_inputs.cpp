@@ -23,8 +23,8 @@ TEST(mistakes_in_rounds_name_the_line) {
   CHECK(says(mistake("0-1\n1-2 2-3\n"), "my.rounds:2: rank 2 is in the round twice"));
   CHECK(says(mistake("0-1 2-4\n"), "my.rounds:1: there is no rank 4 in a run of 4"));
   CHECK(says(mistake("0-0\n"), "my.rounds:1: the pair '0-0'"));
-  CHECK(says(mistake("# none\n\n"), "holds no round"));
-  CHECK(says(mistake(""), "holds no round"));
+  CHECK(says(mistake("# none\n\n"), "has no round"));
+  CHECK(says(mistake(""), "has no round"));
   for (const char* garbage :
        {"0-1,2-3", "0", "a-b", "0-1-2", "-1-2", "0-1 \x01", "0-99999999999999999999", "0-4294967297"}) {
     CHECK(says(mistake(garbage), "my.rounds:1: "));
@@ -63,11 +63,11 @@ TEST(mistakes_in_a_matrix_name_the_line) {
   CHECK(says(matrix_mistake("%%MatrixMarket matrix coordinate complex general\n"), "have to be real"));
   CHECK(says(matrix_mistake("%%MatrixMarket matrix coordinate real hermitian\n"), "general or symmetric"));
   const auto after_head = [](const std::string& text) { return matrix_mistake(kHead + text); };
-  CHECK(says(after_head(""), "has no line with its numbers"));
+  CHECK(says(after_head(""), "has no size line"));
   CHECK(says(after_head("2 3 1\n1 1 1\n"), "my.mtx:2: the matrix has 2 rows and 3 columns"));
   CHECK(says(after_head("2 2\n"), "my.mtx:2: the size line"));
   CHECK(says(after_head("2 2 2\n1 2 1\n"), "ends after 1 of 2 entries"));
-  CHECK(says(after_head("2 2 1\n1 2 1\n2 1 1\n"), "my.mtx:4: holds more than the 1 entries"));
+  CHECK(says(after_head("2 2 1\n1 2 1\n2 1 1\n"), "my.mtx:4: has more than the 1 entries"));
   for (const char* entry : {"3 1 1", "0 1 1", "1 1", "1 2 -1", "1 2 nan", "1 2 x", "1 2 1 1", "1.5 1 1"})
     CHECK(says(after_head(std::string("2 2 1\n") + entry + "\n"), "my.mtx:3: "));
 }

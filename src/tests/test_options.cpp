@@ -82,13 +82,13 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--pairs", "1-1"}).find("same rank twice") != std::string::npos);
   CHECK(mistake({"--step-transports", "copy,ccl"}).find("each of split, translate and assemble") != std::string::npos);
   CHECK(mistake({"--step-transports", "copy,tcp,copy"}).find("'tcp'") != std::string::npos);
-  CHECK(mistake({"--step-transports", "mpi,mpi,mpi", "--operations", "striping_pipelined"}).find("all by one") !=
+  CHECK(mistake({"--step-transports", "mpi,mpi,mpi", "--operations", "striping_pipelined"}).find("by one transport") !=
         std::string::npos);
   CHECK(mistake({"--rounds", "f", "--pairs", "0-1"}).find("--pairs") != std::string::npos);
   CHECK(mistake({"--rounds", "f", "--pairs", "rails"}).find("--pairs") != std::string::npos);
   CHECK(mistake({"--devices", "0,,2"}).find("a device") != std::string::npos);
   CHECK(mistake({"--rounds", ""}).find("name of a file") != std::string::npos);
-  CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds holds pairs") != std::string::npos);
+  CHECK(mistake({"--rounds", "f", "--operations", "alltoall"}).find("--rounds has pairs") != std::string::npos);
   CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
 }
 

@@ -96,7 +96,9 @@ TEST(the_processor_finds_every_byte_that_is_wrong) {
       std::vector<unsigned char> data(bytes);
       const pattern::Stretch stretch{data.data(), bytes, position, 42};
       device::fill_on_host(stretch, sent, device::Content::bytes, false, false);
-      const auto wrong = [&](bool stamps_only) { return device::count_wrong_on_host(stretch, moment, 0, stamps_only); };
+      const auto wrong = [&](bool stamps_only) {
+        return device::count_wrong_on_host({&stretch, 1, moment, 0, stamps_only ? 1U : 0U});
+      };
       CHECK_EQUAL(wrong(false), 0u);
       for (std::size_t i = 0; i < bytes; ++i) {
         data[i] = static_cast<unsigned char>(data[i] ^ 1U);
@@ -114,9 +116,9 @@ TEST(data_of_the_iteration_before_have_wrong_stamps) {
   std::vector<unsigned char> data(1003);
   const pattern::Stretch stretch{data.data(), data.size(), 5, 42};
   device::fill_on_host(stretch, pattern::of(42, {1, 2, 64}), device::Content::bytes, false, false);
-  CHECK(device::count_wrong_on_host(stretch, {1, 3, 64}, 0, true) > 0);
+  CHECK(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, 0, 1}) > 0);
   device::fill_on_host(stretch, pattern::of(42, {1, 3, 64}), device::Content::bytes, false, true);
-  CHECK_EQUAL(device::count_wrong_on_host(stretch, {1, 3, 64}, 0, false), 0u);
+  CHECK_EQUAL(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, 0, 0}), 0u);
 }
 
 TEST(the_processor_finds_wrong_sums) {
@@ -124,9 +126,9 @@ TEST(the_processor_finds_wrong_sums) {
   std::vector<float> sums(100);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = pattern::sum_at(pattern::of(42, moment), i + 3, 5);
   const pattern::Stretch stretch{sums.data(), 4 * sums.size(), 12, 42};
-  CHECK_EQUAL(device::count_wrong_on_host(stretch, moment, 5, false), 0u);
+  CHECK_EQUAL(device::count_wrong_on_host({&stretch, 1, moment, 5, 0}), 0u);
   sums[1] += 1;  // element 4, in the stamp at byte 16
-  CHECK(device::count_wrong_on_host(stretch, moment, 5, true) > 0);
+  CHECK(device::count_wrong_on_host({&stretch, 1, moment, 5, 1}) > 0);
 }
 
 TEST(ranges_are_read_as_they_are_written) {

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.localization import Bench, Case, Fault, are_right, fat_tree, healthy_share
 from benchmarks.oracle import MOST, Oracle
 from fabricheck.diagnosis.network.routes import FloatArray
+from fabricheck_lab.simulated_network import Bench, Case, Fault, are_right, fat_tree, healthy_share
 
 LOSS, SCALE = 0.05, 0.96
 

@@ -186,7 +186,7 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
 
 def test_nodes_of_a_fleet_that_nothing_was_measured_on_are_hidden(run: Path, tmp_path: Path) -> None:
     (run / "fleet").mkdir()
-    left = {"nid009": "Slurm has it drained"}
+    left = {"nid009": "its state in Slurm is drained"}
     Fleet(run / "fleet", "toy", "toy:default", "nid[001-009]", "7", ("nid001", "nid002"), left).write()
     (run / "verdict.json").write_text(
         json.dumps({"said": "nid[001-002] and nid009 are bad; nid[001-002,009] were asked"})

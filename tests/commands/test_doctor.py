@@ -43,13 +43,13 @@ def test_this_machine_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
     assert call() == 0
     said = capsys.readouterr().out
     last = said.splitlines()[-1]
-    assert ("no GPU was found, and nothing says how many there are" in said) == (": 0 GPUs and " in last)
+    assert ("no GPU was found; to compare with the expected number" in said) == (": 0 GPUs and " in last)
     assert last.startswith("PASS: ")
-    assert last.endswith("; no rank was started: name a program with --built")
+    assert last.endswith("; no rank was started (--built FOLDER starts one on each GPU)")
 
 
 CASES: tuple[tuple[dict[str, Any], int, str], ...] = (
-    ({}, 0, "PASS: nid001: 4 GPUs and 4 ports looked at"),
+    ({}, 0, "PASS: nid001: 4 GPUs and 4 ports read"),
     ({"processes": (GpuProcess(4242, "python", 1 << 30),)}, 5, "INVALID     nid001: GPU 2: is in use by process 4242"),
     ({"pcie_generation": 3}, 1, "DEGRADED    nid001: GPU 2: PCIe runs at Gen 3 x16 of Gen 5 x16"),
     ({"links": gpu().links[1:]}, 1, "DEGRADED    nid001: GPU 2: 17 of 18 links to other GPUs are active"),
@@ -76,11 +76,11 @@ def test_what_is_missing_or_mute_is_no_pass(
     made(monkeypatch, replace(four(), gpus=four().gpus[:3], nics=four().nics[:3]))
     assert call("--system=alps") == 4
     said = capsys.readouterr().out
-    assert "INCOMPLETE  nid001: 3 of the 4 GPUs of alps answer" in said
+    assert "INCOMPLETE  nid001: 3 of the 4 GPUs of alps respond" in said
     assert "INCOMPLETE  nid001: hsn3 of the ports of alps is not there" in said
-    made(monkeypatch, node("nid001", gpus=(), notes=("the GPUs: no answer in 10 s",)))
+    made(monkeypatch, node("nid001", gpus=(), notes=("the GPUs: no response in 10 s",)))
     assert call() == 4
-    assert "nid001: could not be asked: the GPUs: no answer in 10 s" in capsys.readouterr().out
+    assert "nid001: its state could not be read: the GPUs: no response in 10 s" in capsys.readouterr().out
 
 
 def test_a_rank_that_cannot_be_started(
@@ -95,12 +95,12 @@ def test_a_rank_that_cannot_be_started(
     out = capsys.readouterr().out
     assert "FAIL        nid001: one rank on each of 4 GPUs could not be started: mpirun ended with exit status 7" in out
     assert call(f"--built={tmp_path}", "--environment=other") == 2
-    assert "environments there are openmpi; choose with --environment" in capsys.readouterr().err
+    assert "environments are openmpi; choose with --environment" in capsys.readouterr().err
 
 
 def test_a_node_that_says_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(UserError, match="this node cannot be asked for its state: ended with exit status 1"):
+    with pytest.raises(UserError, match="the state of this node cannot be read: ended with exit status 1"):
         doctor.ask_this_node(5)
 
 
@@ -110,7 +110,7 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     (tmp_path / "openmpi").mkdir()
     (tmp_path / "openmpi" / "fabricbench").symlink_to(bench.program)
     launch = doctor.start_ranks(tmp_path, "openmpi", 0, 60)
-    assert launch == doctor.Launch(Verdict.PASS, "two ranks on the host sent data that arrived right")
+    assert launch == doctor.Launch(Verdict.PASS, "two ranks on the host sent data correctly")
 
 
 def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
@@ -124,11 +124,11 @@ def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
     assert call("--system=alps", "--prolog") == 1
 
     def mute(_: float) -> NodeState:
-        raise doctor.NodeHangs("this node cannot be asked for its state: no answer in 2.5 s")
+        raise doctor.NodeHangs("the state of this node cannot be read: no response in 2.5 s")
 
     monkeypatch.setattr(doctor, "ask_this_node", mute)
     assert call("--prolog") == 4
-    assert "INCOMPLETE: this node cannot be asked" in capsys.readouterr().out
+    assert "INCOMPLETE: the state of this node cannot be read" in capsys.readouterr().out
     assert call("--prolog", "--built=.") == 2
 
 
@@ -210,7 +210,7 @@ def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "click.py")
     done = prolog(tmp_path, code=hangs)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "no answer in 0.3 s" in done.stderr
+    assert "no response in 0.3 s" in done.stderr
 
 
 def test_only_a_node_that_was_asked_and_does_not_answer_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,8 +94,8 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
     for arguments, words in (
         (["emulated"], "give one of emulated:pair"),
         (["nowhere"], "unknown system 'nowhere'"),
-        (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
-        (["emulated:two-leaves", "--oldest", "2", "--json"], "give one of them"),
+        (["emulated:two-leaves", "--store", tmp_path / "none"], "does not exist"),
+        (["emulated:two-leaves", "--oldest", "2", "--json"], "exclude each other"),
     ):
         assert run("ledger", *arguments) == 2
         (line,) = [each for each in capsys.readouterr().err.splitlines() if "FABRICHECK_" not in each]
@@ -116,7 +116,7 @@ def test_idle_nodes_are_those_that_waited_longest(
     words = (tmp_path / "salloc.log").read_text().split()
     assert {"--nodes=2", "--nodelist=nid[002,004]", "--time=5"} <= set(words)
     assert 200 < fleet.seconds_left <= 300
-    assert "3 of 5 nodes of emulated:two-leaves are idle, and 2 are taken" in capsys.readouterr().err
+    assert "3 of 5 nodes of emulated:two-leaves are idle, and the job uses 2" in capsys.readouterr().err
     # Those that were taken meanwhile are not waited for as long as others.
     with allocated(choose("idle", {"nid001": "idle"}, "site:gpu"), {"scheduler": "slurm"}, 5):
         assert "--immediate=60" in (tmp_path / "salloc.log").read_text().splitlines()[-1]
@@ -132,9 +132,9 @@ def test_a_job_that_gets_fewer_nodes_says_which_it_did_not_get(site: Path, tmp_p
     fleet = chosen(site, "nid[001-005]", tmp_path / "none")
     assert fleet.nodes == ("nid001", "nid002")
     assert fleet.unchecked == {
-        "nid003": "Slurm has it drained",
-        "nid004": "the job did not get it",
-        "nid005": "the job did not get it",
+        "nid003": "its state in Slurm is drained",
+        "nid004": "not allocated to the job",
+        "nid005": "not allocated to the job",
     }
 
 

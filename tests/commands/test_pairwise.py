@@ -101,7 +101,7 @@ def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: py
     assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds) == 0
     assert "10 rounds, 80 pairs of 16 ranks" in capsys.readouterr().out
     assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--output", rounds) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     network = network_of(topology)
     slow = result_file(tmp_path / "slow.jsonl", network, rounds, lambda a, b: 0.85 if "nid007" in (a, b) else 1.0)
     well = result_file(tmp_path / "well.jsonl", network, rounds, lambda a, b: 1.0)
@@ -109,9 +109,9 @@ def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: py
     out = capsys.readouterr().out
     assert out.startswith("DEGRADED  nid007, nid007:hsn0 or nid007:hsn0--leaf1 loses 1")
     assert re.search(r"\): ([89]|10) pairs over it", out)
-    assert "measure these again with fabricheck pairwise plan --suspects " in out
+    assert "re-measure these: fabricheck pairwise plan --suspects " in out
     assert run("pairwise", "locate", well, "--system", topology) == 0
-    assert "nothing named" in capsys.readouterr().out
+    assert "no slow part" in capsys.readouterr().out
 
 
 def test_what_all_far_pairs_lose_may_be_their_distance(
@@ -127,7 +127,7 @@ def test_what_all_far_pairs_lose_may_be_their_distance(
     node = result_file(tmp_path / "slow.jsonl", network, rounds, lambda a, b: 0.85 if "nid007" in (a, b) else 1.0)
     capsys.readouterr()
     assert run("pairwise", "locate", far, "--system", topology) == 1
-    assert "no others: distance may cost as much" in capsys.readouterr().out
+    assert "no others, cross more than one switch" in capsys.readouterr().out
     assert run("pairwise", "locate", node, "--system", topology) == 1
     assert "distance" not in capsys.readouterr().out
 
@@ -194,9 +194,10 @@ def test_suspects_are_planned_again(topology: Path, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     for line in lines:
-        (pair,) = [set(map(int, one.split("-"))) for one in line.split()]
-        assert 6 in pair
+        pairs = [set(map(int, words.split("-"))) for words in line.split()]
+        (pair,) = (pair for pair in pairs if 6 in pair)
         assert not pair & {4, 5, 7}
+        assert len(pairs) > 1
 
 
 def test_known_routes_tell_trunks_apart(tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,8 +228,8 @@ def test_known_routes_tell_trunks_apart(tmp_path: Path, topology: Path, capsys: 
     ("text", "says"),
     [
         ("nid001 nid005\n", "routes.txt:1: give SOURCE DESTINATION"),
-        ("nid001 nid005 spine9\n", "routes.txt:1: 0 of the shortest routes"),
-        ("\nnid001 nid005 leaf0\n", "routes.txt:2: 2 of the shortest routes"),
+        ("nid001 nid005 spine9\n", "routes.txt:1: 0 shortest routes"),
+        ("\nnid001 nid005 leaf0\n", "routes.txt:2: 2 shortest routes"),
         ("nid001 nid99 spine0\n", "no node 'nid99'"),
     ],
 )
@@ -246,11 +247,11 @@ def test_mistakes_in_routes(
 
 def test_other_mistakes(tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("pairwise", "plan", topology, "--nodes", "nid[001-099]", "--rounds", "2") == 2
-    assert "there is no node 'nid017'" in capsys.readouterr().err
+    assert "no node 'nid017'" in capsys.readouterr().err
     assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--suspects", "spine7") == 2
-    assert "'spine7' is no part of the network" in capsys.readouterr().err
+    assert "'spine7' is not a part of the network" in capsys.readouterr().err
     assert run("pairwise", "locate", HOST, "--system", topology) == 2
-    assert "holds no bidirectional pairs of two nodes: run fabricbench" in capsys.readouterr().err
+    assert "has no bidirectional pairs of two nodes: run fabricbench" in capsys.readouterr().err
     bare = tmp_path / "bare.yaml"
     bare.write_text(TOPOLOGY[: TOPOLOGY.index("network:")])
     assert run("pairwise", "plan", bare, "--nodes", "nid[001-016]") == 2

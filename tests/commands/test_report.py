@@ -59,7 +59,7 @@ def test_what_is_no_page_is_not_written_over(suite: Path, capsys: pytest.Capture
     """Such as the first of `--output *.jsonl`."""
     result = Path(shutil.copy(HOST, suite / "a.jsonl"))
     assert run("report", HOST, "--system", "local", "--output", result) == 2
-    assert "a.jsonl is there already and is no HTML page" in capsys.readouterr().err
+    assert "a.jsonl exists already and is not an HTML page" in capsys.readouterr().err
     assert result.read_bytes() == HOST.read_bytes()
 
 
@@ -104,11 +104,11 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
     page = suite / "report.html"
     for arguments, message in (
         ((suite / "none", "--system", "local"), "cannot be read"),
-        ((HOST, "--system", "nowhere"), "there is no system 'nowhere'"),
-        ((HOST, "--system", "local", "--test", "Ping"), "there are no references of local"),
+        ((HOST, "--system", "nowhere"), "no system 'nowhere'"),
+        ((HOST, "--system", "local", "--test", "Ping"), "local"),
         ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
-        ((HOST, "--system", "hgx-h200", "--test", "Pong"), "say what $partition is"),
-        ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi, and --test"),
+        ((HOST, "--system", "hgx-h200", "--test", "Pong"), "give $partition"),
+        ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi and --test"),
         ((HOST, "--system", "local", "--key", "transport"), "--key 'transport' is not NAME=VALUE"),
     ):
         assert run("report", *arguments, "--output", page) == 2
@@ -166,7 +166,7 @@ def test_the_exit_status_is_that_of_the_verdict_whatever_the_history_says(
     assert run("report", "--system", "local", "--output", page) == 1
     captured = capsys.readouterr()
     notes = captured.err.splitlines()
-    assert notes[0] == "fabricheck: The session is judged by another references than when it was stored"
+    assert notes[0] == "fabricheck: Changed since the session was stored: references"
     assert "No history is shown: " in notes[1]
     assert all(each.removeprefix("fabricheck: ") in page.read_text() for each in notes)
 
@@ -182,14 +182,14 @@ def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.Captu
         assert message in line
         assert not page.exists()
 
-    fails("there is no store")
+    fails("does not exist")
     entry, _ = add(suite, store, 0)
-    fails("there is no session '9'", "--session", "9")
+    fails("no session '9'", "--session", "9")
     fails("--session is for a stored session", HOST, "--session", "0")
     fails("--base is for a stored session", HOST, "--base", "0")
     fails("--test is for result files", "--test", "Ping")
     fails("--key is for result files", "--key", "a=b")
-    fails("say with --base", "--candidate", "0")
-    fails("has no run with the tag 'x'", "--base", "tag:x")
+    fails("give --base", "--candidate", "0")
+    fails("no run with the tag 'x'", "--base", "tag:x")
     remove_samples(entry, "2026-11-21T00:00:00Z")
     fails("were pruned")

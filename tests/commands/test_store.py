@@ -89,7 +89,7 @@ def test_the_folder_of_a_run(suite: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [result_file(suite, 0, number) for number in range(2)]
     assert run("store", "import", *files) == 2
-    assert "say with --system and --test" in capsys.readouterr().err
+    assert "--system, --test" in capsys.readouterr().err
     options = ("--system", "local", "--test", "PingPong %transport=mpi", "--partition", "gpu", "--tag", "by hand")
     assert run("store", "import", *files, *options) == 0
     found = history(suite / "output" / "store", system="local")
@@ -113,7 +113,7 @@ def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: 
 def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder(suite, 0)
     assert run("store", "import", folder, "--system", "hgx-h200") == 2
-    assert "is a run of local and not of hgx-h200" in capsys.readouterr().err
+    assert "is a run of local instead of hgx-h200" in capsys.readouterr().err
     report = folder / "reframe.json"
     for text in (
         "",
@@ -125,7 +125,7 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
         report.write_text(text)
         assert run("store", "import", folder) == 2
         said = capsys.readouterr().err
-        assert "is no report of a run that ReFrame" in said or "is not valid JSON" in said
+        assert "is not a report of a run that ReFrame" in said or "is not valid JSON" in said
     report.unlink()
     assert run("store", "import", folder) == 2
     assert "reframe.json: cannot be read" in capsys.readouterr().err
@@ -134,7 +134,7 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
     assert "has no valid header" in capsys.readouterr().err
     assert run("store", "import", CUDA, "--system", "local", "--test", "T") == 2
     assert (
-        "was measured on NVIDIA H200, and local has no GPUs: say with --system whose it is" in capsys.readouterr().err
+        "was measured on NVIDIA H200, and local has no GPUs: give its system with --system" in capsys.readouterr().err
     )
     assert not (suite / "output" / "store").exists()
 
@@ -143,14 +143,14 @@ def test_import_of_what_is_none(suite: Path, capsys: pytest.CaptureFixture[str])
 def test_names_that_are_no_text_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
     options = ["--system", "local", "--test", "T", option, "a=\udcff" if option == "--key" else "a\udcff"]
     assert run("store", "import", result_file(suite, 0), *options) == 2
-    assert "is no plain text" in capsys.readouterr().err
+    assert "is not plain text" in capsys.readouterr().err
 
 
 def test_a_name_without_a_date_is_left_alone(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry, _ = add(suite, suite / "store", 0)
     entry.path.rename(entry.path.with_name(f"20269999T999999Z-{entry.session}"))
     assert run("store", "prune", "--samples", "0", "--store", suite / "store") == 1
-    assert "its name has no date that there is" in capsys.readouterr().out
+    assert "its name has no valid date" in capsys.readouterr().out
 
 
 def test_import_into_a_damaged_store_stores_and_says_so(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,38 +213,38 @@ def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) ->
         for night in range(2)
     ]
     assert run("store", "verify", "--store", store) == 0
-    assert "2 sessions with 4 metrics, all as they were stored" in capsys.readouterr().out
+    assert "2 sessions with 4 metrics, all undamaged" in capsys.readouterr().out
     assert run("store", "prune", "--samples", "1", "--dry-run", "--store", store) == 0
     assert "the samples of 2 sessions" in capsys.readouterr().out
     assert (entries[0].path / SAMPLES).exists()
     (entries[1].path / METRICS).write_bytes(b"")
     assert run("store", "prune", "--samples", "1", "--store", store) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[0].startswith(f"left alone: {entries[1].path}: ")
+    assert out.splitlines()[0].startswith(f"skipped: {entries[1].path}: ")
     assert "the samples of 1 sessions" in out
     assert run("store", "verify", "--store", store) == 1
     out = capsys.readouterr().out
-    assert f"damaged: {entries[1].path}: metrics.parquet (0 bytes) is not what was stored" in out
+    assert f"damaged: {entries[1].path}: metrics.parquet (0 bytes) was changed" in out
     assert run("store", "prune", "--samples", "1e300", "--store", store) == 2
     assert run("store", "verify", "--store", suite / "nowhere") == 2
-    assert "there is no store" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
 
 
 def test_replay(suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     store = suite / "output" / "store"
     add(suite, store, 0, runs=2)
     assert run("replay") == 0
-    assert capsys.readouterr().out == "2 runs judged again, 0 judged otherwise\n"
+    assert capsys.readouterr().out == "2 runs judged again, 0 with another result\n"
     policy = tmp_path / "strict.yaml"
     text = (suite / "config" / "policy.yaml").read_text()
     policy.write_text(text.replace("limit_us: 10000\n", "limit_us: 0.03\n"))
     assert run("replay", "--policy", policy) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "  judged by another policy than when it was stored"
+    assert lines[1] == "  changed since it was stored: policy"
     assert any(line.startswith("    now  FAIL: ") and "above the limit" in line for line in lines)
-    assert lines[-1] == "2 runs judged again, 2 judged otherwise"
+    assert lines[-1] == "2 runs judged again, 2 with another result"
     assert run("replay", "--session", "99") == 2
-    assert "there is no session '99'" in capsys.readouterr().err
+    assert "no session '99'" in capsys.readouterr().err
     assert run("replay", "--policy", tmp_path / "none.yaml") == 2
     assert run("store", "prune", "--samples", "0") == 0
     assert run("replay") == 4

@@ -188,7 +188,7 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(validate, ["lumi", "alps", "leonardo"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "leonardo: 1 wrong" in result.stdout
-    assert "service_level 16 is no service level" in result.stdout
+    assert "service_level 16 is not a service level" in result.stdout
     assert "lumi: 3 wrong" in result.stdout
     assert "cores" in result.stdout
     assert "has 4 GPUs, its topology 8" in result.stdout
@@ -221,20 +221,20 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
     [
         (
             '{"host_numa=elsewhere": "why"}',
-            "unsupported has 'host_numa=elsewhere', which is no NAME=VALUE of access, buffers",
+            "unsupported has 'host_numa=elsewhere', which is not a NAME=VALUE of access, buffers",
         ),
-        ('{"page_migration": "why"}', "unsupported has 'page_migration', which is no NAME=VALUE"),
+        ('{"page_migration": "why"}', "unsupported has 'page_migration', which is not a NAME=VALUE"),
         ('{"host_numa=remote": ""}', "unsupported has 'host_numa=remote' without a reason"),
-        ('["host_numa=remote"]', "unsupported is no map of settings"),
-        ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is no number of bytes: give a whole number"),
-        ('{}, "most_bytes": 0', "most_bytes 0 in extras is no number of bytes"),
-        ('{}, "size_step": 1', "size_step 1 in extras is no factor between sizes: give a whole number from 2 up"),
-        ('{}, "budget": "0.1s"', "budget '0.1s' in extras is no time: give seconds, such as 0.1"),
-        ('{}, "nodes": 0', "nodes 0 in extras is no number of nodes: give a whole number from 1 up"),
-        ('{}, "most_nodes": True', "most_nodes True in extras is no number of nodes"),
-        ('{}, "most_byte": 4096', "'most_byte' in extras is not read by anything: did you mean 'most_bytes'?"),
-        ('{}, "mpicxx": "mpicxx"', "'mpicxx' in extras of the partition is not read there: it belongs into those of"),
-        ('{}, "lacks": {}', "'lacks' in extras is called 'unsupported' now: rename it"),
+        ('["host_numa=remote"]', "unsupported is not a map of settings"),
+        ('{}, "most_bytes": "1MiB"', "most_bytes '1MiB' in extras is not a number of bytes: give a whole number"),
+        ('{}, "most_bytes": 0', "most_bytes 0 in extras is not a number of bytes"),
+        ('{}, "size_step": 1', "size_step 1 in extras is not a factor between sizes: give a whole number from 2 up"),
+        ('{}, "budget": "0.1s"', "budget '0.1s' in extras is not a time: give seconds, such as 0.1"),
+        ('{}, "nodes": 0', "nodes 0 in extras is not a number of nodes: give a whole number from 1 up"),
+        ('{}, "most_nodes": True', "most_nodes True in extras is not a number of nodes"),
+        ('{}, "most_byte": 4096', "'most_byte' in extras is unknown: did you mean 'most_bytes'?"),
+        ('{}, "mpicxx": "mpicxx"', "'mpicxx' in extras of the partition has no effect: move it to those of"),
+        ('{}, "lacks": {}', "'lacks' in extras is now named 'unsupported': rename it"),
     ],
 )
 def test_validate_knows_what_extras_can_say(

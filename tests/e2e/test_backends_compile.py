@@ -40,5 +40,5 @@ def test_a_backend_compiles_for_its_architectures_and_without_a_warning(backend:
             if option in words:
                 words[words.index(option) + 1] = str(tmp_path / f"planted{option}")
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode != 0, f"{name}: a warning is no error"
+        assert done.returncode != 0, f"{name}: a warning is not an error"
         assert "never_used" in done.stderr + done.stdout, f"{name} failed for another reason: {done.stderr}"

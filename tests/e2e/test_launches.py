@@ -58,10 +58,10 @@ def slow_in(toy: ToySuite, *launches: int) -> None:
 @pytest.mark.parametrize(
     ("slow", "said", "counts"),
     [
-        ((1,), "DEGRADED, PASS, PASS", "PASS counts"),
+        ((1,), "DEGRADED, PASS, PASS", "PASS"),
         # Of two metrics either may be slow by chance in one launch of 500, twice: 2 / 500².
-        ((1, 2), "DEGRADED, DEGRADED", "DEGRADED counts (p = 8e-06, corrected for all metrics of the session)"),
-        ((1, 3), "DEGRADED, PASS, DEGRADED", "DEGRADED counts (p = 2e-05, corrected for all metrics of the session)"),
+        ((1, 2), "DEGRADED, DEGRADED", "DEGRADED (p = 8e-06, corrected for all metrics of the session)"),
+        ((1, 3), "DEGRADED, PASS, DEGRADED", "DEGRADED (p = 2e-05, corrected for all metrics of the session)"),
     ],
 )
 def test_what_is_slow_again_stays_and_all_are_told(
@@ -71,11 +71,11 @@ def test_what_is_slow_again_stays_and_all_are_told(
     job = fabricheck_run(toy)
     verdict = counts.partition(" ")[0]
     assert job.returncode == (0 if verdict == "PASS" else 1), job.stdout + job.stderr
-    assert "DEGRADED so far, so launched again (2 of 3 times at most): Measures @toy:default+none" in job.stdout
+    assert "DEGRADED so far; launching again (2 of 3 times at most): Measures @toy:default+none" in job.stdout
     folder = folder_of(toy)
     written = json.loads((folder / "verdict.json").read_text())
     assert written["verdict"] == verdict
-    told = f"Measures @toy:default+none: was launched {said.count(',') + 1} times: {said}; {counts}"
+    told = f"Measures @toy:default+none: was launched {said.count(',') + 1} times: {said}; the result is {counts}"
     assert [each["message"] for each in written["findings"]].count(told) == 1
     assert len(list(folder.rglob("result.jsonl"))) == said.count(",") + 1
     # Who reads the folder later finds the same.
@@ -96,7 +96,7 @@ def test_what_only_the_judge_finds_is_launched_again(toy: ToySuite, tmp_path: Pa
     )
     job = fabricheck_run(toy)
     assert job.returncode == 0, job.stdout + job.stderr
-    assert "was launched 3 times: DEGRADED, PASS, PASS; PASS counts" in " ".join(job.stdout.split())
+    assert "was launched 3 times: DEGRADED, PASS, PASS; the result is PASS" in " ".join(job.stdout.split())
 
 
 def test_nothing_is_launched_again_where_that_is_not_wanted(toy: ToySuite) -> None:
@@ -112,7 +112,7 @@ def test_wrong_data_in_a_later_launch_stand(toy: ToySuite) -> None:
     toy.plant("; true", f"; if {count}; then cp {first} .; else cp {second} .; fi; false")
     job = fabricheck_run(toy)
     assert job.returncode == 3, job.stdout + job.stderr
-    assert "was launched 2 times: DEGRADED, FAIL; FAIL counts" in " ".join(job.stdout.split())
+    assert "was launched 2 times: DEGRADED, FAIL; the result is FAIL" in " ".join(job.stdout.split())
 
 
 def test_a_launch_that_does_not_end_decides_nothing(toy: ToySuite) -> None:
@@ -120,6 +120,6 @@ def test_a_launch_that_does_not_end_decides_nothing(toy: ToySuite) -> None:
     toy.plant(f"cat {toy.result} >", f"test ! -e {toy.output}/launched && cat {toy.result} >")
     job = fabricheck_run(toy)
     assert job.returncode == 1, job.stdout + job.stderr
-    assert "DEGRADED, INCOMPLETE, INCOMPLETE; DEGRADED counts" in " ".join(job.stdout.split())
+    assert "DEGRADED, INCOMPLETE, INCOMPLETE; the result is DEGRADED" in " ".join(job.stdout.split())
     (case,) = read_session(folder_of(toy)).cases
     assert case.verdict is Verdict.DEGRADED

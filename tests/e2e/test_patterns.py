@@ -44,6 +44,8 @@ def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> No
     assert {each.operation for each in run.samples} == set(PATTERNS)
     assert {each.wrong_bytes for each in run.samples} == {0}
     assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
+    beside = {each.operation for each in run.samples if each.aggressor is not None and each.schedule == "contended"}
+    assert beside == set(VICTIMS)
 
 
 @pytest.mark.parametrize("operation", PATTERNS)
@@ -90,7 +92,7 @@ def test_rounds_of_a_file_are_measured_as_they_stand(bench: Bench, tmp_path: Pat
 MISTAKES = {
     "rank out of range": ("--rounds=f", "0-1\n2-4\n", "f:2: there is no rank 4 in a run of 4"),
     "rank twice": ("--rounds=f", "0-1 1-2\n", "f:1: rank 1 is in the round twice"),
-    "no rounds": ("--rounds=f", "", "f: holds no round"),
+    "no rounds": ("--rounds=f", "", "f: has no round"),
     "garbage": ("--rounds=f", "\x00\x01\xff", "f:1: "),
     "no such file": ("--rounds=nowhere", "", "--rounds nowhere cannot be read"),
     "a folder": ("--rounds=.", "", "--rounds . cannot be read"),
@@ -102,7 +104,7 @@ MISTAKES = {
         "--matrix is for 2 ranks and this run has 4",
     ),
     "too many groups": ("--operations=rail_unidirectional --groups=3x2x1", "", "3 groups of 2 ranks"),
-    "no aggressors": ("--operations=victim_alltoall_incast --victims=0,1,2", "", "needs two ranks beside its victims"),
+    "no aggressors": ("--operations=victim_alltoall_incast --victims=0,1,2", "", "needs two ranks besides its victims"),
 }
 
 

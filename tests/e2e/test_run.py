@@ -86,7 +86,7 @@ def test_a_folder_that_is_no_store_is_refused_before_anything_runs(toy: ToySuite
     (store / "thesis.tex").touch()
     job = fabricheck_run(toy, "--store", str(store))
     assert job.returncode == 2
-    assert "is no store" in job.stderr
+    assert "is not a store" in job.stderr
     assert not list(toy.output.glob("runs/*"))
 
 
@@ -126,7 +126,7 @@ def test_a_list_of_nothing_or_with_a_mistake_is_refused(toy: ToySuite) -> None:
     assert "no check has the tag 'no-such': choose from toy" in nothing.stderr
     wrong = fabricheck_run(toy, "--list", "--output", str(toy.output / "new"), "--", "--nosuch")
     assert wrong.returncode == 2
-    assert "unrecognized arguments: --nosuch; all that it said is in " in wrong.stderr
+    assert "unrecognized arguments: --nosuch; its output is in " in wrong.stderr
     file = fabricheck_run(toy, "--list", "--output", str(toy.check))
     assert file.returncode == 2
 

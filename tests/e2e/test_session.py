@@ -50,7 +50,8 @@ def test_a_failing_check_keeps_its_result_file_and_is_red_whatever_its_next_laun
     session = run(toy, Selection("toy", more=("--max-retries=2",)))
     assert verdicts(session) == [Verdict.FAIL]
     assert len(session.files) == 1
-    assert [one.message.endswith("was launched 2 times: FAIL, PASS; FAIL counts") for one in session.findings] == [True]
+    told = "was launched 2 times: FAIL, PASS; the result is FAIL"
+    assert [each.message.endswith(told) for each in session.findings] == [True]
 
 
 def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_green(toy: ToySuite) -> None:
@@ -59,7 +60,7 @@ def test_a_slow_launch_that_the_others_outvote_is_told_and_keeps_nothing_from_gr
     toy.plant("; true", f"; if mkdir {toy.output}/launched; then {slow}; fi")
     session = run(toy, Selection("toy", more=("--reruns=2",)))
     assert problems(session) == []
-    said = "was launched 3 times: DEGRADED, PASS, PASS; PASS counts"
+    said = "was launched 3 times: DEGRADED, PASS, PASS; the result is PASS"
     assert [one.message.endswith(said) for one in session.findings] == [True]
 
 

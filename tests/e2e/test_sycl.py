@@ -126,7 +126,7 @@ def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) ->
     ("options", "processor", "ending"),
     [
         ("--transport=staging", False, (2, "no GPU is visible on .*ZE_AFFINITY_MASK")),
-        ("--transport=copy --share-devices", True, (6, "no Level Zero GPU, and only those have handles")),
+        ("--transport=copy --share-devices", True, (6, "not a Level Zero GPU, and only those share")),
         ("--transport=copy --operations=host_to_device --host-memory=managed --share-devices", True, (6, "migrated")),
     ],
 )

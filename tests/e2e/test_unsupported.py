@@ -65,10 +65,10 @@ def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
     problems, (finding,) = told(toy, "'unsupported': {'host_numa=remote': 'one NUMA node'}")
     assert problems == []
     assert "does not apply: this node cannot run it: " in finding.message
-    assert finding.message.endswith(f"{REASON}, as the site says (host_numa=remote: one NUMA node)")
+    assert finding.message.endswith(f"{REASON}, as the site declares (host_numa=remote: one NUMA node)")
 
 
 def test_the_key_of_an_earlier_version_is_named_with_the_new_one(toy: ToySuite) -> None:
     (problem,), findings = told(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
     assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
-    assert problem.message.endswith("partition toy:default: 'lacks' in extras is called 'unsupported' now: rename it")
+    assert problem.message.endswith("partition toy:default: 'lacks' in extras is now named 'unsupported': rename it")

@@ -237,7 +237,7 @@ def test_one_rank_uses_one_nic_and_two_ranks_two(tmp_path: Path) -> None:
 
 def test_a_host_that_is_no_node_is_a_mistake_that_is_named(tmp_path: Path) -> None:
     one = samples("pingpong", (0, 1), -1, "uncontended")
-    with pytest.raises(UserError, match=r"a rank ran on 'nid9', which is no node .* nid\[001-008\]"):
+    with pytest.raises(UserError, match=r"a rank ran on 'nid9', which is not a node .* nid\[001-008\]"):
         expect_from_topology(run_on(["nid001", "nid9"], one), made(tmp_path), POLICY)
     # On one node alone the network plays no part: a laptop may check a node of the cluster.
     assert ends_of_ranks(run_on(["anything", "anything"], one), made(tmp_path)) == {}

@@ -98,7 +98,7 @@ def test_messages_of_a_matrix_share_nics() -> None:
     found = ask("frontier", "sparse", None, nodes=2, per_node=8, messages=messages)
     # GPUs 0 and 1 of a node share its first NIC; what arrives at ranks 8 and 9 is all for one.
     assert found.expected == pytest.approx(200)
-    with pytest.raises(UserError, match="between which ranks"):
+    with pytest.raises(UserError, match="its ranks are unknown"):
         ask("frontier", "sparse", None, nodes=2, per_node=8)
 
 
@@ -133,7 +133,7 @@ def test_host_memory_has_a_floor_for_every_pattern() -> None:
 
 
 def test_a_pattern_without_its_groups_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="between which ranks"):
+    with pytest.raises(UserError, match="its ranks are unknown"):
         steps_of("rail_unidirectional", ranks=4, bytes=8, groups=None)
 
 

@@ -137,7 +137,7 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 30)
     done = site.run("pair", "--launches", "3")
     assert done.status == 1, done.output
-    assert any("was launched 2 times: DEGRADED, DEGRADED; DEGRADED counts" in each for each in done.findings), (
+    assert any("was launched 2 times: DEGRADED, DEGRADED; the result is DEGRADED" in each for each in done.findings), (
         done.output
     )
     (script,) = done.folder.glob("launch-2/**/NodePairs*/rfm_job.sh")

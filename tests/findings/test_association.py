@@ -153,7 +153,7 @@ def test_a_run_says_how_nics_are_used_and_whether_the_topology_does() -> None:
     assert found.message.startswith("rail_unidirectional: association to NICs: packed over 2 NICs at 95%")
     (found,) = find_associations(run, replace(emulated, nic_scheme="round-robin"))
     assert found.verdict is Verdict.DEGRADED
-    assert found.message.endswith("and the topology says round-robin")
+    assert found.message.endswith("in the topology: round-robin")
     (found,) = find_associations(run, replace(emulated, nic_scheme="packed"))
     assert not found.is_problem
     assert not list(find_associations(replace(run, ranks=run.ranks[:4]), emulated))

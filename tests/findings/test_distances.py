@@ -44,5 +44,5 @@ def test_what_was_cut_off_or_inside_a_node_has_no_distance(network: Network) -> 
     run = run_over(["nid001", "nid002"], {(0, 1): [0.2] * 3})
     assert not list(find_distance_classes(replace(run, footer=None), network))
     assert not list(distance_classes(run_over(["nid001"] * 2, {(0, 1): [0.2] * 3}), network))
-    with pytest.raises(UserError, match="'nid999', which is no node of the network"):
+    with pytest.raises(UserError, match="'nid999', which is not a node of the network"):
         list(distance_classes(run_over(["nid001", "nid999"], {(0, 1): [0.2] * 3}), network))

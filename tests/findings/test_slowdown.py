@@ -45,7 +45,7 @@ def test_a_slowdown_is_of_one_victim_in_this_order() -> None:
 def test_group_patterns_are_found_by_active_ranks_at_their_largest_size() -> None:
     found = goodput_by_active(read_run(PATTERNS), "rail_bidirectional")
     assert {active: each.bytes for active, each in found.items()} == {1: 262144, 2: 262144}
-    with pytest.raises(UserError, match="no group pattern"):
+    with pytest.raises(UserError, match="not a group pattern"):
         goodput_by_active(read_run(PATTERNS), "pingpong")
 
 

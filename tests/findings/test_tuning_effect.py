@@ -253,7 +253,7 @@ def test_what_helps_is_information(tmp_path: Path) -> None:
     assert found.message.startswith("NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): helps: pingpong ")
     assert "goodput +20.0% (+" in found.message
     assert "latency -16.7% (-" in found.message
-    assert found.message.endswith("; 4 rounds, the 95% intervals in brackets hold together")
+    assert found.message.endswith("; 4 rounds, the 95% intervals in brackets are simultaneous")
 
 
 def test_the_sites_own_tuning_that_hurts_is_degraded(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_result_file_that_was_cut_off_leaves_nothing_to_compare(tmp_path: Path
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     assert problem_in(case).verdict is Verdict.INCOMPLETE
     (case / "rounds" / "sides.json").write_text("{}")
-    assert "does not say what was compared" in found_in(case).message
+    assert "does not name what was compared" in found_in(case).message
 
 
 @pytest.mark.parametrize(

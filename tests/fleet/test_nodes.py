@@ -26,7 +26,7 @@ def left(asked: str) -> dict[str, str]:
 
 def test_all_are_those_that_can_run_a_job() -> None:
     assert choose("all", STATES, WHERE).nodes == ("nid001", "nid002", "nid005", "nid007")
-    assert left("all") == {f"nid00{n}": f"Slurm has it {STATES[f'nid00{n}']}" for n in (3, 4, 6, 8)}
+    assert left("all") == {f"nid00{n}": f"its state in Slurm is {STATES[f'nid00{n}']}" for n in (3, 4, 6, 8)}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_idle_are_the_first_of_those_that_do_not_work(asked: str, nodes: tuple[s
     found = choose(asked, dict(reversed(STATES.items())), WHERE)
     assert (found.nodes, found.count) == (nodes, len(nodes))
     assert found.unchecked == {}  # nobody asked for those that work
-    assert found.notes == (f"--nodes {asked}: 2 of 8 nodes of site:gpu are idle, and {len(nodes)} are taken",)
+    assert found.notes == (f"--nodes {asked}: 2 of 8 nodes of site:gpu are idle, and the job uses {len(nodes)}",)
     assert found.wait_s > 0
 
 
@@ -49,7 +49,7 @@ def test_a_list_is_taken_in_the_order_of_the_scheduler_and_each_node_once() -> N
     found = choose("nid007,nid[001-003],nid001", STATES, WHERE)
     assert found.nodes == ("nid001", "nid002", "nid007")
     assert list(found.unchecked) == ["nid003"]
-    assert found.notes == ("--nodes nid007,nid[001-003],nid001: nid001 more than once: each node is measured once",)
+    assert found.notes == ("--nodes nid007,nid[001-003],nid001: nid001 more than once: name each node once",)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,8 @@ def test_a_list_is_taken_in_the_order_of_the_scheduler_and_each_node_once() -> N
         ("5", "has 4 nodes that can run a job"),
         (
             "nid003,nid008",
-            "none of 2 nodes of site:gpu is available: nid003: Slurm has it drained; nid008: Slurm has it down",
+            "none of 2 nodes of site:gpu is available: nid003: its state in Slurm is drained; "
+            "nid008: its state in Slurm is down",
         ),
     ],
 )
@@ -78,7 +79,7 @@ def test_a_mistake_is_one_line(asked: str, said: str) -> None:
 def test_a_node_of_another_partition_is_no_typo() -> None:
     with pytest.raises(UserError) as caught:
         choose("nid[001-002],nid009", STATES, WHERE, lambda: {"nid009": "cpu"})
-    assert str(caught.value).endswith("nid009 is in the partition cpu: a run has the nodes of one partition")
+    assert str(caught.value).endswith("nid009 is in the partition cpu: all nodes of a run are of one partition")
     assert "did you mean" not in str(caught.value)
 
 

@@ -164,13 +164,13 @@ def test_which_run_is_resumed(tmp_path: Path) -> None:
     assert find_earlier(tmp_path, "site", LAST) == second.folder.parent  # which began last
     assert find_earlier(tmp_path, "site", "site-2") == third.folder.parent
     assert find_earlier(tmp_path, "site", str(third.folder.parent)) == third.folder.parent
-    with pytest.raises(UserError, match="is not the folder of a run over nodes"):
+    with pytest.raises(UserError, match="is not the folder of a run with --nodes"):
         find_earlier(tmp_path, "site", "site-9")
-    with pytest.raises(UserError, match="there is no run of other over nodes"):
+    with pytest.raises(UserError, match="no run of other with --nodes"):
         find_earlier(tmp_path, "other", LAST)
 
 
 def test_the_nodes_of_a_run_that_resumes() -> None:
-    fleet = Fleet(Path(), "site", "site:gpu", "all", "17", NODES, {"nid005": "Slurm has it down"})
+    fleet = Fleet(Path(), "site", "site:gpu", "all", "17", NODES, {"nid005": "its state in Slurm is down"})
     assert fleet.wanted == "nid[001-005]"
     assert replace(fleet, asked="idle").wanted == "nid[001-004]"

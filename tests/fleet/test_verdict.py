@@ -53,7 +53,7 @@ def names(found: FleetVerdict) -> list[str]:
 
 
 def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> None:
-    one = fleet(tmp_path, {"nid009": "Slurm has it drained"})
+    one = fleet(tmp_path, {"nid009": "its state in Slurm is drained"})
     one.exclude([proved("nid003", "it failed twice")])
     cable = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
     trunk = bad_finding(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
@@ -139,7 +139,7 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
     found = verdict_of_fleet(many, [proved(node, "it failed twice") for node in nodes], (), ())
     lines = list(table(found, Parts()))
     assert len(lines) < 100
-    assert lines[-2] == "and 480 more, which verdict.json has: nid[021-500]"
+    assert lines[-2] == "and 480 more (verdict.json): nid[021-500]"
     assert lines[-1] == "0 of 500 nodes good, 500 bad, 0 not checked"
 
 
@@ -170,11 +170,11 @@ def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:
     )
     (tmp_path / "troubles.log").write_text("\n".join(lines), encoding="utf-8")
     assert read_findings(tmp_path / "troubles.log") == (proved("nid002", "it failed twice"), not_run("nid004", "once"))
-    one = fleet(tmp_path, {"nid009": "Slurm has it drained"})
+    one = fleet(tmp_path, {"nid009": "its state in Slurm is drained"})
     one.write()
     file = tmp_path / FILE
-    new = '"unchecked": {\n  "nid009": "Slurm has it drained"\n }'
+    new = '"unchecked": {\n  "nid009": "its state in Slurm is drained"\n }'
     assert new in file.read_text(encoding="utf-8")
-    old = '"unchecked": [{"node": "nid009", "why": "Slurm has it drained"}]'
+    old = '"unchecked": [{"node": "nid009", "why": "its state in Slurm is drained"}]'
     file.write_text(file.read_text(encoding="utf-8").replace(new, old), encoding="utf-8")
     assert Fleet.read(tmp_path) == one

@@ -54,7 +54,7 @@ def sessions(suite: Path, store: Path, count: int = 2) -> list[Entry]:
 
 @each_command
 def test_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    assert "there is no store" in refused(capsys, suite, *command)
+    assert "does not exist" in refused(capsys, suite, *command)
 
 
 @each_command
@@ -62,7 +62,7 @@ def test_an_empty_history(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     folders.create(store)
-    assert "holds no runs of the system 'local'" in refused(capsys, suite, *command)
+    assert "has no runs of the system 'local'" in refused(capsys, suite, *command)
 
 
 @each_command
@@ -83,20 +83,20 @@ def test_a_store_with_something_foreign(
 ) -> None:
     sessions(suite, store)
     (store / "local" / "thesis.tex").write_text("precious")
-    assert "thesis.tex: does not belong into a store" in refused(capsys, suite, *command)
+    assert "thesis.tex: does not belong in a store" in refused(capsys, suite, *command)
 
 
 @each_command
 def test_a_folder_that_is_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    assert "is no store of Fabricheck" in refused(capsys, suite, *command, f"--store={suite / 'config'}")
+    assert "is not a store of Fabricheck" in refused(capsys, suite, *command, f"--store={suite / 'config'}")
 
 
 def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sessions(suite, store)
     for words in (("compare", "00000000", "99999999"), ("compare", "99999999", "00000000")):
-        assert "the history has no session '99999999'" in refused(capsys, suite, *words)
-    assert "the history has no session 'x'" in refused(capsys, suite, "calibrate", "local", "--runs=x", "--write")
-    assert "no run is of 2020-01-01..2020-01-02" in refused(capsys, suite, "compare", "2020-01-01..2020-01-02", "0000")
+        assert "no session '99999999'" in refused(capsys, suite, *words)
+    assert "no session 'x'" in refused(capsys, suite, "calibrate", "local", "--runs=x", "--write")
+    assert "no 2020-01-01..2020-01-02" in refused(capsys, suite, "compare", "2020-01-01..2020-01-02", "0000")
 
 
 def test_a_session_with_itself(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_the_same_run_in_two_sessions(
     append(elsewhere, session_of(suite, 0, [result_file(suite, 0)], session="other"), NOW)
     name = f"{entry.started}-other"
     (elsewhere / "local" / name).rename(store / "local" / name)
-    assert "is there twice, in sessions" in refused(capsys, suite, *command)
+    assert "appears twice, in sessions" in refused(capsys, suite, *command)
 
 
 @each_command
@@ -135,14 +135,14 @@ def test_a_clock_that_was_wrong(
     text = ahead.strftime("%Y-%m-%dT%H:%M:%SZ")
     file = result_file(suite, 9, change=lambda lines: lines[0].update(started_utc=text))
     append(store, session_of(suite, 9, [file], started=ahead, ended=ahead + timedelta(hours=1)), ahead)
-    assert "which is still to come: the clock was wrong" in refused(capsys, suite, *command)
+    assert "which is in the future: the clock was wrong" in refused(capsys, suite, *command)
 
 
 @each_command
 def test_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
     sessions(suite, store)
     other = [word.replace("local", "hgx-h200") for word in command]
-    assert "holds no runs of the system 'hgx-h200', only of local" in refused(capsys, suite, *other)
+    assert "has no runs of the system 'hgx-h200', only of local" in refused(capsys, suite, *other)
 
 
 def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_a_node_that_is_not_like_the_others_gets_no_level_and_is_named() -> None
     assert "slow" not in dict(reference.nodes.values)
     (refused,) = found.refused
     assert refused.reason.startswith("slow is at -1")
-    assert "it gets no level of its own; is it healthy?" in refused.reason
+    assert "it has no level of its own; is it healthy?" in refused.reason
     said = "\n".join(calibration_lines(found))
     assert "these bounds are for any other node; 20 nodes have levels of their own, " in said
 
@@ -165,7 +165,7 @@ $nodes:
 @pytest.mark.parametrize(
     ("levels", "reason"),
     [
-        ("  B: {}", r"B: there are no references of this test"),
+        ("  B: {}", r"B: there are no references"),
         ("  A: {b: {x: 1}}", r"b: there is no reference at this place"),
         ("  A: {a: {y: [n1=1, -0.1, null, Gb/s]}}", r"y: there is no reference at this place"),
         ("  A: {a: {x: [1, -0.1, null, Gb/s]}}", r"x: has to be \[NODE=VALUE NODE=VALUE \.\.\., lower, upper, unit\]"),
@@ -174,7 +174,7 @@ $nodes:
         ("  A: {a: [1]}", r"a: has to be a map"),
         ("  A: {a: {x: [n1=1, -0.1, null, us]}}", r"x: is in us, and its reference in Gb/s"),
         ("  A: {a: {x: [n1=-1, -0.1, null, Gb/s]}}", r"the value has to be positive and finite, not -1"),
-        ("  A: {a: {x: [n1=1, null, null, Gb/s]}}", r"has no bound on the side on which Gb/s gets worse"),
+        ("  A: {a: {x: [n1=1, null, null, Gb/s]}}", r"has no bound on the side where Gb/s gets worse"),
     ],
 )
 def test_levels_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, levels: str, reason: str) -> None:

@@ -49,22 +49,18 @@ NOT_A_NUMBER = [Made(METRIC, [*normal(1, 39), float("nan")])]
 @pytest.mark.parametrize(
     ("made", "command", "said"),
     [
-        (
-            ONE_SESSION,
-            calibrated,
-            METRIC + ": not enough runs for a useful limit: 7 more",
-        ),
-        (ONE_SESSION, compared, "no run is of 2026-02-06..2026-02-10: the history goes from 2026-01-01 to 2026-01-01"),
-        (ONE_SESSION, watched, "nothing can be watched yet: 20 sessions of a metric are needed"),
+        (ONE_SESSION, calibrated, METRIC + ": not enough runs for a useful limit: 7 more"),
+        (ONE_SESSION, compared, "no 2026-02-06..2026-02-10: the history is from 2026-01-01 to 2026-01-01"),
+        (ONE_SESSION, watched, "alerts start after 20 sessions of a metric"),
         (ONE_METRIC, calibrated, "1 references from 40 runs"),
         (ONE_METRIC, compared, "1 metrics: 0 regressed, 0 cannot say, 1 same"),
         (ONE_METRIC, watched, "1 metrics: 1 watched"),
         (ALL_EQUAL, calibrated, "400 Gb/s, -0.53% to +0.54%"),
         (ALL_EQUAL, compared, "2 metrics: 0 regressed, 0 cannot say, 2 same"),
         (ALL_EQUAL, watched, "2 metrics: 2 watched"),
-        (NOT_A_NUMBER, calibrated, f"{METRIC}: nan in run r039-PingPong %transport=ccl is no measurement: take"),
-        (NOT_A_NUMBER, compared, "is no measurement: take its session out of the store"),
-        (NOT_A_NUMBER, watched, "is no measurement: take its session out of the store"),
+        (NOT_A_NUMBER, calibrated, f"{METRIC}: nan in run r039-PingPong %transport=ccl is not a measurement: move"),
+        (NOT_A_NUMBER, compared, "is not a measurement: move its session out of the store"),
+        (NOT_A_NUMBER, watched, "is not a measurement: move its session out of the store"),
     ],
 )
 def test_little_and_broken_histories(made: list[Made], command: Callable[[pl.DataFrame], str], said: str) -> None:
@@ -86,7 +82,7 @@ def test_a_quiet_metric_that_loses_something_is_found() -> None:
 
 def test_more_metrics_than_a_file_of_references_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "MOST_METRICS", 1)
-    with pytest.raises(UserError, match=r"2 metrics of sim are more than a file of references holds \(1\): calibrate"):
+    with pytest.raises(UserError, match=r"2 metrics of sim are more than a file of references holds \(1\): select"):
         calibrated(history(ALL_EQUAL))
 
 
@@ -94,7 +90,7 @@ def test_more_values_than_memory_holds_are_refused_before_they_are_read(tmp_path
     facts = tmp_path / "meminfo"
     facts.write_text("MemTotal:        8000000 kB\nMemAvailable:    4000000 kB\n")
     check_memory(2_000_000, SYSTEM, facts)
-    with pytest.raises(UserError, match=r"10,000,000 values, which take about 19 GB of memory, and 4\.1 GB are free"):
+    with pytest.raises(UserError, match=r"10,000,000 values, which need about 19 GB of memory, and 4\.1 GB are free"):
         check_memory(10_000_000, SYSTEM, facts)
     check_memory(10_000_000, SYSTEM, tmp_path / "none")  # another kernel: nobody knows
     root, store = make_suite(tmp_path / "suite"), tmp_path / "store"

@@ -91,7 +91,7 @@ def test_of_a_session_of_before_the_runs_tell_its_nodes(root: Path, tmp_path: Pa
 def test_a_damaged_session_is_named(store: Path) -> None:
     (file, *_) = sorted(store.glob("local/*/session.json"))
     file.write_text(file.read_text().replace("nid003", "nid004"))
-    with pytest.raises(UserError, match=r"session.json .* is not what was stored"):
+    with pytest.raises(UserError, match=r"session.json .* was changed"):
         read_ledger(store, "local")
 
 

@@ -84,7 +84,7 @@ def test_files_that_cannot_be_judged_come_back_too(root: Path, store: Path, text
     (found,) = stored_runs(entry)
     assert_same(new.judged[0].run, found.run)
     assert found.judgement == tables.judgement_bytes(new.judged[0])
-    with pytest.raises(UserError, match="holds no metric of local yet"):
+    with pytest.raises(UserError, match="has no metric of local yet"):
         history(store, system="local")
 
 
@@ -195,7 +195,9 @@ def test_filters(root: Path, store: Path) -> None:
         {"software": {"suite": "rev2"}},
         {"since": NOW},
     ):
-        with pytest.raises(UserError, match="is left by these filters, of 4 sessions from 2026-09-01 to 2026-09-04"):
+        with pytest.raises(
+            UserError, match="these filters leave no metric of local, of 4 sessions from 2026-09-01 to 2026-09-04"
+        ):
             nights(**nothing)
     with pytest.raises(ValueError, match="time zone"):
         nights(since=datetime(2026, 1, 1))
@@ -323,7 +325,7 @@ def test_a_run_that_two_writers_stored_at_once(root: Path, store: Path) -> None:
     )
     with pytest.raises(UserError) as error:
         history(store, system="local")
-    assert "is there twice, in sessions 00000000-0000-4000-8000-000000000000 and other" in only_line(error)
+    assert "appears twice, in sessions 00000000-0000-4000-8000-000000000000 and other" in only_line(error)
 
 
 def test_another_systems_data(root: Path, store: Path) -> None:
@@ -332,12 +334,12 @@ def test_another_systems_data(root: Path, store: Path) -> None:
         append(store, session_of(root, 0, [file], cases=[case("hgx-h200")]), NOW)
     assert not store.exists()
     add(root, store, 0)
-    with pytest.raises(UserError, match="holds no runs of the system 'lumi', only of local"):
+    with pytest.raises(UserError, match="has no runs of the system 'lumi', only of local"):
         history(store, system="lumi")
     (store / "local").rename(store / "hgx-h200")
     with pytest.raises(UserError, match=r"holds metrics of session .* of local"):
         history(store, system="hgx-h200")
-    with pytest.raises(UserError, match="holds data of the system 'local' and lies with another one's"):
+    with pytest.raises(UserError, match="has data of the system 'local' and is in the folder of another system"):
         read_record(entries_of(store, "hgx-h200")[0])
 
 
@@ -357,7 +359,7 @@ def test_clocks_that_are_wrong(root: Path, store: Path) -> None:
     new = session_of(root, 1, [result_file(root, 1)])
     with pytest.raises(UserError, match=r"the clock went backwards: it is 2026-11-30T00:00:00Z and .* was stored at"):
         append(store, new, NOW - timedelta(days=1))
-    with pytest.raises(UserError, match=r"began at 2026-09-02T02:01:00Z and it is 2026-09-02T01:00:00Z: a clock"):
+    with pytest.raises(UserError, match=r"began at 2026-09-02T02:01:00Z and it is 2026-09-02T01:00:00Z: wrong clock"):
         append(store.with_name("another"), new, FIRST_NIGHT + timedelta(hours=23))
     with pytest.raises(UserError, match="before it began"):
         append(store, replace(new, ended=new.started - timedelta(hours=1)), NOW)
@@ -378,23 +380,23 @@ def test_no_store_a_foreign_one_and_an_empty_one(root: Path, store: Path) -> Non
             history(store, system="local")
         return only_line(error)
 
-    assert "there is no store" in reading()
+    assert "does not exist" in reading()
     store.mkdir()
-    assert "is no store of Fabricheck" in reading()
+    assert "is not a store of Fabricheck" in reading()
     (store / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match=r"is no store, and holds 'thesis\.tex'"):
+    with pytest.raises(UserError, match=r"is not a store, and holds 'thesis\.tex'"):
         add(root, store, 0)
     assert [each.name for each in store.iterdir()] == ["thesis.tex"]
     (store / "thesis.tex").unlink()
     folders.create(store)
-    assert "holds no runs of the system 'local'" in reading()
+    assert "has no runs of the system 'local'" in reading()
     (store / folders.MARKER).write_text('{"fabricheck-store": 2}')
-    assert "has the format 2 and this program reads 1" in reading()
+    assert "has the format 2 and this version reads 1" in reading()
     (store / folders.MARKER).write_text("{")
     assert "is damaged" in reading()
     store.rename(store.with_name("gone"))
     store.write_text("a file")
-    assert "is no store of Fabricheck" in reading()
+    assert "is not a store of Fabricheck" in reading()
 
 
 def test_files_that_do_not_belong_there(root: Path, store: Path) -> None:
@@ -404,7 +406,7 @@ def test_files_that_do_not_belong_there(root: Path, store: Path) -> None:
         stranger.touch()
         with pytest.raises(UserError) as error:
             history(store, system="local")
-        assert f"{stranger}: does not belong into a store" in only_line(error)
+        assert f"{stranger}: does not belong in a store" in only_line(error)
         stranger.unlink()
     (store / "local" / ".writing-0123").mkdir()
     (entry.path / ".nfs0123").touch()
@@ -447,12 +449,12 @@ def test_samples_that_are_gone_are_said_to_be(root: Path, store: Path) -> None:
 
 
 def test_a_session_without_a_single_run_is_stored(root: Path, store: Path) -> None:
-    problems = [bad_finding(Verdict.INCOMPLETE, "not one measurement was run")]
+    problems = [bad_finding(Verdict.INCOMPLETE, "no measurement ran")]
     new = session_of(root, 0, [result_file(root, 0)])
     entry = append(store, replace(new, cases=(), judged=(), problems=problems, verdict=Verdict.INCOMPLETE), NOW).entry
     record = read_record(entry)
     assert (record.verdict, record.runs, record.metrics) == ("INCOMPLETE", [], 0)
-    assert record.problems[0].message == "not one measurement was run"
+    assert record.problems[0].message == "no measurement ran"
     assert list(stored_runs(entry)) == []
 
 

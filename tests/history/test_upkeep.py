@@ -76,7 +76,7 @@ def test_checksums_in_lines_that_sha256sum_does_not_know(root: Path, store: Path
     sums = (entry.path / SUMS).read_bytes()
     (entry.path / SUMS).write_bytes(sums.replace(b"\n", between.encode(), 1))
     (line,) = damage_of(store)
-    assert "is no list of the checksums" in line
+    assert "is not a list of the checksums" in line
 
 
 @pytest.mark.parametrize("name", [*FILES, SUMS])
@@ -93,9 +93,9 @@ def test_strangers_and_drafts(root: Path, store: Path) -> None:
     for each in strangers:
         each.touch()
     (store / "local" / ".writing-0123").mkdir()
-    assert damage_of(store) == tuple(f"{each}: does not belong into a store: move it elsewhere" for each in strangers)
+    assert damage_of(store) == tuple(f"{each}: does not belong in a store: move it elsewhere" for each in strangers)
     (remark,) = verify(store).remarks
-    assert "an entry that is being written, or whose writer was killed" in remark
+    assert "incomplete: it is being written, or its process was killed" in remark
 
 
 def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) -> None:
@@ -110,7 +110,7 @@ def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) ->
     for name in (RUNS, METRICS, SAMPLES):
         forge(entry, name, b"PAR1 is how a Parquet file begins, and PAR1")
         (line,) = damage_of(store)
-        assert f"{name} is no Parquet file" in line
+        assert f"{name} is not a Parquet file" in line
         forge(entry, name, originals[name])
     forge(entry, METRICS, originals[RUNS])
     (line,) = damage_of(store)
@@ -134,7 +134,7 @@ def test_a_run_in_two_entries(root: Path, store: Path) -> None:
 
 
 def test_verify_needs_a_store(store: Path) -> None:
-    with pytest.raises(UserError, match="there is no store"):
+    with pytest.raises(UserError, match="does not exist"):
         verify(store)
 
 

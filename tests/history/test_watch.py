@@ -128,7 +128,7 @@ def test_alerts_without_one_are_several_incidents() -> None:
 
 
 def test_a_history_without_a_measurement_is_one_line() -> None:
-    with pytest.raises(UserError, match="the history of sim holds no measurement"):
+    with pytest.raises(UserError, match="the history of sim has no measurement"):
         watched([Made("m", [1.0, 2.0], verdict="INVALID")])
 
 
@@ -193,7 +193,7 @@ def test_nothing_to_watch_yet_is_not_green() -> None:
     found = watched(quiet(3, sessions=15))
     assert found.count("warming up") == 3
     assert found.exit_status == 4
-    assert "nothing can be watched yet" in "\n".join(watch_lines(found))
+    assert "alerts start after" in "\n".join(watch_lines(found))
 
 
 def test_the_same_history_gives_the_same_bytes() -> None:

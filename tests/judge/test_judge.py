@@ -21,6 +21,7 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.fabricbench import read_run
 from tests.support.findings import bad_finding
+from tests.support.made_runs import made_samples
 from tests.support.result_files import CUDA, HOST, lines_of, settle, write
 
 PASS, DEGRADED, FAIL, INCOMPLETE, INVALID = Verdict
@@ -141,7 +142,7 @@ def test_implausible_comes_before_wrong_data_and_wrong_data_before_speed() -> No
     verdict, metrics = judge_all(run)
     assert verdict is FAIL
     assert metrics[GOODPUT].verdict is FAIL
-    assert metrics[GOODPUT].reason.startswith("4 bytes arrived wrong")
+    assert metrics[GOODPUT].reason.startswith("4 wrong bytes")
     assert judge_all(run_with(goodputs=[500.0] * 20, wrong_bytes=4))[1][GOODPUT].verdict is INVALID
 
 
@@ -347,3 +348,17 @@ def test_every_reason_is_one_line() -> None:
         reason = goodput(values).reason
         assert reason
         assert reason.splitlines() == [reason]
+
+
+def beside_aggressors_of(gbps: float) -> Judgement:
+    """A victim that is as fast beside aggressors that reach `gbps` of an expected 100, with a floor of 50."""
+    aggressor = made_samples("alltoall", (1, 2), 1 << 20, gbps)
+    return judge_all(run_with(goodputs=[98.0] * 20, aggressor=aggressor))[1][GOODPUT]
+
+
+def test_a_victim_beside_a_weak_aggressor_is_no_measurement() -> None:
+    assert beside_aggressors_of(26.0).verdict is PASS  # a fair share of a link that the victim uses too
+    assert beside_aggressors_of(24.0).verdict is INVALID
+    aggressor = made_samples("alltoall", (1, 2), 1 << 20, 0.001)
+    run = run_with(goodputs=[98.0] * 20, aggressor=aggressor)
+    assert GOODPUT in {name for name, judged in judge_all(run, {})[1].items() if judged.verdict is PASS}  # no model

@@ -163,7 +163,7 @@ def test_every_part_has_a_value_that_is_of_it() -> None:
         ("least: 256MiB", "least: much", "least"),
         ("transports: [copy]", "transports: [pigeon]", "transports"),
         ("value: 54", "value: -54", "value"),
-        ("machines: 1", "machines: 1\n    range: [60, 70]", "from the least to the most"),
+        ("machines: 1", "machines: 1\n    range: [60, 70]", "lowest, value, highest"),
         ("part: ", "parts: ", "is missing"),
     ],
 )

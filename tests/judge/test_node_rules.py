@@ -73,11 +73,11 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] =
         {("fabric-not-ready", 1, Verdict.DEGRADED), ("nodes-differ", 1, Verdict.DEGRADED)},
     ),
     "a domain without IMEX": (
-        state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        state({}, gpus=of_gpus(fabric="completed", **{"NVLink domain 8f3a": "clique 1"})),
         {("imex-off", "", None)},
     ),
     "a domain with IMEX": (
-        state({"IMEX channels": "1"}, gpus=of_gpus(fabric="completed", **{"NVLink domain": "of several nodes"})),
+        state({"IMEX channels": "1"}, gpus=of_gpus(fabric="completed", **{"NVLink domain 8f3a": "clique 1"})),
         set(),
     ),
     "a reset before": (
@@ -153,7 +153,7 @@ def test_a_wrong_path_has_beside_it_what_the_node_says() -> None:
     before = [node(host, nics=(IB,), settings={**HEALTHY, "peer memory": "none"}) for host in ("a", "b")]
     after = [replace(each, when="after") for each in before]
     alone = judge_run(run_with(before, after), lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
-    wrong = replace(alone, problems=(Finding("path-forbidden", Verdict.INVALID, "the data went by NET/IB/0"),))
+    wrong = replace(alone, problems=(Finding("path-forbidden", Verdict.INVALID, "the data took NET/IB/0"),))
     (problem,) = with_problems_of_nodes(wrong, None).problems
     assert problem.code == "path-forbidden" and "nvidia_peermem" in problem.message
 

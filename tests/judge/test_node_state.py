@@ -86,7 +86,7 @@ GPU_FAULTS: tuple[tuple[dict[str, Any], dict[str, Any], Verdict | None, str], ..
         "GPU 1: is throttled: thermal slowdown by the driver (1188 of 1980 MHz), 92 °C",
     ),
     ({}, {"counters": counted(throttled_ns_thermal=4_000_000)}, Verdict.DEGRADED, "throttled for 4 ms of the test"),
-    ({}, {"throttle": ("sw_power_cap",)}, None, "GPU 1: its clocks are held down: power cap (1980 of 1980 MHz)"),
+    ({}, {"throttle": ("sw_power_cap",)}, None, "GPU 1: its clocks are limited: power cap (1980 of 1980 MHz)"),
     ({}, {"counters": counted(ecc_uncorrected=2)}, Verdict.DEGRADED, "GPU 1: had 2 uncorrected memory errors"),
     ({}, {"counters": counted(ecc_corrected=2)}, Verdict.PASS, "GPU 1: had 2 corrected memory errors"),
     ({}, {"counters": counted(pcie_replays=8)}, None, "GPU 1: PCIe had 8 replays during the test"),
@@ -108,6 +108,20 @@ def test_a_fault_of_a_gpu(before: dict[str, Any], after: dict[str, Any], verdict
     found = [each for each in told(run) if said in each[1]]
     assert found == [(verdict, found[0][1])], told(run)
     assert found[0][1].startswith("nid001: ")
+
+
+def test_a_gpu_in_another_clique_of_its_nvlink_domain_is_named_and_another_rack_is_not() -> None:
+    def tray(host: str, domain: str, *cliques: int) -> NodeState:
+        settings = [{f"NVLink domain {domain}": f"clique {number}"} for number in cliques]
+        gpus = tuple(gpu(index, settings={**gpu().settings, **more}) for index, more in enumerate(settings))
+        return node(host, gpus=gpus, settings={**node(host).settings, "IMEX channels": "1"})
+
+    trays = [tray("nid001", "8f3a", 1, 1), tray("nid002", "8f3a", 1, 2), tray("nid003", "77c0", 5, 5)]
+    run = run_with(trays, [replace(each, when="after") for each in trays])
+    run = replace(run, ranks=made_ranks([each.host for each in trays for _ in each.gpus], devices=True))
+    (found,) = [each for each in told(run) if "clique" in each[1]]
+    assert found[0] is Verdict.DEGRADED
+    assert found[1].startswith("nid002: GPU 1: NVLink domain 8f3a is clique 2, and clique 1 on 3 others")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +159,7 @@ def test_a_gpu_that_is_gone_and_an_error_in_the_kernels_log() -> None:
     program = Xid(31, "0000:01:00", 9.0, "page fault")
     before = node("nid001", xids=(old, program))
     run = run_with([before], [node("nid001", "after", gpus=(gpu(0),), xids=(old, program, new))])
-    assert (Verdict.DEGRADED, "nid001: GPU 1: is gone since the test began") in told(run)
+    assert (Verdict.DEGRADED, "nid001: GPU 1: disappeared during the test") in told(run)
     assert any(
         verdict is Verdict.DEGRADED and "Xid 79 during the test: GPU has fallen off" in text
         for verdict, text in told(run)
@@ -194,8 +208,8 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ((verdict, text),) = told(run_with([node(host) for host in HOSTS], one))
     assert verdict is Verdict.DEGRADED
     assert text == (
-        "nid002: hsn0: packets of 9,000 bytes do not get through to or from it, of 1,500 they do (nid001 → nid002, "
-        "nid002 → nid001, nid002 → nid004 and 2 more): the MTU of a port on the way is smaller"
+        "nid002: hsn0: packets of 9,000 bytes are lost to or from it, of 1,500 bytes pass (nid001 → nid002, "
+        "nid002 → nid001, nid002 → nid004 and 2 more): a port on the path has a smaller MTU"
     )
     # A job that left no results too; and two ends of which nobody knows which it is.
     assert [each.short for each in evidence_without_run(States({}, {each.host: each for each in one}, True), None)] == [
@@ -203,7 +217,7 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ]
     two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
     ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
-    assert "do not get through between nid[001-002], of 1,500 they do (nid001 → nid002, nid002 → nid001)" in text
+    assert "are lost between nid[001-002], of 1,500 bytes pass (nid001 → nid002, nid002 → nid001)" in text
     # ALPS has hsn0 to hsn3: of another network it is only told.
     other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
     for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):
@@ -380,10 +394,7 @@ def test_gpus_that_cuda_numbers_otherwise_than_nvidia_smi() -> None:
     assert first is not None and second is not None
     swapped = (replace(first, bus_id=second.bus_id), replace(second, bus_id=first.bus_id))
     other = tuple(replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True))
-    said = (
-        "nid001: CUDA numbers its GPUs 0000:01:00.0, 0000:00:00.0, and nvidia-smi by PCI address: "
-        "their numbers are of others"
-    )
+    said = "nid001: CUDA numbers its GPUs 0000:01:00.0, 0000:00:00.0, nvidia-smi by PCI address: indices differ"
     assert (Verdict.DEGRADED, said) in told(replace(run, ranks=other))
 
 
@@ -403,10 +414,10 @@ def test_which_gpu_is_missing_is_told_by_the_other_nodes_of_the_job() -> None:
     less = node("nid002", gpus=tuple(map(gpu, (0, 2, 3))), nics=nics)
     (found,) = evidence_without_run(States({"nid001": whole, "nid002": less}, {}, True), ALPS)
     assert found.verdict is Verdict.INCOMPLETE
-    said = "nid002: 3 of the 4 GPUs of alps answer, none at 0000:01:00.0, where nid001 has GPU 1"
+    said = "nid002: 3 of the 4 GPUs of alps respond, none at 0000:01:00.0, where nid001 has GPU 1"
     assert found.short == said
     (alone,) = evidence_without_run(States({"nid002": less}, {}, True), ALPS)
-    assert alone.short == "nid002: 3 of the 4 GPUs of alps answer"
+    assert alone.short == "nid002: 3 of the 4 GPUs of alps respond"
 
 
 def test_a_gpu_that_sends_over_another_nic_than_the_topology_has() -> None:
@@ -448,9 +459,9 @@ def test_a_node_that_told_nothing_is_told() -> None:
     run = run_with([node(host) for host in HOSTS], [node(host, "after") for host in HOSTS])
     lost = replace(run.states, after={host: run.states.after[host] for host in HOSTS[:3]})
     assert told(replace(run, states=lost)) == [(Verdict.PASS, "nid004: did not report its state after the test")]
-    mute = node("nid001", "after", gpus=(), notes=("the GPUs: no answer in 10 s",))
+    mute = node("nid001", "after", gpus=(), notes=("the GPUs: no response in 10 s",))
     hangs = replace(run.states, after={**run.states.after, "nid001": mute})
-    said = "nid001: could not be asked: the GPUs: no answer in 10 s"
+    said = "nid001: its state could not be read: the GPUs: no response in 10 s"
     assert told(replace(run, states=hangs)) == [(Verdict.PASS, said)]
 
 

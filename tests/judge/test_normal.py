@@ -98,10 +98,10 @@ def test_of_several_numbers_the_worst_counts() -> None:
     ("text", "asked", "said"),
     [
         ("hello", Asked("H200", 8), "has no number"),
-        (nccl(480), Asked("H2000", 8), "names none of the parts"),
+        (nccl(480), Asked("H2000", 8), "names no known part"),
         (nccl(480), Asked("H200", 4), "8 ranks are not 1 x 4 GPUs"),
         (nccl(480), Asked("H200", 8, 1, "many"), "8 x 400 Gb/s"),
-        (PERFTEST.format(rate=300), Asked("H200", 8), "name it with --part"),
+        (PERFTEST.format(rate=300), Asked("H200", 8), "give --part"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(text: str, asked: Asked, said: str) -> None:

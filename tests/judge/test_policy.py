@@ -111,7 +111,7 @@ def test_the_host_port_has_a_floor_of_its_own() -> None:
         ("floors:\n  - {fraction: 0.5, source: x, transport: tcp}", r"floors\[0\].transport"),
         ("floors:\n  - {fraction: 0.5, source: x, operations: [ping]}", r"floors\[0\].operations\[0\]"),
         ("latencies:\n  - {limit_us: 0, minimum_us: 1, source: x}", r"latencies\[0\].limit_us"),
-        ("source: me", "is the file itself"),
+        ("source: me", "is this file"),
         ("confidence: 0.9\nconfidence: 0.95", "policy.yaml:2: confidence: is given twice"),
         ("{", "not valid YAML"),
     ],

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.payload import least_payload
 from fabricheck.judge.known import Facts, Part, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
+from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
@@ -206,7 +208,7 @@ def test_a_machine_without_references_is_held_against_what_its_owners_require(ca
         ("    unit: GB/s busbw\n", "", "unit: is missing"),
         ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
         ("value: 440\n", "value: 470\n", "above the 466.33 GB/s busbw that was measured"),
-        ("    value: 440\n    unit: GB/s busbw\n", "    value: 440\n    unit: us\n", "'us' is no unit of a goodput"),
+        ("    value: 440\n    unit: GB/s busbw\n", "    value: 440\n    unit: us\n", "'us' is not a unit of a goodput"),
     ],
 )
 def test_a_row_that_cannot_judge_is_refused_in_one_line(tmp_path: Path, before: str, after: str, said: str) -> None:
@@ -253,16 +255,23 @@ def test_why_the_switch_is_not_used_is_what_nccl_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "level", "verdict"),
+    ("operation", "transport", "level", "verdict"),
     [
-        ("allreduce", 841.0, Verdict.PASS),
-        ("allreduce", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
-        ("pingpong", 700.0, Verdict.PASS),
-        ("pingpong", 48.0, Verdict.FAIL),
-        ("pingpong", 1000.0, Verdict.INVALID),
+        ("allreduce", "ccl", 841.0, Verdict.PASS),
+        ("allreduce", "ccl", 180.0, Verdict.FAIL),  # over InfiniBand, which is the fallback there
+        ("pingpong", "ccl", 700.0, Verdict.PASS),
+        ("pingpong", "ccl", 48.0, Verdict.FAIL),
+        ("pingpong", "ccl", 1000.0, Verdict.INVALID),
+        ("unidirectional", "copy", 746.0, Verdict.PASS),
+        ("unidirectional", "copy", 630.0, Verdict.DEGRADED),
+        ("unidirectional", "copy", 1000.0, Verdict.INVALID),
+        ("unidirectional", "kernel", 700.0, Verdict.PASS),
+        ("unidirectional", "kernel", 48.0, Verdict.FAIL),
     ],
 )
-def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level: float, verdict: Verdict) -> None:
+def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(
+    operation: str, transport: str, level: float, verdict: Verdict
+) -> None:
     part = next(one for one in PARTS if one.part == "NVIDIA GB200")
     assert part.board is not None
     nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
@@ -271,19 +280,97 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(operation: str, level:
     hosts = [f"n{rank * 2 // ranks}" for rank in range(ranks)]
     to_bus = bus_factor(operation, ranks) if operation == "allreduce" else 1.0
     way = [tuple(range(ranks))]
-    made = run_of(hosts, way, operation=operation, transport="ccl", bytes_=8 << 30, level=8 * level / to_bus)
-    made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
+    made = run_of(hosts, way, operation=operation, transport=transport, bytes_=8 << 30, level=8 * level / to_bus)
+    if operation == "allreduce":
+        made = replace(made, samples=tuple(replace(each, implementation="library") for each in made.samples))
     (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA GB200", 185)).judgements
     assert found.verdict is verdict, found.reason
 
 
-@pytest.mark.parametrize(("level", "verdict"), [(48.0, Verdict.PASS), (700.0, Verdict.PASS), (1000.0, Verdict.INVALID)])
-def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(level: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("transport", "level", "verdict"),
+    [
+        ("ccl", 48.0, Verdict.PASS),
+        ("ccl", 700.0, Verdict.PASS),
+        ("ccl", 1000.0, Verdict.INVALID),
+        ("copy", 700.0, Verdict.PASS),
+        ("copy", 48.0, Verdict.FAIL),  # copies have no other way than NVLink
+    ],
+)
+def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(
+    transport: str, level: float, verdict: Verdict
+) -> None:
     part = next(one for one in PARTS if one.part == "NVIDIA GB200")
     assert part.board is not None
     nics = tuple(Nic(f"nic{number}", "ConnectX-7", 400.0, "made") for number in range(4))
     fabric = FabricEntry(nodes=36, source="made")
     node = replace(part.board.node("GB200", 4, nics), nvlink_domain_nodes=18, fabric=fabric)
-    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport="ccl", level=8 * level)
+    made = run_of(["a", "b"], [(0, 1)], operation="pingpong", transport=transport, level=8 * level)
     (found,) = SystemJudge(node, None, POLICY).judge(named(made, "NVIDIA GB200", 185)).judgements
     assert found.verdict is verdict, found.reason
+
+
+# Of each described system: what is measured on it, on how many nodes by how many ranks, 0: all GPUs of them.
+EVERYWHERE = [
+    ("unidirectional", "copy", 1, 2),
+    ("unidirectional", "ccl", 1, 2),
+    ("unidirectional", "mpi", 1, 2),
+    ("host_to_device", "copy", 1, 1),
+    ("allreduce", "ccl", 1, 0),
+    ("unidirectional", "mpi", 2, 2),
+]
+DEVICES = {
+    "A100": A100,
+    "H200": H200,
+    "H100 80GB": H100,
+    "H100": GH200,
+    "MI250X": MI250X,
+    "V100": ("Tesla V100-SXM2-16GB", 16),
+    "PVC": ("Intel(R) Data Center GPU Max 1550", 64),
+}
+# Of these nobody has said what is healthy: RCCL's pairs of GCDs, oneCCL, a ring through the CPUs; and between nodes of
+# which no fabric is described.
+UNKNOWN = {
+    *((one, "unidirectional", "ccl", 1) for one in ("lumi", "frontier", "dardel", "aurora")),
+    *((one, "allreduce", "ccl", 1) for one in ("aurora", "sierra", "summit")),
+    *(
+        (one, "unidirectional", "mpi", 2)
+        for one in ("dardel", "hgx-h100", "hgx-h100:gpu8", "hgx-h200", "hgx-h200:gpu8")
+    ),
+}
+DESCRIBED = sorted({*(one.parent.name for one in ROOT.glob("site_configs/*/topology.yaml")), "hgx-h100:gpu8"})
+SITES = [one for one in DESCRIBED if SystemJudge.of(one, ROOT).topology.gpus]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("what", EVERYWHERE, ids=lambda one: f"{one[0]} {one[1]} {one[2]}")
+def test_everything_that_loses_15_percent_alike_is_red_on_every_described_system(
+    name: str, what: tuple[str, str, int, int]
+) -> None:
+    operation, transport, hosts, ranks = what
+    judge = replace(SystemJudge.of(name, ROOT), references=None)
+    assert judge.topology is not None
+    model = judge.topology.gpus[0].model
+    device = next(device for key, device in DEVICES.items() if model.startswith(key))
+    ranks = ranks or len(judge.topology.gpus)
+    where = [f"n{rank * hosts // ranks}" for rank in range(ranks)]
+    more = {"host_memory": "pinned"} if ranks == 1 else {}
+
+    def judged(level: float) -> RunJudgement:
+        of = {"operation": operation, "transport": transport, "bytes_": 1 << 30, "level": level, **more}
+        made = run_of(where, [tuple(range(ranks))], **of)  # type: ignore[arg-type]
+        if operation == "allreduce":
+            made = replace(made, samples=tuple(replace(one, implementation="library") for one in made.samples))
+        return judge.judge(named(made, *device))
+
+    (found,) = judged(1.0).judgements
+    expected, achievable = found.expectation.expected, found.expectation.achievable
+    (at_rate,) = judged(0.9 * (expected or 1.0)).judgements
+    nic = least_payload([one.model for one in judge.topology.nics], "nic")
+    carried = nic.share * expected if hosts > 1 and nic is not None and expected is not None else achievable
+    known = at_rate.yardstick is not None and at_rate.judged_by not in ("floor", "achievable")
+    healthy = at_rate.yardstick.value if known and at_rate.yardstick is not None else carried
+    if (name, operation, transport, hosts) not in UNKNOWN:
+        assert healthy is not None
+        assert judged(healthy).verdict is Verdict.PASS, judged(healthy).problems
+        assert judged(0.85 * healthy).verdict in RED

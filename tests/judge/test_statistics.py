@@ -80,7 +80,7 @@ def autocorrelated(correlation: float, shape: tuple[int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("correlation", "count", "independent"),
-    [(0.0, 100, 0.93), (0.5, 200, 0.85), (0.9, 1000, 0.45)],
+    [(0.0, 100, 0.93), (0.5, 200, 0.85), (0.9, 1000, 0.45), (0.98, 400, 0.25)],
 )
 def test_the_interval_of_iterations_that_depend_on_each_other_covers_their_median(
     correlation: float, count: int, independent: float
@@ -90,7 +90,7 @@ def test_the_interval_of_iterations_that_depend_on_each_other_covers_their_media
         return float(np.mean([low <= 0 <= high for low, high in bounds]))
 
     series = autocorrelated(correlation, (1000, count))
-    assert covered(in_order=True) >= 0.92
+    assert covered(in_order=True) >= 0.91
     assert correlation == 0 or covered(in_order=False) <= independent
 
 
@@ -106,7 +106,7 @@ def test_the_interval_of_a_series_is_never_narrower_than_that_of_independent_val
 
 
 def test_a_series_that_drifts_has_a_wide_interval_and_equal_values_one_of_no_width() -> None:
-    assert median_interval(np.arange(100), in_order=True) == (11, 88)
+    assert median_interval(np.arange(100), in_order=True) == (0, 99)
     assert median_interval(np.ones(100), in_order=True) == (1, 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.judge.system import ByHand, Judged, SystemJudge, without_references
-from fabricheck.records.case import parse_attribute, parse_case
+from fabricheck.records.case import name_of_header, name_without_blanks, parse_attribute, parse_case
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
@@ -59,7 +59,10 @@ def value(root: Path, test: str, **attributes: str | int) -> float | None:
 
 def of_case(file: Path, case: str) -> Path:
     """The result file, as one of the test case writes it."""
-    return write(file, [{**line, "case": case} if line["record"] == "header" else line for line in lines_of(CUDA)])
+    return write(
+        file,
+        [{**line, "case": case.replace(" ", ",")} if line["record"] == "header" else line for line in lines_of(CUDA)],
+    )
 
 
 def test_references_are_those_of_the_test_and_its_attributes(references: Path) -> None:
@@ -70,7 +73,7 @@ def test_references_are_those_of_the_test_and_its_attributes(references: Path) -
 
 
 def test_nobody_contradicts_what_the_file_says(references: Path) -> None:
-    with pytest.raises(UserError, match="its transport is ccl, and --test or --key says mpi: leave that out"):
+    with pytest.raises(UserError, match="its transport is ccl and --test or --key has mpi: leave that out"):
         value(references, "Indexed", flavour="sweet", transport="mpi")
 
 
@@ -87,7 +90,7 @@ def test_a_file_says_of_which_test_it_is(references: Path, tmp_path: Path) -> No
 
 
 def test_a_file_of_no_test_is_judged_without_references_and_that_is_told(references: Path, tmp_path: Path) -> None:
-    for file in (CUDA, of_case(tmp_path / "own.jsonl", "my run of Tuesday")):
+    for file in (CUDA, of_case(tmp_path / "own.jsonl", "by hand, on Tuesday")):
         found = judged(references, "", file)
         assert reference_of(found) is None
         assert found.tests == ("Indexed", "Other")
@@ -99,7 +102,7 @@ def test_a_file_of_no_test_is_judged_without_references_and_that_is_told(referen
 def test_a_test_may_be_named_as_it_is_printed(references: Path) -> None:
     assert value(references, "Indexed %flavour=sour @hgx-h200:gpu+openmpi") == 2000
     assert value(references, "Other @hgx-h200:gpu+openmpi") == 3000
-    with pytest.raises(UserError, match="'and' is neither %NAME=VALUE nor @system:partition"):
+    with pytest.raises(UserError, match="'and' is neither %NAME=VALUE nor @SYSTEM:PARTITION"):
         value(references, "Indexed and more")
 
 
@@ -115,7 +118,7 @@ def test_without_references_nothing_is_compared_and_no_test_can_be_named(root: P
     assert value(root, "") is None
     with pytest.raises(UserError) as error:
         judged(root, "Other")
-    assert str(error.value) == "there are no references of hgx-h200, so none of 'Other': leave out --test"
+    assert str(error.value) == "hgx-h200 has no references: leave out --test 'Other'"
 
 
 def test_a_test_without_references_is_judged_by_the_model_alone(references: Path) -> None:
@@ -170,7 +173,7 @@ def test_references_of_other_nodes_are_told(root: Path) -> None:
 
     assert findings(",".join(hosts)) == []
     (said,) = findings("nid[1-3]")
-    assert said.endswith(f"was on {hosts[0]} too, and its references were measured on nid[1-3]: nodes stand for others")
+    assert said.endswith(f"was on {hosts[0]} too, and its references are of nid[1-3]: other nodes")
     with pytest.raises(UserError, match=r"'nid\[1' is not a list of names"):
         findings("nid[1")
 
@@ -181,20 +184,20 @@ def test_references_of_other_nodes_are_told(root: Path) -> None:
 def test_a_run_on_the_gpus_of_another_system_is_invalid(system: str, other: str) -> None:
     alone = SystemJudge.of(system).judge_alone(read_run(CUDA))
     assert alone.verdict is Verdict.INVALID
-    (said,) = (each.message for each in alone.problems if "drove" in each.message)
-    assert f"rank 0 drove NVIDIA H200, and the GPUs of {system} are {other}" in said
+    (said,) = (each.message for each in alone.problems if "rank 0 used" in each.message)
+    assert f"rank 0 used NVIDIA H200, and the GPUs of {system} are {other}" in said
 
 
 def test_a_run_on_its_own_gpus_or_rehearsed_is_not(tmp_path: Path) -> None:
     judge = SystemJudge.of("hgx-h200")
-    assert not any("drove" in each.message for each in judge.judge_alone(read_run(CUDA)).problems)
+    assert not any(" used " in each.message for each in judge.judge_alone(read_run(CUDA)).problems)
     superchip = lines_of(CUDA)
     for rank in superchip[0]["ranks"]:
         rank["device"]["name"] = "NVIDIA GH200 120GB"
     run = read_run(write(tmp_path / "alps.jsonl", superchip))
-    assert not any("drove" in each.message for each in SystemJudge.of("alps").judge_alone(run).problems)
+    assert not any(" used " in each.message for each in SystemJudge.of("alps").judge_alone(run).problems)
     rehearsed = SystemJudge.of("alps").judge_alone(as_rehearsal(read_run(CUDA)))
-    assert not any("drove" in each.message for each in rehearsed.problems)
+    assert not any(" used " in each.message for each in rehearsed.problems)
 
 
 def test_a_test_is_its_class_and_its_parameters_in_their_order() -> None:
@@ -202,3 +205,11 @@ def test_a_test_is_its_class_and_its_parameters_in_their_order() -> None:
     expected = [("transport", "ccl"), ("ranks", 4), ("$partition", "alps:gpu"), ("$environ", "gnu")]
     assert (test, [*attributes.items()]) == ("PingPong", expected)
     assert parse_case("") == ("", {})
+
+
+def test_the_name_of_a_case_is_one_word_where_a_program_has_to_take_it() -> None:
+    name = "SmokeMode %ccl_mode=registered,graph-20 %nodes=2 @alps:gpu+gnu"
+    word = name_without_blanks(name)
+    assert " " not in word and name_of_header({"case": word}) == name
+    assert name_without_blanks("Quoted %each='a b' @x:y+z") == ""
+    assert name_of_header({}) == ""

@@ -21,7 +21,7 @@ def test_a_name_that_reaches_beyond_one_cluster_is_refused(name: str, monkeypatc
     monkeypatch.setattr("fabricheck_lab.cluster.require_machine", lambda: None)
     monkeypatch.setattr("fabricheck_lab.cluster._tear_down", lambda *_: pytest.fail("something was removed"))
     for use in (check_name, Cluster.down, Cluster.find):
-        with pytest.raises(UserError, match="is no name for a cluster"):
+        with pytest.raises(UserError, match="is not a name for a cluster"):
             use(name)
 
 

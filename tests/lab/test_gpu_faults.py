@@ -156,7 +156,7 @@ def test_pcie_slows_the_link_where_there_is_one(tmp_path: Path, monkeypatch: pyt
 
 
 WRONG = (
-    ("gpu-missing nid009 0", "there is no node 'nid009': choose from nid001, nid002"),
+    ("gpu-missing nid009 0", "no node 'nid009': choose from nid001, nid002"),
     ("gpu-missing nid002 9", "nid002 has no GPU '9': choose from gpu0, gpu1, gpu2, gpu3, or by index"),
     ("gpu-link nid002 gpu0 cpu2 50", "gpu0 of nid002 has no link to cpu2: it is linked to"),
     ("gpu-link nid002 gpu0 gpu1 0", "more than 0 and up to 100 percent can be lost, not 0"),
@@ -169,8 +169,8 @@ WRONG = (
     ("version nid002 mpi 5", "nid002 has no version of 'mpi': choose from runtime, cuda_driver, driver"),
     ("version nid002 ccl 2.27", "ccl is a whole number, not '2.27'"),
     ("nvml nid002 0 temperature_c hot", "temperature_c is a whole number, not 'hot'"),
-    ("variable nid002 NCCL_NET", "'NCCL_NET' is no variable: NAME=VALUE"),
-    ("variable nid002 NCCL_NET='a;b", "is no variable: NAME=VALUE"),
+    ("variable nid002 NCCL_NET", "'NCCL_NET' is not a variable: NAME=VALUE"),
+    ("variable nid002 NCCL_NET='a;b", "is not a variable: NAME=VALUE"),
     ("other-process nid002 gpu0 --memory much", "much"),
 )
 

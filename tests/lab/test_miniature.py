@@ -126,7 +126,7 @@ def test_paths_between_nodes_are_those_that_the_miniature_has(miniature: Made) -
 @pytest.mark.parametrize(
     "name, nodes, scale, message",
     [
-        ("alpse", 2, None, "there is no system 'alpse' to emulate: systems are alps, aurora"),
+        ("alpse", 2, None, "no system 'alpse' to emulate: systems are alps, aurora"),
         ("alps", 0, None, "--nodes 0: a miniature has 1 to 64 nodes"),
         ("alps", 65, None, "--nodes 65: a miniature has 1 to 64 nodes"),
         (

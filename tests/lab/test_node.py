@@ -457,6 +457,55 @@ def test_ranks_of_several_nodes_with_one_core_each(alps: Machine) -> None:
     assert "few_cores" not in alps.run(*options[:-4], *ITERATIONS, ranks=2).header
 
 
+@contextmanager
+def told(machine: Machine, **facts: bool) -> Iterator[None]:
+    """What the GPUs of a node say of themselves, while the context lasts."""
+    file = machine.folder / "node.json"
+    before = file.read_text()
+    content = json.loads(before)
+    for gpu in content["gpus"]:
+        gpu.update(facts)
+    file.write_text(json.dumps(content))
+    yield
+    file.write_text(before)
+
+
+@pytest.mark.parametrize("transport", ("copy", "kernel"))
+def test_where_the_runtime_has_no_handles_the_driver_maps_memory_of_other_ranks(alps: Machine, transport: str) -> None:
+    options = (f"--transport={transport}", "--schedules=uncontended", "--pairs=0-1", f"--sizes={SIZE}", *ITERATIONS)
+    operations = "unidirectional,pingpong,alltoall"
+    with told(alps, ipc=False):
+        run = alps.run(*options, f"--operations={operations}", "--verify=every")
+        assert run.status == 0, run.said
+        assert run.header["plan"]["handles"] == "vmm"
+        wanted = expected(alps.topology, transport, 0, 1)
+        assert run.gbps("unidirectional", [0, 1]) == pytest.approx(wanted, rel=0.05)
+        assert alps.run(*options, "--operations=pingpong", "--handles=ipc").status == 6
+    assert "handles" not in alps.run(*options, "--operations=pingpong").header["plan"]
+    assert not list(alps.folder.glob("memory-*"))
+
+
+@pytest.mark.parametrize("transport", ("copy", "kernel"))
+def test_two_trays_of_an_nvlink_domain_reach_each_others_memory(alps: Machine, transport: str) -> None:
+    """A node of four is two trays of two here: each has its host name, and sees its own GPUs."""
+    tray = "T=$((OMPI_COMM_WORLD_RANK / 2)); hostname tray$T; export CUDA_VISIBLE_DEVICES=$((2*T)),$((2*T+1))"
+    two = ["unshare", "--uts", "sh", "-c", f'{tray}; exec "$0" "$@"', str(alps.program)]
+    options = (f"--transport={transport}", "--schedules=uncontended", "--pairs=0-1,0-2,3-1", f"--sizes={SIZE}")
+    operations = ("--operations=unidirectional,pingpong,alltoall,broadcast", "--verify=every", "--expect-nodes=2")
+    with told(alps, fabric=True, imex=True):
+        run = alps.run(*options, *operations, *ITERATIONS, by=two)
+        assert run.status == 0, run.said
+        assert run.header["plan"]["handles"] == "fabric"
+        assert {one["host"] for one in run.header["ranks"]} == {"tray0", "tray1"}
+        for pair in ([0, 1], [0, 2], [3, 1]):
+            wanted = expected(alps.topology, transport, *pair)
+            assert run.gbps("unidirectional", pair) == pytest.approx(wanted, rel=0.05)
+        assert {one["wrong_bytes"] for one in run.records} == {0}
+    with told(alps, fabric=True):
+        run = alps.run(*options, *operations, *ITERATIONS, by=two)
+    assert run.status == 2 and "imex" in run.said
+
+
 def test_a_killed_rank_leaves_nothing_behind(alps: Machine) -> None:
     options = ("--transport=copy", "--operations=pingpong", "--pairs=0-1", f"--sizes={SIZE}")
     killed = alps.run("--transport=copy", "--operations=pingpong", f"--sizes=8,{SIZE}", "--inject=kill", ranks=2)

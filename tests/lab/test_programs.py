@@ -42,7 +42,7 @@ def test_what_was_built_is_used_again_until_a_source_changes(checkout: Path, mon
 
 
 def test_without_a_checkout_there_is_nothing_to_build_with(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"is no checkout of Fabricheck, with whose tools"):
+    with pytest.raises(UserError, match=r"is not a checkout of Fabricheck, with whose tools"):
         programs.programs(tmp_path, "nvidia")
 
 

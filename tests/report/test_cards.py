@@ -161,7 +161,7 @@ def test_wrong_bytes_are_said_as_such() -> None:
     run = pair_run(bad=bad((0, 1)))
     wrong = [replace(each, samples=replace(each.samples, wrong_bytes=7)) for each in run.judgements]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=SQUARE)
-    assert found.loss == "1 measurement in 1 run brought wrong bytes"
+    assert found.loss == "1 measurement in 1 run delivered wrong bytes"
     assert (found.code, found.next_[0]) == ("wrong-bytes", general_steps(CATALOGUE["wrong-bytes"])[0])
 
 
@@ -172,7 +172,7 @@ def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
         for each in run.judgements
     ]
     pair, all_ = suspects(replace(run, judgements=tuple(wrong)), topology=STAR)
-    assert (pair.part, pair.loss) == ("nid001 GPU 1 → GPU 2", "1 measurement in 1 run brought wrong bytes")
+    assert (pair.part, pair.loss) == ("nid001 GPU 1 → GPU 2", "1 measurement in 1 run delivered wrong bytes")
     assert (all_.part, all_.loss) == (
         NO_PART,
         "all 11 measurements equally slow in 1 run at 8.0 % of what is expected",
@@ -193,16 +193,16 @@ def test_wrong_bytes_beside_a_loss_are_counted() -> None:
         for each in run.judgements
     ]
     (found,) = suspects(replace(run, judgements=tuple(wrong)), topology=STAR)
-    assert found.loss == "6 measurements in 1 run at 8.7 % of their peers; 1 of them brought wrong bytes"
-    assert found.evidence[0].endswith("1 pair brought wrong bytes (1→2)")
+    assert found.loss == "6 measurements in 1 run at 8.7 % of their peers; 1 of them delivered wrong bytes"
+    assert found.evidence[0].endswith("1 pair delivered wrong bytes (1→2)")
 
 
 def test_a_problem_is_told_once_with_the_runs_that_have_it_and_a_first_step() -> None:
-    text = "out/result.jsonl: nid003 (rank 2) did not report when the others gave up"
+    text = "out/result.jsonl: nid003 (rank 2) did not report before the others timed out"
     problem = bad_finding(Verdict.INCOMPLETE, text, code="node-did-not-report")
     runs = [replace(pair_run(problems=[problem]), test=f"Test{each} @s:gpu+e") for each in range(5)]
     (found,) = suspects(*runs, system="s")
-    assert found.part == "nid003 (rank 2) did not report when the others gave up"
+    assert found.part == "nid003 (rank 2) did not report before the others timed out"
     assert found.loss == "in Test0 @s:gpu+e; Test1 @s:gpu+e; Test2 @s:gpu+e and 2 more"
     assert found.next_[0] == steps(problem, system="s")[0]
 
@@ -231,7 +231,7 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         ("n2:nic0 or n2", "comparison", "comparison"),
     ]
     assert found[1].loss == "loses 10% (8% to 12%): 6 pairs over it"
-    assert found[3].loss.startswith("6 of 6 metrics that cross it got worse; the most ")
+    assert found[3].loss.startswith("6 of 6 metrics that cross it got worse; worst: ")
     assert "since 2026-04-11 02:00 (s100)" in found[3].loss
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
     assert found[4].loss.startswith("6 of 6 metrics that cross it regressed; since 2026-04-01..")

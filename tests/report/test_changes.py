@@ -74,7 +74,7 @@ def test_many_metrics_are_counted() -> None:
     assert sum(len(each["y"]) for each in plot(figure)["data"]) == 40
     assert len(rows_of(figure)) == 64
     assert isinstance(figure.table, Rows)
-    assert figure.table.note == "Further rows, none of them worse: 6 metrics."
+    assert figure.table.note == "More rows, none worse: 6 metrics."
 
 
 def test_unequal_conditions_are_in_the_row() -> None:

@@ -74,7 +74,7 @@ def test_nothing_is_no_pass() -> None:
     assert overall([])[0] is Verdict.INCOMPLETE
     empty = RunJudgement(Run("x", {}, (), (), None), Verdict.PASS, (), ())
     assert empty.final_verdict is Verdict.INVALID
-    assert "nothing to judge" in empty.all_problems[0].message
+    assert "no metric to judge" in empty.all_problems[0].message
     assert overall([pair_run()], [bad_finding(Verdict.INCOMPLETE, "a check did not run")])[0] is Verdict.INCOMPLETE
 
 
@@ -139,7 +139,7 @@ def test_a_file_without_a_valid_header_has_facts_too() -> None:
     facts = facts_of(RunJudgement(Run("x", {}, (), (), None), Verdict.INVALID, (), ()))
     assert facts.what == "nothing"
     assert "no valid header" in facts.program
-    assert "did not reach its end" in facts.records
+    assert "did not complete" in facts.records
     assert facts.command == ()
 
 

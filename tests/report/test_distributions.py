@@ -71,7 +71,7 @@ def test_few_grey_curves_and_rows_and_the_rest_is_counted() -> None:
     assert "132 distributions" in figure.summary and "45 of them are drawn" in figure.summary
     assert isinstance(figure.table, Rows)
     assert len(figure.table.rows) == 32
-    assert figure.table.note == "Further rows, none of them worse: 100 metrics."
+    assert figure.table.note == "More rows, none worse: 100 metrics."
 
 
 def test_a_mean_has_no_distribution_and_neither_has_what_was_not_measured() -> None:

@@ -91,14 +91,14 @@ def test_schedules_and_quantities_have_matrices_of_their_own() -> None:
 def test_without_an_expectation_the_values_are_absolute_and_it_says_so() -> None:
     figure = find(pair_run(expected=None), "pingpong uncontended 1GiB goodput")
     assert "in Gb/s" in figure.title
-    assert "expects no goodput here" in figure.summary
+    assert "has no goodput for these pairs" in figure.summary
     assert isinstance(figure.table, Matrix)
     assert figure.table.cells[0][1].text == "1,099"
 
 
 def test_a_mixture_is_absolute_too() -> None:
     run = judged([judgement(samples((0, 1), GIB)), judgement(samples((0, 2), GIB), expected=None)])
-    assert "For some pairs" in find(run, "pingpong uncontended 1GiB goodput").summary
+    assert "for some pairs" in find(run, "pingpong uncontended 1GiB goodput").summary
 
 
 def test_a_pair_that_was_planned_and_not_measured_is_not_blank() -> None:

@@ -127,7 +127,7 @@ def test_states_are_sorted_by_what_needs_a_look() -> None:
 def test_many_states_are_counted() -> None:
     table = states_table(watched([Made(f"m{each}", normal(each, 5)) for each in range(70)]).result.states)
     assert len(table.rows) == 64
-    assert table.note == "Further rows, none of them worse: 6 metrics."
+    assert table.note == "More rows, none worse: 6 metrics."
     assert {row[1].text for row in table.rows} == {"warming up"}
 
 

@@ -49,7 +49,7 @@ def test_another_yardstick_is_said(root: Path, store: Path) -> None:
     file = root / "config" / "policy.yaml"
     file.write_text(file.read_text() + "# a comment\n")
     (note,) = stored_session(store, "local", None, root).notes
-    assert note == "The session is judged by another policy than when it was stored"
+    assert note == "Changed since the session was stored: policy"
 
 
 def test_a_session_without_samples_is_one_line(root: Path, store: Path) -> None:
@@ -62,12 +62,12 @@ def test_a_session_without_samples_is_one_line(root: Path, store: Path) -> None:
 
 
 def test_sessions_that_are_not_there(root: Path, store: Path) -> None:
-    with pytest.raises(UserError, match="there is no store"):
+    with pytest.raises(UserError, match="does not exist"):
         stored_session(store, "local", None, root)
     add(root, store, 0)
-    with pytest.raises(UserError, match="holds no runs of the system 'hgx-h200'"):
+    with pytest.raises(UserError, match="has no runs of the system 'hgx-h200'"):
         stored_session(store, "hgx-h200", None, root)
-    with pytest.raises(UserError, match="there is no session '7'"):
+    with pytest.raises(UserError, match="no session '7'"):
         stored_session(store, "local", "7", root)
 
 
@@ -93,8 +93,8 @@ def test_what_changed_since_another_session(root: Path, store: Path) -> None:
 def test_a_selection_that_means_nothing_is_a_mistake(root: Path, store: Path) -> None:
     add(root, store, 0)
     for base, candidate, message in (
-        ("tag:none", None, "has no run with the tag 'none'"),
-        (session(0), "2030-01-01..", "no run is of 2030-01-01"),
+        ("tag:none", None, "no run with the tag 'none' in the history"),
+        (session(0), "2030-01-01..", "no 2030-01-01"),
     ):
         with pytest.raises(UserError, match=message):
             past_of(store, "local", root, session=session(0), base=base, candidate=candidate)
@@ -116,7 +116,7 @@ def test_a_refused_history_is_a_note(root: Path, store: Path) -> None:
     past = past_of(store, "local", root, session=session(0), base=session(0))
     assert (past.watched, past.comparison) == (None, None)
     (note,) = past.notes
-    assert note.startswith("No history is shown: ") and "is still to come" in note
+    assert note.startswith("No history is shown: ") and "is in the future" in note
 
 
 def test_a_damaged_neighbour_is_a_note(root: Path, store: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_processor_in_the_place_of_gpus_is_no_gpu(tmp_path: Path) -> None:
     found = require(
         run, transport=transport, backend="sycl", ranks=4, nodes=1, devices=True, exit_code=0, operations=operations
     )
-    assert any("drove no device" in each.message for each in found)
+    assert any("used no device" in each.message for each in found)
 
 
 def test_a_file_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None:
@@ -171,12 +171,12 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "bad time": (_line(0, started_utc="yesterday"), INVALID, "started_utc"),
     "other record": (_line(1, record="sample"), INVALID, ":2: the line is of the unknown kind 'sample'"),
     "run_id of another run": (_line(-1, run_id="f" * 32), INVALID, ":4: run_id ffff"),
-    "gap in the index": (_line(2, index=2), INVALID, ":3: samples line 2 stands where number 1 belongs"),
-    "reordered": (lambda lines: lines.insert(1, lines.pop(2)), INVALID, ":2: samples line 1 stands where number 0"),
-    "doubled": (lambda lines: lines.insert(2, lines[1]), INVALID, "stands where number 1 belongs"),
-    "something after the footer": (lambda lines: lines.append(lines[1]), INVALID, ":5: something follows the end"),
-    "two footers": (lambda lines: lines.append(lines[-1]), INVALID, ":5: something follows the end"),
-    "footer then error": (lambda lines: lines.append({"record": "error"}), INVALID, "something follows the end"),
+    "gap in the index": (_line(2, index=2), INVALID, ":3: samples line 2 is at the place of line 1"),
+    "reordered": (lambda lines: lines.insert(1, lines.pop(2)), INVALID, ":2: samples line 1 is at the place of line 0"),
+    "doubled": (lambda lines: lines.insert(2, lines[1]), INVALID, "is at the place of line 1"),
+    "something after the footer": (lambda lines: lines.append(lines[1]), INVALID, ":5: the run ends in line 4"),
+    "two footers": (lambda lines: lines.append(lines[-1]), INVALID, ":5: the run ends in line 4"),
+    "footer then error": (lambda lines: lines.append({"record": "error"}), INVALID, "the run ends in line"),
     "no footer": (lambda lines: lines.pop(), INCOMPLETE, "there is no footer"),
     "error record": (
         _error,
@@ -184,18 +184,18 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
         ":4: the benchmark ended with an error of kind timeout during pingpong of 8 B",
     ),
     "error record of another run": (_error_of_another_run, INVALID, "run_id ffff"),
-    "footer counts records": (_line(-1, records=3), INVALID, ":4: the footer says records 3"),
-    "footer counts samples": (_line(-1, samples=17), INVALID, ":4: the footer says samples 17"),
-    "footer counts wrong bytes": (_line(-1, wrong_bytes=1), INVALID, ":4: the footer says wrong_bytes 1"),
-    "footer's time": (_line(-1, timed_ns=1372199), INVALID, ":4: the footer says timed_ns 1372199"),
+    "footer counts records": (_line(-1, records=3), INVALID, ":4: the footer has records 3"),
+    "footer counts samples": (_line(-1, samples=17), INVALID, ":4: the footer has samples 17"),
+    "footer counts wrong bytes": (_line(-1, wrong_bytes=1), INVALID, ":4: the footer has wrong_bytes 1"),
+    "footer's time": (_line(-1, timed_ns=1372199), INVALID, ":4: the footer has timed_ns 1372199"),
     "a time changed": (lambda lines: lines[1]["times_ns"].__setitem__(3, 819), INVALID, "timed_ns"),
-    "more time than the run": (_line(-1, wall_ns=1), INVALID, "do not fit"),
+    "more time than the run": (_line(-1, wall_ns=1), INVALID, "are more than"),
     "proof without evidence": (_line(-1, proof={"paths": {"SHM": 1}, "evidence": None}), INVALID, "proof"),
-    "mode without proof": (_plan(ccl_mode="symmetric"), INVALID, "of *CCL none, and symmetric was asked for"),
+    "mode without proof": (_plan(ccl_mode="symmetric"), INVALID, "of *CCL none, and symmetric was requested"),
     "mode not in effect at one size": (
         _in_mode("symmetric", {"pingpong": _SIZES[1:]}, {"pingpong": _SIZES[:1]}),
         INVALID,
-        ":4: the mode symmetric was not in effect in pingpong of 8 B, or nothing shows it: a line was looked for",
+        ":4: the mode symmetric was not in effect in pingpong of 8 B, or has no evidence: a line",
     ),
     "buffers registered for small messages alone": (
         _in_mode("registered", {"pingpong": _SIZES[:1]}, {"pingpong": _SIZES[1:]}),
@@ -212,7 +212,7 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "unknown mode": (_plan(ccl_mode="fast"), INVALID, "ccl_mode"),
     "other status": (_line(-1, status="done"), INCOMPLETE, ":4: the last line is not valid: status"),
     "fewer lines than planned": (_not_measured, INCOMPLETE, "of 1048576 B on ranks 0-1 is missing"),
-    "measured twice": (_measured_twice, INVALID, ":4: pingpong uncontended of 1048576 B on ranks 0-1 is there more"),
+    "measured twice": (_measured_twice, INVALID, ":4: pingpong uncontended of 1048576 B on ranks 0-1 appears more"),
     "not planned": (_unplanned, INVALID, ":2: pingpong uncontended of 16 B on ranks 0-1 was not planned"),
     "other implementation": (_line(1, implementation="library"), INVALID, ":2: pingpong uncontended"),
     "other round": (_line(1, round=0), INVALID, "was not planned"),
@@ -232,12 +232,12 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "fewer iterations than fixed": (_fewer_iterations, INVALID, ":2: pingpong uncontended of 8 B on ranks 0-1 has 7"),
     "converged where fixed": (_line(1, stopped="converged"), INVALID, "8 after 2 were planned"),
     "less warm-up than fixed": (_line(1, warmup=1), INVALID, "after 1 of warm-up"),
-    "wrong data": (_wrong_data, FAIL, ":3: pingpong uncontended of 1048576 B on ranks 0-1 brought 4 wrong bytes"),
+    "wrong data": (_wrong_data, FAIL, ":3: pingpong uncontended of 1048576 B on ranks 0-1 delivered 4 wrong bytes"),
     "not verified": (_unverified, INVALID, ":3: the data of pingpong uncontended of 1048576 B on ranks 0-1 were not"),
-    "verified against plan": (_verified_against_plan, INVALID, "were verified against plan"),
+    "contrary to the plan": (_verified_against_plan, INVALID, "were verified, contrary to the plan"),
     "planted defect": (_plan(injected="hang"), INVALID, ":1: a planted defect was requested (hang)"),
-    "rank missing": (_header(lambda header: header["ranks"].pop(0)), INVALID, ":1: rank 1 stands in place 0"),
-    "rank twice": (_header(lambda header: header["ranks"][1].update(rank=0)), INVALID, ":1: rank 0 stands in place 1"),
+    "rank missing": (_header(lambda header: header["ranks"].pop(0)), INVALID, ":1: rank 1 is at place 0"),
+    "rank twice": (_header(lambda header: header["ranks"][1].update(rank=0)), INVALID, ":1: rank 0 is at place 1"),
     "rank out of range": (_line(1, ranks=[0, 2]), INVALID, ":2: rank 2 is not in this run of 2 ranks"),
     "pair with itself": (_line(1, ranks=[1, 1]), INVALID, ":2: pingpong has a rank twice"),
     "pair of three": (_line(1, ranks=[0, 1, 0]), INVALID, ":2: pingpong has a rank twice"),
@@ -249,7 +249,7 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "difference of no rank": (
         _line(0, environment_differences=[{"rank": 7, "name": "A", "value": "b"}]),
         INVALID,
-        "speaks of rank 7",
+        "names rank 7",
     ),
     "GPU platform of the host backend": (
         _line(0, platform="nvidia"),
@@ -303,13 +303,13 @@ def _series(number: int, **fields: Any) -> Callable[[list[Line]], None]:
 PATTERN_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
     "other groups than planned": (_line(9, groups=[2, 1, 1], ranks=[0, 1]), "was not planned"),
     "groups on other ranks": (_line(9, ranks=[1, 0, 2, 3]), "(n, g, k) = (2, 2, 1) is not on ranks 1,0,2-3"),
-    "no groups": (lambda lines: lines[9].pop("groups"), ":10: rail_bidirectional does not say which groups"),
+    "no groups": (lambda lines: lines[9].pop("groups"), ":10: rail_bidirectional does not name its groups"),
     "groups of a pair": (_line(1, groups=[2, 1, 1]), ":2: pingpong has groups"),
     "two numbers": (_line(9, groups=[2, 2]), ":10: the line is not valid: groups"),
     "more active than there are": (_series(4, groups=[2, 2, 3]), "rail_bidirectional cannot be among"),
     "asymmetric between four": (_series(6, groups=[4, 1, 1]), "asymmetric_unidirectional cannot be among"),
     "striping in one stripe": (_series(8, groups=[2, 2, 1]), "striping cannot be among"),
-    "no messages": (lambda lines: lines[0]["plan"]["series"][13].pop("messages"), "sparse_inter does not say which"),
+    "no messages": (lambda lines: lines[0]["plan"]["series"][13].pop("messages"), "sparse_inter does not name its"),
     "other bytes": (_series(13, messages=[[0, 2, 402]]), "the messages of sparse_inter are not the bytes of the plan"),
     "a message to itself": (_series(13, messages=[[2, 2, 403]]), "a message from rank 2 to rank 2"),
     "a message to nobody": (_series(13, messages=[[2, 4, 403]]), "a message from rank 2 to rank 4"),
@@ -334,7 +334,7 @@ def test_a_text_that_is_no_result_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("# A title\n\nand a text\n" * 100)
     (problem,) = read_run(file).problems
-    assert problem.verdict is INVALID and "it is no result file" in problem.message
+    assert problem.verdict is INVALID and "neither a result file" in problem.message
 
 
 def test_of_many_lines_that_cannot_be_read_some_are_told(tmp_path: Path) -> None:
@@ -355,6 +355,24 @@ def test_patterns_are_read() -> None:
     assert victim.one_way_ns.tolist() == [each / 2 for each in victim.times_ns.tolist()]
     other = by_name["victim_alltoall_alltoall", "contended", 1024]
     assert other.one_way_ns.tolist() == other.times_ns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "messages"),
+    [("victim_pingpong_incast", 2048, ((2, 1, 2048),)), ("victim_alltoall_alltoall", 2048, ())],
+)
+def test_what_went_on_beside_a_victim_is_a_measurement(
+    tmp_path: Path, operation: str, size: int, messages: tuple[tuple[int, int, int], ...]
+) -> None:
+    def beside(lines: list[Line]) -> None:
+        for line in lines:
+            if line.get("operation") == operation and line.get("schedule") == "contended":
+                line["aggressor"] = {"ranks": [1, 2], "bytes": 2048, "times_ns": [100, 200, 300]}
+
+    run = changed(tmp_path, beside, PATTERNS)
+    (aggressor, *_) = [each.aggressor for each in run.samples if each.operation == operation and each.aggressor]
+    assert not run.problems and (aggressor.bytes, aggressor.messages) == (size, messages)
+    assert aggressor.goodput_gbps.tolist() == [8 * size / each for each in (100, 200, 300)]
 
 
 def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None:
@@ -414,7 +432,7 @@ def test_two_ranks_on_one_device(tmp_path: Path) -> None:
 
     run = changed(tmp_path, share, CUDA)
     assert verdicts(run) == {INVALID}
-    assert ":1: ranks 0 and 1 drove the same device GPU-00000000" in said(run)
+    assert ":1: ranks 0 and 1 used the same device GPU-00000000" in said(run)
 
     def share_on_purpose(lines: list[Line]) -> None:
         share(lines)
@@ -664,7 +682,7 @@ def _in_another_round(lines: list[Line]) -> None:
 
 
 RULE_DEFECTS: dict[str, tuple[Callable[[list[Line]], object], str]] = {
-    "other pairs": (lambda lines: _by_rule(lines, hash="0" * 16), "not those that this program finds by the same rule"),
+    "other pairs": (lambda lines: _by_rule(lines, hash="0" * 16), "differ from those of this version"),
     "other ranks": (lambda lines: _by_rule(lines, ranks=8), "no rule has 8 ranks in groups of 1, of this run of 4"),
     "groups not full": (lambda lines: _by_rule(lines, group=3), "no rule has 4 ranks in groups of 3"),
     "twice": (lambda lines: _by_rule(lines, directions=2), "has no rule for pairs that are measured 2 times"),
@@ -708,9 +726,9 @@ def test_order_statistics_of_a_pair_of_nodes_are_read(tmp_path: Path) -> None:
     [
         ({"iterations": 999}, "says 999 iterations"),
         ({"iterations": 1 << 40}, f"says {1 << 40} iterations"),
-        ({"ranks": [0, 1]}, "says 1000 iterations and has 46 times"),  # on one node they are kept whole
+        ({"ranks": [0, 1]}, "says 1000 iterations, but has 46 times"),  # on one node they are kept whole
         ({"times_ns": [*range(1000, 1044), 1046, 1045]}, "not in ascending order"),
-        ({"times_ns": list(range(1, 46))}, "says 1000 iterations and has 45 times"),
+        ({"times_ns": list(range(1, 46))}, "says 1000 iterations, but has 45 times"),
     ],
 )
 def test_what_cannot_be_order_statistics_is_told(tmp_path: Path, changes: Line, message: str) -> None:

@@ -54,37 +54,37 @@ def test_the_run_that_was_asked_for_has_no_problem() -> None:
     assert require(read_run(CUDA), **ASKED) == ()
 
 
-TUNING = ": the tuning that was asked for was not in effect"
+TUNING = ": the requested tuning was not in effect"
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"transport": "mpi"}, ":1: the transport was ccl and not mpi, which this check is about"),
-        ({"backend": "hip"}, ":1: the backend was cuda and not hip, which this check is about"),
-        ({"ranks": 8}, ":1: 4 ranks ran and not 8: check the launcher and the MPI library"),
-        ({"nodes": 2}, ":1: the ranks were on 1 nodes (nid001) and not on 2"),
-        ({"devices": False}, ":1: ranks 0-3 drove a device where none was wanted"),
-        ({"operations": {"pingpong"}}, ":1: the operations were allreduce, pingpong and not pingpong"),
+        ({"transport": "mpi"}, ":1: the transport was ccl instead of mpi, as this check requires"),
+        ({"backend": "hip"}, ":1: the backend was cuda instead of hip, as this check requires"),
+        ({"ranks": 8}, ":1: 4 ranks ran instead of 8: check the launcher and the MPI library"),
+        ({"nodes": 2}, ":1: the ranks were on 1 nodes (nid001) instead of 2"),
+        ({"devices": False}, ":1: ranks 0-3 used a device instead of none"),
+        ({"operations": {"pingpong"}}, ":1: the operations were allreduce, pingpong instead of pingpong"),
         (
             {"operations": {"pingpong", "allreduce", "alltoall"}},
-            ":1: the operations were allreduce, pingpong and not allreduce, alltoall, pingpong",
+            ":1: the operations were allreduce, pingpong instead of allreduce, alltoall, pingpong",
         ),
         ({"implementation": "library"}, ":1: pingpong did not use the implementation library"),
         (
             {"environment": {"NCCL_NVLS_ENABLE": "1"}},
-            f":1: NCCL_NVLS_ENABLE was '0' and not '1' on all ranks{TUNING}",
+            f":1: NCCL_NVLS_ENABLE was '0' instead of '1' on all ranks{TUNING}",
         ),
-        ({"environment": {"NCCL_PROTO": "LL"}}, f":1: NCCL_PROTO was unset and not 'LL' on all ranks{TUNING}"),
+        ({"environment": {"NCCL_PROTO": "LL"}}, f":1: NCCL_PROTO was unset instead of 'LL' on all ranks{TUNING}"),
         (
             {"environment": {"NCCL_NVLS_ENABLE": None}},
-            f":1: NCCL_NVLS_ENABLE was '0' and not unset on all ranks{TUNING}",
+            f":1: NCCL_NVLS_ENABLE was '0' instead of unset on all ranks{TUNING}",
         ),
         (
             {"paths_forbidden": ["P2P"]},
-            ": the data went by P2P/CUMEM, which this check forbids: it measured a fall-back",
+            ": the data took P2P/CUMEM, which this check forbids: a fall-back",
         ),
-        ({"paths_required": ["NET/IB"]}, ": the data went by P2P/CUMEM and not by 'NET/IB'"),
+        ({"paths_required": ["NET/IB"]}, ": the data took P2P/CUMEM instead of 'NET/IB'"),
     ],
 )
 def test_something_else_than_asked_for_is_found(asked: dict[str, Any], message: str) -> None:
@@ -107,7 +107,7 @@ def test_a_rank_without_the_tuning_is_named(tmp_path: Path) -> None:
         {"rank": 1, "name": "SLURM_CPU_BIND", "value": "x"},
     ]
     problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
-    assert "NCCL_NVLS_ENABLE was unset and not '0' on ranks 2-3" in messages(problems)
+    assert "NCCL_NVLS_ENABLE was unset instead of '0' on ranks 2-3" in messages(problems)
     assert len(problems) == 1
 
 
@@ -118,12 +118,12 @@ def test_a_variable_that_only_rank_0_lacks(tmp_path: Path) -> None:
         {"rank": rank, "name": "NCCL_NVLS_ENABLE", "value": "0"} for rank in (1, 2, 3)
     ]
     problems = require(read_run(write(tmp_path / "run.jsonl", lines)), **ASKED)
-    assert "was unset and not '0' on ranks 0:" in messages(problems)
+    assert "was unset instead of '0' on ranks 0:" in messages(problems)
 
 
 def test_a_fall_back_to_tcp_is_invalid(tmp_path: Path) -> None:
     run = cuda_run(tmp_path, proof={"paths": {"P2P/CUMEM": 20, "NET/Socket/0": 4}, "evidence": "NCCL_DEBUG"})
-    assert "the data went by NET/Socket/0, which this check forbids" in messages(require(run, **ASKED))
+    assert "the data took NET/Socket/0, which this check forbids" in messages(require(run, **ASKED))
 
 
 def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -
     asked = ASKED | {"nodes": 2, "paths_required": []}
     (message,) = (each.message for each in require(run, **asked))
     gpus = [f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks if each.device]
-    told = f"the data went by NET/Socket/0 on nid002, {gpus[1]}, {gpus[2]}, 1 more, which this check forbids"
-    assert message == f"{run.path}: {told}: it measured a fall-back"
+    told = f"the data took NET/Socket/0 on nid002, {gpus[1]}, {gpus[2]}, 1 more, which this check forbids"
+    assert message == f"{run.path}: {told}: a fall-back"
 
 
 def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) ->
 
 def test_no_footer_proves_nothing(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[:-1]))
-    assert "nothing proves which way the data went" in messages(require(run, **ASKED))
+    assert "the path of the data is not proven" in messages(require(run, **ASKED))
 
 
 def test_a_run_without_a_valid_header_is_not_the_right_one(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_run_without_a_valid_header_is_not_the_right_one(tmp_path: Path) -> No
     assert [problem.verdict for problem in problems] == [Verdict.INCOMPLETE, Verdict.INVALID]
     assert [problem.message for problem in problems] == [
         f"{run.path}: the benchmark ended with exit status 1; see its error output",
-        f"{run.path}:1: the header is not valid, so nothing shows that the right thing was measured",
+        f"{run.path}:1: the header is not valid, so it is unknown what was measured",
     ]
 
 
@@ -174,7 +174,7 @@ def test_ranks_without_a_device_are_named() -> None:
     }
     assert require(run, **asked, devices=False) == ()
     (problem,) = require(run, **asked, devices=True)
-    assert (problem.verdict, problem.message) == (Verdict.INVALID, f"{HOST}:1: ranks 0-1 drove no device")
+    assert (problem.verdict, problem.message) == (Verdict.INVALID, f"{HOST}:1: ranks 0-1 used no device")
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_ranks_without_a_device_are_named() -> None:
         ({"mpi_library": "Open MPI"}, None),
         (
             {"mpi_library": "MPICH"},
-            "the MPI library was Open MPI and not MPICH: another module was loaded than this environment names",
+            "the MPI library was Open MPI instead of MPICH: the loaded module is not that of the environment",
         ),
         ({"plan": {"datatype": "float32"}}, None),
-        ({"plan": {"datatype": "float64"}}, "datatype was float32 and not float64, which this check is about"),
-        ({"plan": {"host_memory": "pinned"}}, "host_memory was not given and not pinned, which this check is about"),
+        ({"plan": {"datatype": "float64"}}, "datatype was float32 instead of float64, as this check requires"),
+        ({"plan": {"host_memory": "pinned"}}, "host_memory was not given instead of pinned, as this check requires"),
     ],
 )
 def test_library_and_plan_are_those_of_the_check(asked: dict[str, Any], message: str | None) -> None:
@@ -204,19 +204,19 @@ def test_library_and_plan_are_those_of_the_check(asked: dict[str, Any], message:
         (
             {"nid001": {"hsn0": 899, "mgmt0": 101}},
             ["hsn0"],
-            "10% of what nid001 sent went over mgmt0 and not over hsn0: the library took another network",
+            "10% of what nid001 sent went over mgmt0 instead of hsn0: the library used another network",
         ),
         # Two that are no business of the data count together, and the worse is named.
         (
             {"nid001": {"hsn0": 1000}, "nid002": {"hsn0": 880, "mgmt0": 50, "lo": 70}},
             ["hsn0", "hsn1"],
-            "7% of what nid002 sent went over lo and not over hsn0 or hsn1: the library took another network",
+            "7% of what nid002 sent went over lo instead of hsn0 or hsn1: the library used another network",
         ),
         # The first host says it for all.
         (
             {"nid001": {"mgmt0": 5}, "nid002": {"mgmt0": 5}},
             ["hsn0"],
-            "100% of what nid001 sent went over mgmt0 and not over hsn0: the library took another network",
+            "100% of what nid001 sent went over mgmt0 instead of hsn0: the library used another network",
         ),
         ({"nid001": {"hsn0": 0, "mgmt0": 0}}, ["hsn0"], None),
         ({"nid001": {"mgmt0": 5}}, [], None),  # nobody said which networks the data may take
@@ -258,7 +258,7 @@ def test_a_stale_file_is_found() -> None:
     stale = require_fresh(run, not_before=started + timedelta(seconds=1))
     assert messages(stale) == (
         f"{CUDA}:1: the run began at 2026-11-21T05:54:06Z, before this check did: "
-        f"an earlier one left the file, or the clock of {run.ranks[0].host} is behind"
+        f"the file is of an earlier run, or the clock of {run.ranks[0].host} is behind"
     )
     assert stale[0].verdict is Verdict.INVALID
 
@@ -276,7 +276,7 @@ def test_the_jobs_output_says_whose_file_it_is_and_with_which_library(tmp_path: 
     assert "its clock is 3,600 s behind that of the check" in clock.message
     (stale,) = require_fresh(run, not_before=started, output=f"fabricbench: run {other} with MPICH 4.0.2\n")
     assert stale.verdict is Verdict.INVALID
-    assert stale.message.endswith(f"and is not that of this job ({other}): an earlier one left the file")
+    assert stale.message.endswith(f"is not that of this job ({other}): the file is of an earlier run")
     (changed,) = require_fresh(run, not_before=started, output=own.replace(mpi["version"], "9.9.9"))
     assert changed.verdict is Verdict.INVALID
     assert changed.message.endswith(f"and {mpi['name']} 9.9.9 by the job's output: the file was changed")
@@ -286,7 +286,7 @@ def test_a_run_without_a_header_is_never_fresh(tmp_path: Path) -> None:
     run = read_run(write(tmp_path / "run.jsonl", lines_of(CUDA)[1:]))
     problems = require_fresh(run, not_before=datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert [problem.verdict for problem in problems] == [Verdict.INVALID]
-    assert messages(problems) == f"{run.path}:1: the header is not valid, so nothing shows when the run was"
+    assert messages(problems) == f"{run.path}:1: the header is not valid, so the time of the run is unknown"
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
@@ -343,7 +343,7 @@ GIB = 1 << 30
     [
         # RDMA is in no counter, and what else there is is little beside what the run moved.
         ({"mgmt0": 5_000_000, "hsn0": 0}, None),
-        ({"mgmt0": 30 * GIB, "hsn0": 1_000_000}, "nid001 sent 32,212 MB over mgmt0, of 21,475 MB that the run moved"),
+        ({"mgmt0": 30 * GIB, "hsn0": 1_000_000}, "nid001 sent 32,212 MB over mgmt0, of 21,475 MB of the run"),
         ({"mgmt0": 10 * GIB, "hsn0": 11 * GIB}, "over mgmt0"),
         ({"mgmt0": 1_000_000, "hsn0": 21 * GIB}, None),
         # The adapter's own counters have its own names.

@@ -35,9 +35,9 @@ def test_they_come_back_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "is no state of a node: "),
-        (b"[]", "is no state of a node: "),
-        (b'{"host": "a"}', "is no state of a node: when: "),
+        (b"", "is not a state of a node: "),
+        (b"[]", "is not a state of a node: "),
+        (b'{"host": "a"}', "is not a state of a node: when: "),
         (b" " * (5 << 20), "is too large"),
     ],
     ids=["empty", "a list", "a half", "large"],

@@ -35,7 +35,7 @@ def test_emulated_and_real_gpus_in_one_run_are_invalid_and_a_rehearsal(tmp_path:
     run = changed(tmp_path, lambda lines: _emulated(lines[0], [0, 2]), CUDA)
     (problem,) = run.problems
     assert problem.verdict is Verdict.INVALID
-    assert "ranks 1,3 drove real GPUs in a run on emulated ones" in problem.message
+    assert "ranks 1,3 used real GPUs in a run on emulated ones" in problem.message
     assert is_rehearsal(run)
 
 
@@ -43,5 +43,5 @@ def test_a_rehearsal_that_no_emulated_gpu_shows_is_invalid(tmp_path: Path) -> No
     def claims(lines: list[Line]) -> None:
         lines[0]["platform"] = "emulated"
 
-    assert "ranks 0-3 drove real GPUs" in said(changed(tmp_path, claims, CUDA))
+    assert "ranks 0-3 used real GPUs" in said(changed(tmp_path, claims, CUDA))
     assert verdicts(changed(tmp_path, claims)) == {Verdict.INVALID}

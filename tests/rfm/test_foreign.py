@@ -213,12 +213,12 @@ def test_settings_of_somebody_else_select_what_they_allow(tmp_path: Path) -> Non
     said = [line.removeprefix("fabricheck: ") for line in job.stderr.splitlines() if line.startswith("fabricheck: ")]
     assert len(said) == len(set(said))
     begin = [
-        "theirs:cpu: its network is left out: nodes in its extras does not say how many it has",
+        "theirs:cpu: its network is left out: give the number of nodes in its extras",
         "theirs:cpu+gnu is left out: its launcher is local, which starts one rank only",
         "theirs:gpu+gnu is left out: no MPI library is named",
         "theirs:gpu+foss is not described for Fabricheck; taken for openmpi, cuda for 90, nccl, not known",
         "theirs:odd: its GPUs are left out: unknown architecture 'vortex'",
         "theirs:odd+foss is not described for Fabricheck; taken for openmpi, and nothing that drives GPUs",
-        "theirs has no topology.yaml, so no model judges",
+        "theirs has no topology.yaml, so its metrics have no model",
     ]
     assert [one for one in begin if not any(line.startswith(one) for line in said)] == []

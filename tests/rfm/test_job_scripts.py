@@ -135,7 +135,7 @@ def test_a_container(tmp_path: Path) -> None:
     before, _, after = launch.partition(" /images/cuda.sif ")
     assert f'-B"{program.parent}:{program.parent}"' in before and "--nv" in before and ":/rfm_workdir" in before
     assert after.startswith(f"{program} --transport=copy ")
-    assert after.endswith("--output=result.jsonl --case='SmokePeers @theirs:gpu+site'")
+    assert after.endswith("--output=result.jsonl --case=SmokePeers,@theirs:gpu+site")
     assert lines.index("export APPTAINER_CACHE=/c") < lines.index(launch)
 
 

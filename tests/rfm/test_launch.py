@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +11,16 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
-from fabricheck.rfm.launch import binding_options, devices_of_ranks, nodes_lost, nodes_undescribed, nodes_up
+from fabricheck.rfm.launch import (
+    binding_options,
+    devices_of_ranks,
+    is_nvlink_domain,
+    nodes_lost,
+    nodes_undescribed,
+    nodes_up,
+)
 from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.schema import FabricEntry
 from tests.support.nodes import ROOT
 
 CORES = ["8-9", "10,12", "0-1", "2-3"]
@@ -46,7 +54,7 @@ def test_launchers_bind_in_their_own_words() -> None:
 
 @pytest.mark.parametrize("text", ["", "7-0", "a", "1-", "-1", "0-3,", "1-2-3"])
 def test_what_is_no_list_of_cores_is_said_so(text: str) -> None:
-    with pytest.raises(UserError, match="is no list of cores"):
+    with pytest.raises(UserError, match="is not a list of cores"):
         parse_cores(text)
     assert len(list(cores_problems({"cores": [text, "0"]}, 2))) == 1
 
@@ -133,3 +141,16 @@ def test_a_partition_of_slurm_that_is_larger_than_described_is_named(known: int,
 def test_a_node_that_slurm_lost_during_the_job_is_named(scheduler: Slurm, told: list[str], lost: list[str]) -> None:
     test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler, nodelist=["nid0", "nid1"]))
     assert [each.partition(" is ")[0] for each in nodes_lost(test, told)] == lost
+
+
+@pytest.mark.parametrize(
+    ("nodes", "domain", "joined"), [(18, 18, True), (36, 18, False), (2, 1, False), (0, 18, False)]
+)
+def test_pairs_of_an_nvlink_domain_are_for_partitions_that_are_one(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, domain: int, joined: bool
+) -> None:
+    fabric = FabricEntry(nodes=nodes, source="made") if nodes else None
+    rack = replace(find_topology("hgx-h200", ROOT / "site_configs"), fabric=fabric, nvlink_domain_nodes=domain)
+    monkeypatch.setattr("fabricheck.rfm.launch.topology_of", {"rack:gpu": rack}.get)
+    assert is_nvlink_domain("rack:gpu") is joined
+    assert not is_nvlink_domain("unknown:gpu")

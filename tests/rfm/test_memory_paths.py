@@ -107,12 +107,12 @@ def _plan(**fields: Any) -> Callable[[list[Line]], object]:
 
 
 DEFECTS = {
-    "another kind": (_rank(allocation="pageable"), "rank 2 was pageable and not pinned"),
-    "another NUMA node": (_rank(wanted_numa_node=1), "lay on NUMA node 0 and not on 1"),
-    "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "lay on NUMA node -1 and not on 1"),
+    "another kind": (_rank(allocation="pageable"), "rank 2 was pageable instead of pinned"),
+    "another NUMA node": (_rank(wanted_numa_node=1), "was on NUMA node 0 instead of 1"),
+    "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "was on NUMA node -1 instead of 1"),
     "not placed": (_plan(host_numa="remote"), "no library placed the host memory of rank 0"),
-    "no proof": (lambda lines: lines[0]["ranks"][1].pop("host_memory"), "nothing shows what the host memory of rank 1"),
-    "no kind": (lambda lines: lines[0]["plan"].pop("host_memory"), "nothing says of which kind"),
+    "no proof": (lambda lines: lines[0]["ranks"][1].pop("host_memory"), "the host memory of rank 1"),
+    "no kind": (lambda lines: lines[0]["plan"].pop("host_memory"), "their kind is not given"),
     "an unknown kind": (_plan(host_memory="warm"), "host_memory"),
     "nobody": (lambda lines: lines[1].update(ranks=[]), "ranks"),
 }
@@ -128,12 +128,12 @@ def test_other_memory_than_the_plan_says_is_invalid(
 
 
 def test_host_memory_that_nothing_uses_is_invalid(tmp_path: Path) -> None:
-    assert "nothing in it uses host memory" in said(result(tmp_path, "local_copy"))
+    assert "no measurement uses it" in said(result(tmp_path, "local_copy"))
     assert result(tmp_path, "local_copy", kind=None, gbytes=2000).problems == ()
 
 
 def test_only_memory_paths_are_for_a_rank_alone(tmp_path: Path) -> None:
-    assert "rank 0 is alone" in said(result(tmp_path, "allreduce", kind=None))
+    assert "not only rank 0" in said(result(tmp_path, "allreduce", kind=None))
 
 
 def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
         return "\n".join(each.message for each in found)
 
     assert problems(host_memory="pinned", access="write") == ""
-    assert "host_memory was pinned and not pageable" in problems(host_memory="pageable")
-    assert "buffers was not given and not host-device" in problems(buffers="host-device")
+    assert "host_memory was pinned instead of pageable" in problems(host_memory="pageable")
+    assert "buffers was not given instead of host-device" in problems(buffers="host-device")
 
 
 # GB/s, each beside what has to be found wanting. Of the H200 node: nvbandwidth 0.8, 2026-11-21. The shares of the link

@@ -89,7 +89,7 @@ def test_a_job_is_a_number(tmp_path: Path, job: object) -> None:
     run = make_run(tmp_path, "local-1", {})
     content = json.loads((run / FOLDER / FILE).read_text())
     (run / FOLDER / FILE).write_text(json.dumps({**content, "job": job}))
-    with pytest.raises(UserError, match="no number of a job"):
+    with pytest.raises(UserError, match="not a job number"):
         Fleet.of_run(run)
 
 

@@ -18,7 +18,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import (
     FALSE_ALARMS,
     LAUNCHES,
-    MOST,
+    MOST_LAUNCHES,
     Chance,
     Launch,
     Launched,
@@ -96,14 +96,14 @@ def test_what_is_settled_by_most_of_all_no_later_launch_changes(later: list[Laun
 def test_the_more_is_slow_by_chance_the_more_launches_it_takes(
     launches: tuple[Launch, ...], is_quiet_open: bool, is_loud_open: bool
 ) -> None:
-    assert is_open(launches, MOST, QUIET) is is_quiet_open
-    assert is_open(launches, MOST, LOUD) is is_loud_open
+    assert is_open(launches, MOST_LAUNCHES, QUIET) is is_quiet_open
+    assert is_open(launches, MOST_LAUNCHES, LOUD) is is_loud_open
 
 
 @pytest.mark.parametrize("launches", [(A,), (A, P), (A, B), (A, N)])
 def test_one_slow_launch_is_never_enough(launches: tuple[Launch, ...]) -> None:
     """Not even in a session of one metric, which chance hardly ever makes slow."""
-    assert is_open(launches, MOST, Chance(1))
+    assert is_open(launches, MOST_LAUNCHES, Chance(1))
 
 
 def test_a_node_is_one_of_nodes_and_a_metric_one_of_metrics() -> None:
@@ -151,14 +151,14 @@ def test_what_chance_does_not_explain_in_one_launch_is_told(one: Sign, chance: C
 
 def test_a_run_launches_as_often_as_the_budget_was_measured_with() -> None:
     (launches,) = (each for each in run.params if each.name == "launches")
-    assert launches.default == MOST
+    assert launches.default == MOST_LAUNCHES
 
 
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; DEGRADED counts"),
-        (0.0003, "DEGRADED counts (p = 0.0003, corrected for all metrics of the session)"),
+        (None, "A @s:p+e: was launched 2 times on nid001: DEGRADED, DEGRADED; the result is DEGRADED"),
+        (0.0003, "the result is DEGRADED (p = 0.0003, corrected for all metrics of the session)"),
         (0.02, "(p = 0.02, corrected for all metrics of the session); more launches would decide: --launches"),
     ],
 )

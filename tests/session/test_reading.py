@@ -42,16 +42,16 @@ def test_another_run_s_results_are_not_those_of_a_folder(tmp_path: Path) -> None
     """By a path in its report, a path that leads out of the folder, or a link in it."""
     other = make_run(tmp_path / "other") / "output" / "toy" / "Measures"
     empty = make_run(tmp_path / "empty", other)
-    with pytest.raises(UserError, match="not in this run's folder"):
+    with pytest.raises(UserError, match="outside the folder of this run"):
         read_session(empty)
     out = make_run(
         tmp_path / "out", tmp_path / "out" / "output" / ".." / ".." / "other" / "output" / "toy" / "Measures"
     )
-    with pytest.raises(UserError, match="not in this run's folder"):
+    with pytest.raises(UserError, match="outside the folder of this run"):
         read_session(out)
     linked = make_run(tmp_path / "linked")
     (file,) = read_session(linked).files
     file.unlink()
     file.symlink_to(other / "result.jsonl")
-    with pytest.raises(UserError, match="not in this run's folder"):
+    with pytest.raises(UserError, match="outside the folder of this run"):
         read_session(linked)

@@ -70,7 +70,7 @@ def test_whatever_is_not_a_pass_is_a_problem(tmp_path: Path, result: str) -> Non
 def test_what_could_not_run_for_another_says_so(tmp_path: Path) -> None:
     (one,) = read(tmp_path, [record(result="fail_deps", fail_reason=None, outputdir=None, stagedir=None)])
     (problem,) = problems_of(one)
-    assert problem.message.endswith("a test that it needs did not pass")
+    assert problem.message.endswith("a required test did not pass")
 
 
 UNSUPPORTED = "nid001: all memory is on one NUMA node, so none is remote"
@@ -131,7 +131,7 @@ def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
     measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
     assert problems_of(measured) == []
     (finding,) = find_what_applies([measured])
-    assert "was measured, although the site declares as unsupported: host_numa=remote" in finding.message
+    assert "was measured, although the site declares it unsupported: host_numa=remote" in finding.message
 
 
 def test_the_problem_names_the_case_the_phase_and_the_reason_in_one_line(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_of_several_launches_of_a_test_three_decide_and_no_defect_is_undone(
     assert one.verdict.value == words.get(counts, "PASS")
     (told,) = Session.of(tmp_path, [one], 1).findings
     said = ", ".join(words.get(each, "PASS") for each in launches)
-    expected = f"launched {len(launches)} times: {said}; {one.verdict.value} counts"
+    expected = f"launched {len(launches)} times: {said}; the result is {one.verdict.value}"
     assert told.message.endswith(expected)
 
 
@@ -451,5 +451,5 @@ def test_one_file_for_two_test_cases_is_found(tmp_path: Path) -> None:
             file.write_text(HOST.read_text())
     root = make_suite(tmp_path / "suite")
     outcome = judge_session(Session.of(tmp_path, cases, 2), Suite(root), "local")
-    (problem,) = [each for each in outcome.problems if "handed in again" in each.message]
+    (problem,) = [each for each in outcome.problems if "given twice" in each.message]
     assert problem.verdict is outcome.verdict is Verdict.INVALID

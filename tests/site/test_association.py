@@ -27,7 +27,7 @@ def test_the_drivers_table_pairs_each_gpu_with_its_own() -> None:
     found, left, notes = associate([gpu(0), gpu(1)], nics, TopoTable(rows, {}))
     assert found is not None and (found.scheme, found.nics) == ("one-to-one", ("mlx5_1", "mlx5_0"))
     assert [one.name for one in left] == ["mlx5_1", "mlx5_0"]
-    assert notes == ["mlx5_9: near no GPU, and left out of the topology"]
+    assert notes == ["mlx5_9: left out of the topology: near no GPU"]
 
 
 def test_two_gpus_of_a_switch_share_its_nic() -> None:

@@ -78,6 +78,6 @@ def test_a_tool_that_hangs_costs_its_answer_only(sysfs: Path, tmp_path: Path, mo
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     capturing.capture(tmp_path / "kept", sysfs, patience=0.3)
     found = problems(tmp_path / "kept")
-    assert "`nvidia-smi topo -m` gave no answer in 0.3 s" in found
+    assert "`nvidia-smi topo -m` did not respond in 0.3 s" in found
     assert (tmp_path / "kept" / capturing.PCI_GPUS).exists()
     assert not (tmp_path / "kept" / capturing.NVIDIA_TOPO).exists()

@@ -159,7 +159,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no directory of captures"):
+    with pytest.raises(UserError, match="is not a directory of captures"):
         read_facts(tmp_path / "nothing")
     with pytest.raises(UserError, match="has no captures"):
         read_facts(tmp_path)

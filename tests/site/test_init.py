@@ -160,7 +160,7 @@ def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_pat
     done = run_init("--system", "new", "--from", kept)
     assert done.exit_code == 1
     assert "wrong or unknown: 1 NVIDIA GPUs on the PCI bus, and no driver is loaded" in done.output
-    assert "the site was written without the GPUs on the PCI bus" in done.output
+    assert "the files do not have the GPUs on the PCI bus" in done.output
 
 
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
 def test_a_name_that_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["init", "--system", "../x", "--from", str(CAPTURES / "h200x4")])
-    assert "is no name of a system" in capsys.readouterr().err
+    assert "cannot be the name of a system" in capsys.readouterr().err
 
 
 @pytest.mark.full
@@ -247,7 +247,7 @@ def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_pat
     said = [line for line in done.stdout.splitlines() if line.startswith("finding")]
     assert len(said) == 1, done.stdout
     assert "SmokeLibraries %transport=mpi @new:default+openmpi: does not apply: Open MPI 4.1.6" in said[0]
-    assert "is not GPU-aware: use an Open MPI that was configured" in said[0]
+    assert "is not GPU-aware: use an Open MPI configured" in said[0]
     assert "INCOMPLETE" in done.stdout and "SmokeLibraries %transport=ccl" in done.stdout
     assert "signal" not in done.stdout
 

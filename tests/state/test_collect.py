@@ -72,7 +72,7 @@ def test_what_hangs_or_fails_is_noted_and_the_rest_stands(monkeypatch: pytest.Mo
     monkeypatch.setattr(collect, "_gpus", lambda: threading.Event().wait(20))
     monkeypatch.setattr(host, "memory", fails)
     state = collect.collect("before")
-    assert state.notes == ("the GPUs: no answer in 0.3 s", "memory: the driver says no")
+    assert state.notes == ("the GPUs: no response in 0.3 s", "memory: the driver says no")
     assert state.gpus == ()
     assert state.tcp
 

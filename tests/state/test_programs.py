@@ -26,7 +26,7 @@ def test_what_a_program_prints_and_that_it_is_not_there() -> None:
 def test_a_program_that_hangs_is_left() -> None:
     """Also where a child of it keeps its output open."""
     answer = ask(["sh", "-c", "sleep 1000 & sleep 1000"], seconds=0.2)
-    assert answer.problem == "gave no answer in 0.2 s"
+    assert answer.problem == "did not respond in 0.2 s"
 
 
 def test_a_program_that_fails_says_why() -> None:

@@ -84,9 +84,9 @@ def test_a_row_that_was_not_asked_for_is_invalid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (output(sample(8), sample(16), ranks=3), "3 ranks and not 2"),
+        (output(sample(8), sample(16), ranks=3), "3 ranks instead of 2"),
         (output(sample(8), sample(16, wrong_bytes=-1)), "must run with validation"),
-        (output(sample(8, operation="bidirectional")), "bidirectional and not pingpong"),
+        (output(sample(8, operation="bidirectional")), "bidirectional instead of pingpong"),
     ],
 )
 def test_what_was_not_asked_for_is_invalid_and_leaves_no_footer(made: VendorOutput, said: str, tmp_path: Path) -> None:

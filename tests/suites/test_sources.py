@@ -71,7 +71,7 @@ def test_a_sum_that_nobody_states_is_refused(tmp_path: Path) -> None:
         "tools: {t: {title: T, variable: FABRICHECK_T, program: t, source: [t], "
         f"release: {{version: '1', url: 'https://t/t.tar.gz', sha256: '{'0' * 64}'}}}}}}\n"
     )
-    with pytest.raises(UserError, match="say who states the sum"):
+    with pytest.raises(UserError, match="name the source of the sum"):
         load_tools(file)
 
 
@@ -99,7 +99,7 @@ def test_each_kind_of_source_is_told(osu: Tool, tree: Path, tarball: Path, tmp_p
 def test_what_is_no_source_is_refused(osu: Tool, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no tarball")
-    for name, said in (("empty", "osu_latency"), ("text", "no tarball"), ("nowhere", "does not exist")):
+    for name, said in (("empty", "osu_latency"), ("text", "not a tarball"), ("nowhere", "does not exist")):
         with pytest.raises(UserError, match=said) as error:
             find_source(osu, str(tmp_path / name))
         assert "FABRICHECK_OSU" in str(error.value)
@@ -131,7 +131,7 @@ def test_a_release_is_fetched_where_its_sum_is_right(osu: Tool, tarball: Path, t
 
 
 def test_a_release_with_another_sum_is_thrown_away(osu: Tool, tarball: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not the pinned file"):
+    with pytest.raises(UserError, match="not the pinned file"):
         fetch(osu, RELEASE, tmp_path / "to", serve(tarball.read_bytes()))
     assert not list((tmp_path / "to").iterdir())
 
@@ -163,7 +163,7 @@ def test_a_tarball_of_something_else_is_refused(osu: Tool, tmp_path: Path) -> No
     file = tmp_path / "other.tar"
     with tarfile.open(file, "w") as tar:
         tar.addfile(tarfile.TarInfo("other/README"))
-    with pytest.raises(UserError, match="no source of OSU"):
+    with pytest.raises(UserError, match="not a source of OSU"):
         fetch(osu, Source(Kind.TARBALL, str(file)), tmp_path / "to")
 
 

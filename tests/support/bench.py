@@ -30,6 +30,11 @@ class Bench:
     wrapper: str = ""
 
     def run(self, folder: Path, *options: str, ranks: int = RANKS) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "-c", self.command(*options, ranks=ranks)]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+    def command(self, *options: str, ranks: int = RANKS) -> str:
+        """What a shell starts the ranks by."""
         launch = mpi.launch(self.installation.name, ranks, 1)
         variables = {**self.installation.environment, **launch.environment, **self.environment}
         mpirun = f"mpirun -n {ranks} {' '.join(launch.options)} {self.wrapper} {self.program} {' '.join(options)}"
@@ -40,8 +45,7 @@ class Bench:
             mpirun,
             *(["END"] if self.launcher else []),
         ]
-        command = ["bash", "-c", "\n".join(script)]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+        return "\n".join(script)
 
 
 @cache

@@ -13,9 +13,16 @@ from fabricheck.cli import cli
 #: Words of no field: people search for others, or read the sentence twice.
 BANNED = re.compile(
     r"\b(lacks?|witness(es)?|by turns|mends?|anew|chance [\d.]|nothing went on|(said|says) nothing|last words"
-    r"|none alone|equals|alike|wholly|says of (them|it)sel(ves|f)|others' work|nobody|found out|what is slow)\b",
+    r"|none alone|equals|alike|wholly|says of (them|it)sel(ves|f)|others' work|nobody|found out|what is slow"
+    r"|nothing (says|shows|tells|came)|asked for|stood still|as ever|brought|none of them|to be looked at"
+    r"|does not say|all the same|handed in)\b"
+    r"|(?<!here )\b(is|are|was) no (?!longer|slower|faster)",  # "is not a"; but "there is no"
     re.IGNORECASE,
 )
+#: Characters of a message without the values that are put in.
+LONGEST = 160
+#: Modules that quote a paper and a licence.
+QUOTED = ("observations.py", "plotly_js.py")
 
 
 def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ def test_another_system_s_verdict_undrains_nothing(drain: Drain) -> None:
 
 def test_an_earlier_verdict_that_is_none_is_one_line(drain: Drain) -> None:
     assert drain(fleet(*BAD), f"--after={drain.folder / 'none'}") == 2
-    assert drain.out == [] and drain.err[0].startswith(f"{drain.folder / 'none'}: is no verdict.json")
+    assert drain.out == [] and drain.err[0].startswith(f"{drain.folder / 'none'}: is not a verdict.json")
 
 
 RUN = run("Copies", "FAIL", "nid003")
@@ -297,7 +297,7 @@ RUN = run("Copies", "FAIL", "nid003")
 def test_a_damaged_verdict_is_one_line_and_drains_nothing(drain: Drain, content: Content | str, scheduler: str) -> None:
     assert drain(content, f"--scheduler={scheduler}") == 2
     assert drain.out == []
-    assert len(drain.err) == 1 and "is no verdict.json" in drain.err[0]
+    assert len(drain.err) == 1 and "is not a verdict.json" in drain.err[0]
 
 
 SAID = {

@@ -55,7 +55,7 @@ def test_the_good_one_loads(tmp_path: Path) -> None:
         ("25 GB/s", "25 GiB/s", 12, "links[0].rate", "unknown unit 'GiB/s'"),
         ("25 GB/s", "0 GB/s", 12, "links[0].rate", "not a positive"),
         (", [gpu1, gpu2]", "", 6, "gpus[2]", "gpu2 is disconnected"),
-        ("name: gpu2", "name: gpu1", 6, "gpus[2].name", "names a device"),
+        ("name: gpu2", "name: gpu1", 6, "gpus[2].name", "appears under"),
         ("index: 2", "index: 1", 6, "gpus[2].index", "another GPU has the index 1"),
         ("[gpu1, gpu2]", "[gpu1, gpu1]", 14, "links[0].pairs[1]", "linked to itself"),
         ("[gpu1, gpu2]", "[gpu1, gpu2], [gpu2, gpu1]", 14, "links[0].pairs[2]", "given twice"),
@@ -109,7 +109,7 @@ def test_a_single_gpu_without_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "just text\n"])
 def test_no_mapping(tmp_path: Path, text: str) -> None:
-    assert "no mapping" in fails(tmp_path, text)
+    assert "not a mapping" in fails(tmp_path, text)
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_unknown_system() -> None:
-    with pytest.raises(UserError, match=r"there is no system 'atlantis'.*systems are alps, aurora"):
+    with pytest.raises(UserError, match=r"no system 'atlantis'.*systems are alps, aurora"):
         find_topology("atlantis", ROOT / "site_configs")
 
 

@@ -37,8 +37,8 @@ def load(tmp_path: Path, old: str = "", new: str = "") -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("forward: 25 GB/s", "forward: 1e300 GB/s", "no rate of hardware"),
-        ("forward: 25 GB/s", "forward: 1e-30 GB/s", "no rate of hardware"),
+        ("forward: 25 GB/s", "forward: 1e300 GB/s", "not a rate of hardware"),
+        ("forward: 25 GB/s", "forward: 1e-30 GB/s", "not a rate of hardware"),
         ("count: 4", "count: " + "9" * 30, "less than or equal to 10000"),
         ("count: 4", "count: " + "9" * 400, "a number of 400 digits"),
         ("count: 4", "count: 0", "greater than or equal to 1"),

@@ -82,10 +82,10 @@ def test_distances(tmp_path: Path) -> None:
         ("nid[001-002]:hsn1", "nid[001-002]:hsn7", 17, "'nid001:hsn7' is neither"),
         ("nid[001-002]:hsn1", "nid[001-002]:hsn0", 17, "joined twice"),
         ("[leaf1, \"nid[003-004]:hsn1\"]", "[leaf0, \"nid[003-004]:hsn0\"]", 18, "plugged into leaf1 already"),
-        ("\"leaf[0-1]\", \"spine[0-1]\"", "leaf1, \"spine[0-1]\"", 13, "no path of links leads from"),
-        ("\"spine[0-1]\"}", "nid001}", 9, "the name of two things"),
+        ("\"leaf[0-1]\", \"spine[0-1]\"", "leaf1, \"spine[0-1]\"", 13, "no links connect"),
+        ("\"spine[0-1]\"}", "nid001}", 9, "used for two parts"),
         ("nid[001-004]", "nid[001-", 8, "is not a list of names"),
-        ("nid[001-004]", "nid[001-005]", 8, "no link leads to nid005"),
+        ("nid[001-004]", "nid[001-005]", 8, "nid005"),
         ("leaf1, \"nid[003-004]:hsn1\"", "\"nid001:hsn0\", \"nid[003-004]:hsn1\"", 18, "a link joins a port with"),
         ("rate: 40 Gb/s", "rate: \"40\"", 19, "has no unit"),
     ],
@@ -101,7 +101,7 @@ def test_mistakes_are_one_line_with_file_and_line(tmp_path: Path, old: str, new:
 
 
 def test_unknown_names(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no node 'nid9' in the network: its nodes are nid\\[001-004\\]"):
+    with pytest.raises(UserError, match="no node 'nid9' in the network; its nodes are nid\\[001-004\\]"):
         load(tmp_path).routes("nid9", "nid001")
 
 

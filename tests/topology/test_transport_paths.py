@@ -44,7 +44,7 @@ def test_inside_a_node_with_direct_links() -> None:
     leonardo = paths("leonardo", 1)
     assert mistakes(leonardo, "P2P/CUMEM") == []
     assert mistakes(leonardo, "P2P/CUMEM", "SHM/direct/direct") == [
-        "the data went by SHM/direct/direct, which this check forbids: the site's path is P2P"
+        "the data took SHM/direct/direct, which this check forbids: the site's path is P2P"
     ]
     assert "NET/IB/0/GDRDMA" in mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA")[0]
     assert "no library reported" in mistakes(leonardo)[0]
@@ -107,7 +107,7 @@ def test_mpi_between_nodes_is_held_to_the_network(system: str, described: str, r
     assert found
     assert all(wrong in each for each in found)
     assert all(each.endswith(f"the site's path is {described}") for each in found)
-    assert mpi(system) == [f"no library reported the path of the data, and {described} has to be proven"]
+    assert mpi(system) == [f"no library reported the path of the data: {described} is not proven"]
     assert mpi(system, "btl vader") != []
 
 

@@ -24,7 +24,7 @@ _LEFT = 0.5
 
 def find_cleared(
     ways: Ways,
-    found: Localization,
+    localization: Localization,
     again: Sequence[Sequence[tuple[tuple[str, str], float]]],
     *,
     duplex: bool,
@@ -33,26 +33,35 @@ def find_cleared(
     """The suspects in `found`, of a screen, that the rounds `again` clear: pairs and their goodput in Gb/s.
 
     Each component of such a suspect belongs to a node, has three pairs or more, and does not lose half of what it lost
-    in the screen: that is 99% sure. Fewer pairs go at a time than in the screen, which by itself may give some per cent
-    more: who lost less than `least_loss` there is not cleared.
+    in the screen: that is 99% sure. Who lost less than `least_loss` there, which so few rounds cannot make sure of, is
+    compared with the pairs beside it, as fewer pairs at a time may by themselves give some per cent more; it is cleared
+    where the rounds are more probable without the loss than with it: below half of it, where the noise is normal.
     """
     made = design(ways, [[pair for pair, _ in one] for one in again], duplex=duplex)
     measured = np.array([goodput for one in again for _, goodput in one])
-    shares = measured / made.expected_gbps / found.scale
+    shares = measured / made.expected_gbps / localization.scale
+    parts = [ways.position[part.text] for suspect in localization.suspects for part in suspect.components]
+    touched = made.reading[made.way[np.isin(made.component, parts)]]
+    beside = np.delete(shares, [*touched, *np.flatnonzero(made.doubtful)])
     cleared: dict[Group, Finding] = {}
-    for suspect in found.suspects:
-        if suspect.low < least_loss:
+    for suspect in localization.suspects:
+        small = suspect.low < least_loss
+        if small and beside.size < _FEWEST_PAIRS:
             continue
+        level = float(np.median(beside)) if small else 1.0
+        most = _LEFT * (suspect.loss if small else suspect.low)
         over = [
-            shares[~made.doubtful & np.array([_is_over(ways, pair, part.text) for pair in made.places])]
+            shares[~made.doubtful & np.array([_is_over(ways, pair, part.text) for pair in made.places])] / level
             for part in suspect.components
         ]
-        if all(each.size >= _FEWEST_PAIRS and _most_lost(each, found.noise) < _LEFT * suspect.low for each in over):
+        if all(
+            each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else _SURE) < most
+            for each in over
+        ):
             worst = min(over, key=lambda each: float(np.median(each)))
             text = (
-                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy with "
-                f"known-good partners: {worst.size} pairs gave {np.median(worst):.0%} of what healthy pairs give: "
-                "it is not counted as bad"
+                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy: "
+                f"{worst.size} pairs with known-good partners reached {np.median(worst):.0%} of healthy pairs"
             )
             cleared[suspect] = Finding("cleared", Verdict.PASS, text, suspect.at_fault)
     return cleared
@@ -64,8 +73,8 @@ def _is_over(ways: Ways, pair: tuple[str, str], component: str) -> bool:
     return any(own in (place, node_of(place)) or ways.ports(place) == (own,) for place in pair)
 
 
-def _most_lost(shares: np.ndarray[tuple[int], np.dtype[np.float64]], noise: float) -> float:
+def _most_lost(shares: np.ndarray[tuple[int], np.dtype[np.float64]], noise: float, sure: float) -> float:
     """The upper end of what is lost; one reading that is far out is not enough for it to be little."""
     worth = np.log(shares)
     spread = max(noise, float(worth.std(ddof=1)))
-    return -math.expm1(float(worth.mean()) - _SURE * spread / math.sqrt(worth.size))
+    return -math.expm1(float(worth.mean()) - sure * spread / math.sqrt(worth.size))

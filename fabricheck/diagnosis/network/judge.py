@@ -49,7 +49,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         located = locate(made, [goodput for one in rounds for _, goodput in one])
     except UserError as error:
         yield Finding(
-            "pairs-do-not-tell", Verdict.PASS, f"{run.path}: no part of the network can be named by its pairs: {error}"
+            "pairs-do-not-tell", Verdict.PASS, f"{run.path}: the slow part of the network cannot be located: {error}"
         )
         return
     count = that_count(located, made, policy)

@@ -90,7 +90,7 @@ class Locator:
         readings = int((~design.doubtful).sum())
         if readings < _FEWEST_READINGS:
             raise UserError(
-                f"{readings} usable readings cannot separate noise from a fault: {_FEWEST_READINGS} are needed"
+                f"{readings} usable readings are too few to tell a fault from noise: {_FEWEST_READINGS} are needed"
             )
         self.model = Model(design)
         levels = [false_alarm * share for share in (_FIRST, *(_FURTHER * number for number in range(2, most + 1)))]
@@ -107,11 +107,11 @@ class Locator:
         names = self.design.ways.components
         first: dict[int, int] = {}
         for hypothesis, members in enumerate(self.model.members):
-            for each in members:
-                first.setdefault(each, int(self.model.classes[hypothesis]))
+            for member in members:
+                first.setdefault(member, int(self.model.classes[hypothesis]))
         together: dict[int, set[str]] = {}
-        for each, class_ in first.items():
-            together.setdefault(class_, set()).add(names[each])
+        for fault, class_ in first.items():
+            together.setdefault(class_, set()).add(names[fault])
         return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
 
     def _kind(self, hypothesis: int) -> str:
@@ -158,24 +158,24 @@ class Locator:
     def _moves(self, y: FloatArray, state: State) -> Iterator[State]:
         """Fits with one fault more, one less, and one for another."""
         if len(state.faults) < self.most:
-            for each in self._further(y, state, _CANDIDATES, self._prices[len(state.faults)] - _SLACK):
-                yield self.model.fit(y, each)
+            for move in self._further(y, state, _CANDIDATES, self._prices[len(state.faults)] - _SLACK):
+                yield self.model.fit(y, move)
             if self.model.mixed:
                 # A fault that all pairs may go over shows in nothing but the shape of the noise.
                 sharp = replace(state, scale=state.scale + 0.6 * state.noise, noise=0.7 * state.noise)
-                for each in self._further(y, sharp, 1):
-                    yield self.model.fit(y, each)
+                for move in self._further(y, sharp, 1):
+                    yield self.model.fit(y, move)
         for position in range(len(state.faults)):
             rest = without(state, position)
             left = self.model.fit(y, rest)
             yield left
-            for each in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
-                yield self.model.fit(y, each)
+            for move in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
+                yield self.model.fit(y, move)
             if self.model.mixed and len(state.faults) < self.most:
                 # One fault of which any pair may have had a share may lie between two.
-                for each in self._further(y, left, _SECONDS):
-                    if each.faults[-1] != state.faults[position]:
-                        other = self.model.fit(y, each)
+                for move in self._further(y, left, _SECONDS):
+                    if move.faults[-1] != state.faults[position]:
+                        other = self.model.fit(y, move)
                         for two in self._further(y, other, 1, self._prices[len(other.faults)] - _SLACK):
                             yield self.model.fit(y, two)
 
@@ -187,19 +187,19 @@ class Locator:
         gains, losses = self.model.scan(y, state)
         seen: set[tuple[int, float]] = set()
         kinds: set[str] = set()
-        found: list[State] = []
-        for each in np.argsort(-gains, kind="stable").tolist():
-            if gains[each] <= max(least, 0.0):
+        states: list[State] = []
+        for fault in np.argsort(-gains, kind="stable").tolist():
+            if gains[fault] <= max(least, 0.0):
                 break
             # Ways that nobody can tell apart give the same gain: one of them is enough.
-            mark = (int(self.model.classes[each]), round(float(gains[each]), 6))
-            kind = self._kind(each)
-            if mark not in seen and each not in state.faults and (len(found) < count or kind not in kinds):
-                loss = self.model.sharpen(y, state, each, float(losses[each]))
-                found.append(replace(state, faults=(*state.faults, each), losses=(*state.losses, loss)))
+            mark = (int(self.model.classes[fault]), round(float(gains[fault]), 6))
+            kind = self._kind(fault)
+            if mark not in seen and fault not in state.faults and (len(states) < count or kind not in kinds):
+                loss = self.model.sharpen(y, state, fault, float(losses[fault]))
+                states.append(replace(state, faults=(*state.faults, fault), losses=(*state.losses, loss)))
                 kinds.add(kind)
             seen.add(mark)
-        return found
+        return states
 
     def _seeds(self, y: FloatArray, null: State) -> Iterator[State]:
         """The best sets of one, two and three wide parts, by least squares with one loss for all of them, as fits."""
@@ -232,19 +232,19 @@ class Locator:
             wide = wide[:-1]
         slow = [model.effect([each], [1.0]) > 0 for each in wide.tolist()]
         on = np.array(slow, dtype=np.bool_).reshape(wide.size, model.probability.size)
-        found = []
+        unions = []
         for size in (1, 2, 3):
             sets = np.array(list(combinations(range(wide.size), size)), dtype=np.int64).reshape(-1, size)
             if not sets.size:
                 break
             hit = on[sets].any(axis=1) * model.probability
             share = np.zeros((len(sets), readings))
-            for row, each in zip(share, hit, strict=True):
-                row[:] = np.bincount(model.reading, each, readings)
+            for row, own_hit in zip(share, hit, strict=True):
+                row[:] = np.bincount(model.reading, own_hit, readings)
             share -= share.mean(axis=1, keepdims=True)
             length = np.linalg.norm(share, axis=1, keepdims=True)
-            found.append((wide[sets], np.divide(share, length, out=np.zeros_like(share), where=length > 1e-6)))
-        return found
+            unions.append((wide[sets], np.divide(share, length, out=np.zeros_like(share), where=length > 1e-6)))
+        return unions
 
     # What was found
 
@@ -278,11 +278,11 @@ class Locator:
         low, high = -np.expm1(-inside[[0, -1]])
         gains, losses = self.model.scan(y, others)
         # The grid of the scan is coarse: who may come near is looked at more closely.
-        for each in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
-            best = self.model.sharpen(y, others, each, float(losses[each]))
+        for candidate in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
+            best = self.model.sharpen(y, others, candidate, float(losses[candidate]))
             near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
-            near_gains = self.model.profile(y, others, each, near)
-            gains[each], losses[each] = near_gains.max(), near[near_gains.argmax()]
+            near_gains = self.model.profile(y, others, candidate, near)
+            gains[candidate], losses[candidate] = near_gains.max(), near[near_gains.argmax()]
         gains[fault], losses[fault] = profile.max(), grid[profile.argmax()]
         near_best = [
             each
@@ -308,10 +308,10 @@ class Locator:
         model = self.model
         if model.mixed:
             return _AMBIGUOUS
-        one, two = (
+        effect, two = (
             model.effect((*others.faults, each), (*others.losses, float(losses[each]))) for each in (best, other)
         )
-        apart = float(np.linalg.norm(one - two)) / others.noise
+        apart = float(np.linalg.norm(effect - two)) / others.noise
         return _SURE * max(apart, _SURE) - 0.5 * max(apart, _SURE) ** 2
 
     def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
@@ -340,8 +340,8 @@ class Locator:
         information = np.bincount(self.model.entries.key_hypothesis, share**2, len(self.model.members))
         needed = -float(stdtrit(self.model.used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
         losses = -np.expm1(-noise * needed / np.sqrt(information))
-        found: dict[str, float] = {}
+        detectable: dict[str, float] = {}
         for members, loss in zip(self.model.members, losses.tolist(), strict=True):
-            for each in members:
-                found.setdefault(self.design.ways.components[each], loss)
-        return found
+            for member in members:
+                detectable.setdefault(self.design.ways.components[member], loss)
+        return detectable

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from fabricheck.diagnosis.network.hypotheses import hypotheses
 from fabricheck.diagnosis.network.noise import OUTLIER_DENSITY, State, density_of, least_noise
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 
@@ -62,12 +61,12 @@ class Model:
         share = np.bincount(entries.key, self.probability[entries.way], entries.key_reading.size)
         room = np.bincount(entries.key, entries.headroom, entries.key_reading.size)
         number: dict[tuple[bytes, bytes, bytes], int] = {}
-        found = []
+        classes = []
         for start, end in zip(entries.key_bounds[:-1], entries.key_bounds[1:], strict=True):
             part = slice(start, end)
             key = (entries.key_reading[part].tobytes(), share[part].round(9).tobytes(), room[part].round(9).tobytes())
-            found.append(number.setdefault(key, len(number)))
-        return np.array(found)
+            classes.append(number.setdefault(key, len(number)))
+        return np.array(classes)
 
     # Likelihood
 
@@ -115,7 +114,7 @@ class Model:
         starts = entries.key_bounds[hypotheses] - keys.start
         effect = self.effect(state.faults, state.losses)
         residual = y[self.reading] - state.scale
-        found = np.empty((starts.size, grid.size))
+        gains = np.empty((starts.size, grid.size))
         chunk = max(_MOST_AT_ONCE // max(way.size, self.reading.size), 1)
         for first in range(0, grid.size, chunk):
             loss = grid[first : first + chunk, np.newaxis]
@@ -132,16 +131,16 @@ class Model:
             if key_starts.size < way.size:
                 step = np.add.reduceat(step, key_starts, axis=1)
             gain = np.log(np.maximum(1 + step, 1e-12))
-            found[:, first : first + chunk] = np.add.reduceat(gain, starts, axis=1).T
-        return found
+            gains[:, first : first + chunk] = np.add.reduceat(gain, starts, axis=1).T
+        return gains
 
     def scan(self, y: FloatArray, state: State) -> tuple[FloatArray, FloatArray]:
         """The highest gain of each hypothesis as one more fault, and the loss where it is: the top of the parabola
         through the best of the losses that are tried and those beside it."""
         gains = self._gains(y, state, slice(0, len(self.members)), _GRID, blur=_BLUR[0])
-        each, best = np.arange(gains.shape[0]), gains.argmax(axis=1)
-        top = gains[each, best]
-        lower, upper = gains[each, np.maximum(best - 1, 0)], gains[each, np.minimum(best + 1, _GRID.size - 1)]
+        fault, best = np.arange(gains.shape[0]), gains.argmax(axis=1)
+        top = gains[fault, best]
+        lower, upper = gains[fault, np.maximum(best - 1, 0)], gains[fault, np.minimum(best + 1, _GRID.size - 1)]
         bend = lower - 2 * top + upper
         inside = (best > 0) & (best < _GRID.size - 1) & (bend < 0)
         offset = np.divide(0.5 * (lower - upper), bend, out=np.zeros(best.size), where=inside)
@@ -149,8 +148,8 @@ class Model:
 
     def profile(self, y: FloatArray, state: State, fault: int, grid: FloatArray, *, blur: float = 0.0) -> FloatArray:
         """Gain of one hypothesis over `grid`; `blur` as in _gains."""
-        found: FloatArray = self._gains(y, state, slice(fault, fault + 1), grid, blur=blur)[0]
-        return found
+        gains: FloatArray = self._gains(y, state, slice(fault, fault + 1), grid, blur=blur)[0]
+        return gains
 
     def sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
         """The loss of one more fault near `loss`, which is only as exact as the grid."""
@@ -204,3 +203,57 @@ class Model:
         scale = float(weight @ left) / near
         square = float(weight @ (left - scale) ** 2) / near
         return State(state.faults, losses, scale, max(math.sqrt(square), state.least), state.least)
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Where hypotheses lie: on way `way` with `headroom`, sorted by hypothesis; `key` counts (hypothesis, reading)."""
+
+    way: IntArray
+    headroom: FloatArray
+    hypothesis: IntArray
+    key: IntArray
+    key_hypothesis: IntArray
+    key_reading: IntArray
+    bounds: IntArray
+    key_bounds: IntArray
+
+
+def hypotheses(
+    reading: IntArray, component: IntArray, way: IntArray, headroom: FloatArray, most: float
+) -> tuple[Entries, tuple[tuple[int, ...], ...]]:
+    """The hypotheses of components on ways, and the components of each.
+
+    Components on the same ways are one; those with headroom are one more, for a loss of capacity. `reading`: of each
+    way. `component`, `way`, `headroom`: shape (N,), which component is on which way. `most`: the largest loss tried.
+    """
+    order = np.lexsort((way, component))
+    way, component, headroom = way[order], component[order], headroom[order]
+    starts = np.flatnonzero(np.diff(component, prepend=-1))
+    columns: dict[tuple[bytes, bytes], list[int]] = {}
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), component.size], strict=True):
+        own, room = way[start:end], headroom[start:end]
+        columns.setdefault((own.tobytes(), b""), []).append(int(component[start]))
+        # So much room is left that no loss on the grid shows: nothing to try.
+        if room.any() and (room < most).any():
+            columns.setdefault((own.tobytes(), room.tobytes()), []).append(int(component[start]))
+    all_ways = [np.frombuffer(one, dtype=np.int64) for one, _ in columns]
+    rooms = [
+        np.frombuffer(room, dtype=np.float64) if room else np.zeros(each.size)
+        for (_, room), each in zip(columns, all_ways, strict=True)
+    ]
+    hypothesis = np.repeat(np.arange(len(all_ways)), [each.size for each in all_ways])
+    ways = np.concatenate(all_ways)
+    readings = int(reading.max()) + 1
+    keys, key = np.unique(hypothesis * readings + reading[ways], return_inverse=True)
+    entries = Entries(
+        way=ways,
+        headroom=np.concatenate(rooms),
+        hypothesis=hypothesis,
+        key=key,
+        key_hypothesis=keys // readings,
+        key_reading=keys % readings,
+        bounds=np.searchsorted(hypothesis, np.arange(len(all_ways) + 1)),
+        key_bounds=np.searchsorted(keys // readings, np.arange(len(all_ways) + 1)),
+    )
+    return entries, tuple(tuple(each) for each in columns.values())

@@ -23,8 +23,8 @@ def density_of(residual: FloatArray, noise: float | FloatArray) -> FloatArray:
     """Density of residuals (logarithms). It is nowhere less than that of outliers, which bounds what one can prove
     (bounded influence: Maronna, Martin, Yohai, Robust Statistics, 2006, section 2.2)."""
     near = (1 - _OUTLIERS) / noise * np.exp(-0.5 * (residual / noise) ** 2)
-    found: FloatArray = near + OUTLIER_DENSITY
-    return found
+    density: FloatArray = near + OUTLIER_DENSITY
+    return density
 
 
 def least_noise(y: FloatArray) -> float:

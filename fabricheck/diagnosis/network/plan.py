@@ -92,11 +92,12 @@ def retest(
 
     `suspects`: components of the network. A node, its port or cable: the node gets another partner in each round. A
     leaf, trunk or switch: good nodes beside it get partners elsewhere, over it where routes are known; of a leaf every
-    other round also pairs of its own. Not more pairs leave a leaf than its trunks carry. Raises UserError for unknown
-    names, or where no good node is left.
+    other round also pairs of its own. All others get a partner on their own leaf: with what these give at the same time
+    the suspects are compared. Not more pairs leave a leaf than its trunks carry. Raises UserError for unknown names, or
+    where no good node is left.
     """
     if unknown := [name for name in suspects if name not in ways.position]:
-        raise UserError(f"{unknown[0]!r} is no part of the network")
+        raise UserError(f"{unknown[0]!r} is not a part of the network")
     return Plan(tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).retest(set(suspects), rounds)))
 
 
@@ -109,7 +110,7 @@ class _Nodes:
             ranks[node_of(place)].append(rank)
         if len(set(places)) < len(places):
             twice = next(place for place in places if places.count(place) > 1)
-            raise UserError(f"{twice} is in the list twice: a plan has one rank for each node, or for each port")
+            raise UserError(f"{twice} is in the list twice: name each node, or each port, once")
         if len(ranks) < 2:
             raise UserError(f"a pair needs two nodes, and the list has {fold(ranks) or 'none'}")
         self.names, self.ranks = tuple(ranks), tuple(ranks.values())
@@ -120,13 +121,13 @@ class _Nodes:
         """Pairs of ranks for pairs of nodes. Of the node with more ranks others take part in each turn."""
         if self.single:
             return self.first[pairs]
-        found = []
+        pairs_of_ranks = []
         for a, b in pairs.tolist():
             ours, theirs = (self._turned(each, turn) for each in (a, b))
             if len(self.ranks[a]) == len(self.ranks[b]):
                 ours, theirs = self.ranks[a], self.ranks[b]
-            found += list(zip(ours, theirs, strict=False))
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+            pairs_of_ranks += list(zip(ours, theirs, strict=False))
+        return np.array(pairs_of_ranks, dtype=np.int64).reshape(-1, 2)
 
     def _turned(self, node: int, turn: int) -> list[int]:
         ranks = self.ranks[node]
@@ -219,13 +220,13 @@ class _Screen:
             stay = [local if len(nodes) >= _FEWEST_FOR_LOCAL else 0 for nodes in self.groups]
             pairs: list[tuple[int, int]] = []
             for _ in range(max(limit)):
-                for one, other in self.random.permutation(turns[slot % len(turns)]).tolist():
-                    if not all(limit[each] and len(waiting[each]) > stay[each] for each in (one, other)):
+                for group, other in self.random.permutation(turns[slot % len(turns)]).tolist():
+                    if not all(limit[each] and len(waiting[each]) > stay[each] for each in (group, other)):
                         continue
                     # Rather a partner on the own leaf than contention.
-                    if pair := self._free_pair(waiting[one], waiting[other]):
+                    if pair := self._free_pair(waiting[group], waiting[other]):
                         pairs.append(pair)
-                        limit[one] -= 1
+                        limit[group] -= 1
                         limit[other] -= 1
                 slot += 1
             for nodes in waiting:
@@ -245,7 +246,7 @@ class _Screen:
         suspected = self._suspected(suspects)
         good = [[node for node in nodes if node not in suspected.nodes] for nodes in self.groups]
         if sum(map(bool, good)) < min(2, len(self.groups)):
-            raise UserError("no good node is left on another leaf: give more nodes, or fewer suspects")
+            raise UserError("no healthy node is left on another leaf: give more nodes, or fewer suspects")
         for turn in range(count):
             self.load.now[:] = 0
             free = [self.random.permutation(nodes).tolist() for nodes in good]
@@ -255,9 +256,10 @@ class _Screen:
             for group in suspected.groups:
                 while self._meet(now, free[group], group, suspected):
                     pass
-                # Pairs that stay on a leaf tell it from its trunks.
-                while turn % 2 and len(free[group]) > 1:
-                    now.pairs.append(self._pair(free[group], free[group]))
+            for group, nodes in enumerate(free):
+                # Pairs that stay on a suspected leaf tell it from its trunks.
+                while (turn % 2 or group not in suspected.groups) and len(nodes) > 1:
+                    now.pairs.append(self._pair(nodes, nodes))
             yield self._ranks(now.pairs, turn)
 
     def _suspected(self, suspects: set[str]) -> _Suspected:
@@ -286,18 +288,18 @@ class _Screen:
             return False
         order = sorted(
             self.random.permutation(others).tolist(),
-            key=lambda each: (
-                -self._over(group, each, suspected),
-                each in suspected.groups,
-                self.meetings[group, each],
+            key=lambda partner: (
+                -self._over(group, partner, suspected),
+                partner in suspected.groups,
+                self.meetings[group, partner],
             ),
         )
         for other in order:
             if pair := self._free_pair(ones, now.free[other]):
                 now.pairs.append(pair)
                 self.meetings[group, other] += 1
-                for each in {group, other}:
-                    now.limit[each] -= 1
+                for member in {group, other}:
+                    now.limit[member] -= 1
                 return True
         return False
 
@@ -312,49 +314,49 @@ class _Screen:
 
     def _pair(self, ones: list[int], others: list[int]) -> tuple[int, int]:
         """Take one node out of each list, if possible two that have not met."""
-        one = ones.pop()
+        node = ones.pop()
         tried = range(len(others) - 1, max(-1, len(others) - 1 - _TRIES), -1)
-        best = next((each for each in tried if not self._met(one, others[each])), len(others) - 1)
-        return self._take(one, others.pop(best))
+        best = next((each for each in tried if not self._met(node, others[each])), len(others) - 1)
+        return self._take(node, others.pop(best))
 
     def _free_pair(self, ones: list[int], others: list[int]) -> tuple[int, int] | None:
         """Take one node out of each list whose known way is free; None: there is none. Else as `_pair`."""
         if self.ways.routing is None:
             return self._pair(ones, others)
         free: list[tuple[bool, float, int, int]] = []
-        for one, other in product(reversed(ones), reversed(others)):
-            if one == other:
+        for node, other in product(reversed(ones), reversed(others)):
+            if node == other:
                 continue
-            links = self._known(one, other)
+            links = self._known(node, other)
             capacities = self.ways.capacities[links]
             if ((self.load.now[links] + 1) * capacities.min(initial=np.inf) <= capacities * (1 + 1e-9)).all():
-                free.append((self._met(one, other), float(self.load.total[links].sum()), one, other))
+                free.append((self._met(node, other), float(self.load.total[links].sum()), node, other))
             if len(free) == _FREE:
                 break
         if not free:
             return None
-        *_, one, other = min(free)
-        ones.remove(one)
+        *_, node, other = min(free)
+        ones.remove(node)
         others.remove(other)
-        return self._take(one, other)
+        return self._take(node, other)
 
-    def _met(self, one: int, other: int) -> bool:
-        return (min(one, other), max(one, other)) in self.met
+    def _met(self, node: int, other: int) -> bool:
+        return (min(node, other), max(node, other)) in self.met
 
-    def _take(self, one: int, other: int) -> tuple[int, int]:
-        self.met.add((min(one, other), max(one, other)))
-        links = self._known(one, other)
+    def _take(self, node: int, other: int) -> tuple[int, int]:
+        self.met.add((min(node, other), max(node, other)))
+        links = self._known(node, other)
         self.load.now[links] += 1
         self.load.total[links] += 1
-        return one, other
+        return node, other
 
-    def _known(self, one: int, other: int) -> list[int]:
+    def _known(self, node: int, other: int) -> list[int]:
         """Links of the ways between two nodes, where the routing is known."""
         if self.ways.routing is None:
             return []
-        if (one, other) not in self.links:
-            pairs = self.nodes.ranks_of(np.array([[min(one, other), max(one, other)]]), 0).tolist()
+        if (node, other) not in self.links:
+            pairs = self.nodes.ranks_of(np.array([[min(node, other), max(node, other)]]), 0).tolist()
             ways = [self.ways.routes(self.places[a], self.places[b]) for a, b in pairs]
             links = [each for way in ways if len(way) == 1 for each in way[0]]
-            self.links[one, other] = [each for each in links if math.isfinite(self.ways.capacities[each])]
-        return self.links[one, other]
+            self.links[node, other] = [each for each in links if math.isfinite(self.ways.capacities[each])]
+        return self.links[node, other]

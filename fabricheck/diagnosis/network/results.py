@@ -30,23 +30,23 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
     """
     network = topology.network
     if network is None:
-        raise UserError(f"the topology of {topology.system} has no network: say what joins its nodes")
+        raise UserError(f"the topology of {topology.system} has no network: describe how its nodes are connected")
     if not run.ranks:
-        raise UserError(f"{run.path}: no valid header says where the ranks were")
+        raise UserError(f"{run.path}: has no valid header, so the nodes of its ranks are unknown")
     counts = Counter(each.host for each in run.ranks)
     ends = ends_of_ranks(run, topology) or {each.rank: network.node_of_host(each.host) for each in run.ranks}
-    found = []
-    for each in run.ranks:
-        end = ends[each.rank]
+    places = []
+    for rank in run.ranks:
+        end = ends[rank.rank]
         ports = network.ports_of(node_of(end))
-        if end in ports or each.device is not None:
-            found.append(end)
-        elif counts[each.host] == 1:
-            found.append(port_used(run, each.host, ports) or end)
+        if end in ports or rank.device is not None:
+            places.append(end)
+        elif counts[rank.host] == 1:
+            places.append(port_used(run, rank.host, ports) or end)
         else:
-            known = counts[each.host] == len(ports) and each.local_rank < len(ports)
-            found.append(ports[each.local_rank] if known else end)
-    return tuple(found)
+            known = counts[rank.host] == len(ports) and rank.local_rank < len(ports)
+            places.append(ports[rank.local_rank] if known else end)
+    return tuple(places)
 
 
 def pairs_of(
@@ -61,15 +61,15 @@ def pairs_of(
     samples = [each for each in run.samples if each.operation == operation and len(set(each.ranks)) == 2]
     size = bytes_ if bytes_ is not None else max((each.bytes for each in samples), default=0)
     rounds: dict[tuple[str, int], list[tuple[tuple[str, str], float]]] = defaultdict(list)
-    for number, each in enumerate(samples):
-        if each.bytes == size and max(each.ranks) < len(places):
-            alone = -1 - number if each.round < 0 else each.round
-            pair = (places[each.ranks[0]], places[each.ranks[1]])
+    for number, measured in enumerate(samples):
+        if measured.bytes == size and max(measured.ranks) < len(places):
+            alone = -1 - number if measured.round < 0 else measured.round
+            pair = (places[measured.ranks[0]], places[measured.ranks[1]])
             if node_of(pair[0]) == node_of(pair[1]):
                 continue  # nothing of it went over the network
-            rounds[each.schedule, alone].append((pair, float(np.median(each.goodput_gbps))))
+            rounds[measured.schedule, alone].append((pair, float(np.median(measured.goodput_gbps))))
     if not rounds:
         what = f" of {bytes_} B" if bytes_ is not None else ""
-        text = f"holds no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
+        text = f"has no {operation} pairs of two nodes{what}: run fabricbench --operations {operation}"
         raise UserError(f"{run.path}: {text}")
     return list(rounds.values())

@@ -60,16 +60,16 @@ class Ways:
     def routes(self, source: str, destination: str) -> list[tuple[int, ...]]:
         """All ways from a place to another; the one that messages take, where the routing is known."""
         ways: list[tuple[str, str, tuple[int, ...]]] = []
-        for one, other in product(self.ports(source), self.ports(destination)):
-            if node_of(one) != node_of(other):
-                between = self.between(self.network.leaf_of(one), self.network.leaf_of(other))
-                ways.extend((one, other, way) for way in between)
+        for start, other in product(self.ports(source), self.ports(destination)):
+            if node_of(start) != node_of(other):
+                between = self.between(self.network.leaf_of(start), self.network.leaf_of(other))
+                ways.extend((start, other, way) for way in between)
         nearest = min((len(way) for _, _, way in ways), default=0)
-        found = [(*self._end(a), *way, *self._end(b)[::-1]) for a, b, way in ways if len(way) == nearest]
-        if self.routing is None or len(found) < 2:
-            return found
-        known = self.routing(source, destination, _Named(self, found))
-        return found if known is None else [tuple(self.position[name] for name in known.components)]
+        routes = [(*self._end(a), *way, *self._end(b)[::-1]) for a, b, way in ways if len(way) == nearest]
+        if self.routing is None or len(routes) < 2:
+            return routes
+        known = self.routing(source, destination, _Named(self, routes))
+        return routes if known is None else [tuple(self.position[name] for name in known.components)]
 
     def route(self, way: tuple[int, ...]) -> Route:
         """A way in names."""
@@ -90,10 +90,10 @@ class Ways:
         return [(*way, other) for hop in self._before[leaf][other] for way in self._back(leaf, hop)]
 
     def _in_positions(self, way: tuple[str, ...]) -> tuple[int, ...]:
-        found = [self.position[way[0]]]
+        positions = [self.position[way[0]]]
         for ends in pairwise(way):
-            found += [self._trunk[ends], self.position[ends[1]]]
-        return tuple(found)
+            positions += [self._trunk[ends], self.position[ends[1]]]
+        return tuple(positions)
 
     def _end(self, port: str) -> tuple[int, ...]:
         if port not in self._ends:
@@ -192,13 +192,13 @@ class _Round:
 
 
 def _round(ways: Ways, pairs: Sequence[tuple[str, str]], *, adaptive: bool, duplex: bool) -> _Round:
-    found = [ways.routes(*pair) for pair in pairs]
-    for pair, each in zip(pairs, found, strict=True):
-        if not each:
-            raise UserError(f"no way leads from {pair[0]} to {pair[1]}: a pair is two nodes, or ports of two nodes")
-    flat = [way for each in found for way in each]
-    reading = np.repeat(np.arange(len(pairs)), [len(each) for each in found])
-    probability = np.repeat([1 / len(each) for each in found], [len(each) for each in found])
+    routes = [ways.routes(*pair) for pair in pairs]
+    for pair, own_routes in zip(pairs, routes, strict=True):
+        if not own_routes:
+            raise UserError(f"no route from {pair[0]} to {pair[1]}: a pair is two nodes, or ports of two nodes")
+    flat = [way for each in routes for way in each]
+    reading = np.repeat(np.arange(len(pairs)), [len(each) for each in routes])
+    probability = np.repeat([1 / len(each) for each in routes], [len(each) for each in routes])
     way = np.repeat(np.arange(len(flat)), [len(each) for each in flat])
     component = np.fromiter((one for each in flat for one in each), dtype=np.int64, count=way.size)
     # Load on each component by each reading, as one entry: ways of a reading can share a component.

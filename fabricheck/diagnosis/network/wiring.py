@@ -48,11 +48,10 @@ class Swap:
     @property
     def message(self) -> str:
         """One line for the administrator."""
-        one, other = self.ports
+        one_port, other = self.ports
         return (
-            f"{one} and {other} seem to have each other's cables: they take {self.near:.3g} us to other ports of the "
-            f"switches where the description has them, and each other's ports {self.far:.3g} us (p = {self.p:.1g}); "
-            "compare the neighbours that the switches report (LLDP, ibnetdiscover) with the description"
+            f"{one_port} and {other} seem to have each other's cables: {self.near:.3g} us to the switches of "
+            f"topology.yaml, {self.far:.3g} us to each other's (p = {self.p:.1g}); compare with LLDP or ibnetdiscover"
         )
 
 
@@ -85,17 +84,17 @@ def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArr
         place if place in ports else ports[0] if len(ports) == 1 else ""
         for place, ports in zip(places, own, strict=True)
     ]
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for one in small:
-        pair = [known[rank] for rank in one.ranks]
-        if one.bytes == least and len(pair) == 2 and all(pair) and len({*map(node_of, pair)}) == 2:
-            found[min(pair), max(pair)].append(math.log(np.percentile(one.latency_us, _QUANTILE)))
-    ports = sorted({port for pair in found for port in pair})
+    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for samples in small:
+        pair = [known[rank] for rank in samples.ranks]
+        if samples.bytes == least and len(pair) == 2 and all(pair) and len({*map(node_of, pair)}) == 2:
+            latencies[min(pair), max(pair)].append(math.log(np.percentile(samples.latency_us, _QUANTILE)))
+    ports = sorted({port for pair in latencies for port in pair})
     if len(ports) > _MOST_PORTS:
         return np.empty((0, 0)), ()
     number = {port: at for at, port in enumerate(ports)}
     values = np.full((len(ports), len(ports)), np.nan)
-    for ends, times in found.items():
+    for ends, times in latencies.items():
         a, b = (number[port] for port in ends)
         values[a, b] = values[b, a] = np.mean(times)
     return values, ports
@@ -105,28 +104,28 @@ def _swaps(values: FloatArray, ports: Sequence[str], leaves: Sequence[str], erro
     """The most probable first, each port once."""
     members = {leaf: np.flatnonzero(np.array(leaves) == leaf) for leaf in dict.fromkeys(leaves)}
     tests = sum(a.size * b.size for a, b in itertools.combinations(members.values(), 2))
-    found = []
+    swaps = []
     for (_, ours), (_, theirs) in itertools.combinations(members.items(), 2):
         # Candidates are nearer to the other's switch than to their own.
-        for one in _astray(values, ours, theirs):
+        for port in _astray(values, ours, theirs):
             for other in _astray(values, theirs, ours):
-                sides = _compared(values, one, ours, other), _compared(values, other, theirs, one)
+                sides = _compared(values, port, ours, other), _compared(values, other, theirs, port)
                 p = min(1.0, tests * _chance([near - far for near, far in sides]))
                 if p < error:
                     near, far = (float(np.exp(np.median(np.concatenate(each)))) for each in zip(*sides, strict=True))
-                    found.append(Swap((ports[one], ports[other]), near, far, p))
+                    swaps.append(Swap((ports[port], ports[other]), near, far, p))
     named: set[str] = set()
-    for swap in sorted(found, key=lambda each: each.p):
+    for swap in sorted(swaps, key=lambda swap: swap.p):
         if named.isdisjoint(swap.ports):
             named.update(swap.ports)
             yield swap
 
 
 def _astray(values: FloatArray, own: IntArray, others: IntArray) -> Iterator[int]:
-    for one in own:
-        near, far = values[one, own], values[one, others]
+    for port in own:
+        near, far = values[port, own], values[port, others]
         if not (np.isnan(near).all() or np.isnan(far).all()) and np.nanmean(near) > np.nanmean(far):
-            yield int(one)
+            yield int(port)
 
 
 def _compared(values: FloatArray, own: int, peers: IntArray, other: int) -> tuple[FloatArray, FloatArray]:

@@ -37,23 +37,23 @@ _LOOKS = {
 _WIDEST, _BEYOND, _LEAST_REACH = 100.0, 300.0, 2.0
 
 
-def changes_figure(found: Comparison) -> Figure | None:
+def changes_figure(comparison: Comparison) -> Figure | None:
     """The changes of the worst metrics with their intervals; none where the two sides share no metric."""
-    if not found.metrics:
+    if not comparison.metrics:
         return None
-    shown = found.metrics[:_MOST_DRAWN]
-    names = short_names([each.key for each in found.metrics])
+    shown = comparison.metrics[:_MOST_DRAWN]
+    names = short_names([each.key for each in comparison.metrics])
     low, high = _reach(shown)
     labels, shared = told_apart(names[: len(shown)])
-    traces = [_trace(verdict, shown, names, found) for verdict in Change]
-    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change if found.count(each))
+    traces = [_trace(verdict, shown, names, comparison) for verdict in Change]
+    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in Change if comparison.count(each))
     worst = shown[0]
     summary = (
-        f"{plural(len(found.metrics), 'metric')}: {counts}. "
-        f"{'The worst' if len(found.metrics) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
+        f"{plural(len(comparison.metrics), 'metric')}: {counts}. "
+        f"{'The worst' if len(comparison.metrics) > 1 else 'It'} is {names[0]} with {_change(worst)}, "
         f"{worst.verdict.value}. Of a latency, more is worse"
     )
-    if len(found.metrics) > len(shown):
+    if len(comparison.metrics) > len(shown):
         summary += f". The worst {len(shown)} are drawn"
     if shared:
         summary += f". Names in the figure are the part … of {shared}"
@@ -80,11 +80,11 @@ def changes_figure(found: Comparison) -> Figure | None:
         },
     }
     return Figure(
-        "changes", "Change of each metric, worst first", summary, to_json(traces, layout), _table(found, names)
+        "changes", "Change of each metric, worst first", summary, to_json(traces, layout), _table(comparison, names)
     )
 
 
-def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str], found: Comparison) -> Any:
+def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str], comparison: Comparison) -> Any:
     color, symbol = _LOOKS[verdict]
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
     changes = [_held(each.change) for _, each in own]
@@ -93,7 +93,7 @@ def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str],
         x=list(map(short, changes)),
         y=[place for place, _ in own],
         mode="markers",
-        name=f"{verdict.value} ({found.count(verdict)})",
+        name=f"{verdict.value} ({comparison.count(verdict)})",
         marker={"color": color, "symbol": symbol, "size": 9},
         error_x={
             "type": "data",
@@ -127,19 +127,19 @@ def _end(end: float, side: int) -> float:
     return _held(end) if math.isfinite(end) else side * _BEYOND
 
 
-def _described(each: MetricChange) -> str:
+def _described(change: MetricChange) -> str:
     return (
-        f"{number(each.base)} → {number(each.candidate)} {each.unit}, {_change(each)}, {each.verdict.value}; "
-        f"{each.base_sessions} and {each.candidate_sessions} sessions"
+        f"{number(change.base)} → {number(change.candidate)} {change.unit}, {_change(change)}, {change.verdict.value}; "
+        f"{change.base_sessions} and {change.candidate_sessions} sessions"
     )
 
 
-def _change(each: MetricChange) -> str:
-    low, high = each.interval
-    return f"{percent(each.change)} ({percent(low)} to {percent(high)})"
+def _change(change: MetricChange) -> str:
+    low, high = change.interval
+    return f"{percent(change.change)} ({percent(low)} to {percent(high)})"
 
 
-def _table(found: Comparison, names: Sequence[str]) -> Rows:
+def _table(comparison: Comparison, names: Sequence[str]) -> Rows:
     rows = [
         (
             *cells(
@@ -154,7 +154,7 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
             ),
             Cell(shortened("; ".join(each.unequal))),
         )
-        for name, each in zip(names, found.metrics[:_MOST_ROWS], strict=False)
+        for name, each in zip(names, comparison.metrics[:_MOST_ROWS], strict=False)
     ]
     return Rows(
         head=(
@@ -163,12 +163,12 @@ def _table(found: Comparison, names: Sequence[str]) -> Rows:
             "before",
             "after",
             "change",
-            f"{found.options.confidence:.0%} interval",
+            f"{comparison.options.confidence:.0%} interval",
             "smallest loss that would have shown",
             "sessions",
             "unequal conditions",
         ),
         rows=tuple(rows),
         texts=(1, 8),
-        note=left_out(len(found.metrics[_MOST_ROWS:]), "metrics"),
+        note=left_out(len(comparison.metrics[_MOST_ROWS:]), "metrics"),
     )

@@ -50,18 +50,18 @@ def curves_of(judged: RunJudgement) -> Iterable[Figure]:
 def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
     """One plot for each pair operation and schedule, one for the collectives of a schedule together."""
     world = len(judged.run.ranks)
-    found: dict[str, dict[str, dict[int, Samples]]] = {}
-    for each in judged.run.samples:
-        if quantity == "latency" and each.bytes >= SMALLEST_GOODPUT_BYTES:
+    plots: dict[str, dict[str, dict[int, Samples]]] = {}
+    for samples in judged.run.samples:
+        if quantity == "latency" and samples.bytes >= SMALLEST_GOODPUT_BYTES:
             continue
-        pairs = each.operation in PAIRS
-        several = "paths between memories" if each.operation in MEMORY_PATHS else "collectives"
-        plot = f"{each.operation if pairs else several} {each.schedule}"
-        label = who(each, world) if pairs else f"{each.operation} {who(each, world)}"
-        if each.implementation == "transfers" and not pairs and each.operation not in MEMORY_PATHS:
+        pairs = samples.operation in PAIRS
+        several = "paths between memories" if samples.operation in MEMORY_PATHS else "collectives"
+        plot = f"{samples.operation if pairs else several} {samples.schedule}"
+        label = who(samples, world) if pairs else f"{samples.operation} {who(samples, world)}"
+        if samples.implementation == "transfers" and not pairs and samples.operation not in MEMORY_PATHS:
             label += " by transfers"
-        found.setdefault(plot, {}).setdefault(label, {}).setdefault(each.bytes, each)
-    for title, curves in found.items():
+        plots.setdefault(plot, {}).setdefault(label, {}).setdefault(samples.bytes, samples)
+    for title, curves in plots.items():
         # One size makes no curve, and is in the table of metrics.
         if any(len(sizes) > 1 for sizes in curves.values()):
             members = tuple((label, tuple(by[size] for size in sorted(by))) for label, by in curves.items())

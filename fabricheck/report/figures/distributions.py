@@ -58,10 +58,12 @@ def distributions_of(judged: RunJudgement) -> Iterable[Figure]:
     Tools that print no iterations leave a mean, which has no distribution.
     """
     for members in together(groups_of(judged)):
-        found = [_distribution(each, len(judged.run.ranks)) for each in judgements_of(members)]
-        known = [each for each in found if each is not None]
+        distributions = [_distribution(each, len(judged.run.ranks)) for each in judgements_of(members)]
+        known = [each for each in distributions if each is not None]
         # What is not PASS first, as the judge has it; of the rest the shape is what can be wrong.
-        good = sorted((each for each in known if each.verdict is Verdict.PASS), key=lambda each: -each.width)
+        good = sorted(
+            (each for each in known if each.verdict is Verdict.PASS), key=lambda distribution: -distribution.width
+        )
         if known:
             yield _figure(members, [*(each for each in known if each.verdict is not Verdict.PASS), *good])
 
@@ -78,12 +80,12 @@ def _distribution(judged: Judgement, world: int) -> Distribution | None:
     return Distribution(label_of(judged, world), judged.verdict, values.size, quantiles)
 
 
-def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
+def _figure(members: Sequence[Group], distributions: Sequence[Distribution]) -> Figure:
     """`found`: the worst first. Curves are in % of their own median: their levels are in the other figures already,
     and what tells of trouble is their shape."""
     first = members[0]
-    told = found if len(found) <= MOST_COLORED else found[: MOST_COLORED - 1]
-    grey = found[len(told) :][:_MOST_GREY]
+    told = distributions if len(distributions) <= MOST_COLORED else distributions[: MOST_COLORED - 1]
+    grey = distributions[len(told) :][:_MOST_GREY]
     lines = [*map(_line, told), *(_line(each, every=_GREY_STEP) for each in grey)]
     traces = line_traces(lines, mode="lines")
     low, high = _range(told, grey)
@@ -100,13 +102,13 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
         },
     }
     name = name_of(members)
-    widest = max(found, key=lambda each: each.width)
+    widest = max(distributions, key=lambda distribution: distribution.width)
     summary = (
-        f"{len(found)} {'distributions' if len(found) > 1 else 'distribution'}; from the 5% to the 95% quantile "
-        f"{'the widest is ' if len(found) > 1 else ''}{widest.label} with {_share(widest, 5.0)} to "
+        f"{len(distributions)} {'distributions' if len(distributions) > 1 else 'distribution'}; from the 5% to the 95% "
+        f"quantile {'the widest is ' if len(distributions) > 1 else ''}{widest.label} with {_share(widest, 5.0)} to "
         f"{_share(widest, 95.0)} of its median"
     )
-    if len(found) > len(told) + len(grey):
+    if len(distributions) > len(told) + len(grey):
         summary += f"; {len(told) + len(grey)} of them are drawn"
     table = Rows(
         head=(
@@ -117,20 +119,20 @@ def _figure(members: Sequence[Group], found: Sequence[Distribution]) -> Figure:
             "maximum",
             "iterations",
         ),
-        rows=tuple(_row(each) for each in found[:_MOST_ROWS]),
+        rows=tuple(_row(each) for each in distributions[:_MOST_ROWS]),
         texts=(1,),
-        note=left_out(len(found[_MOST_ROWS:]), "metrics"),
+        note=left_out(len(distributions[_MOST_ROWS:]), "metrics"),
     )
     return Figure("distributions", f"{name}: distribution of the iterations", summary, to_json(traces, layout), table)
 
 
-def _line(each: Distribution, every: int = 1) -> Line:
+def _line(distribution: Distribution, every: int = 1) -> Line:
     """The curve, or of what is drawn grey every few of its points."""
     return Line(
-        label=each.label,
-        x=tuple(round(float(value), 2) for value in each.relative[::every]),
+        label=distribution.label,
+        x=tuple(round(float(value), 2) for value in distribution.relative[::every]),
         y=SHARES[::every],
-        hover=f"{plain(each.label)}<br>median {number(each.median)}, {each.count} iterations",
+        hover=f"{plain(distribution.label)}<br>median {number(distribution.median)}, {distribution.count} iterations",
     )
 
 
@@ -145,14 +147,14 @@ def _range(told: Sequence[Distribution], grey: Sequence[Distribution]) -> tuple[
     return round(first - margin, 2), round(last + margin, 2)
 
 
-def _row(each: Distribution) -> tuple[Cell, ...]:
+def _row(distribution: Distribution) -> tuple[Cell, ...]:
     return (
-        Cell(each.label),
-        Cell(each.verdict.value),
-        *(Cell(number(each.at(share))) for share in _IN_TABLE),
-        Cell(str(each.count)),
+        Cell(distribution.label),
+        Cell(distribution.verdict.value),
+        *(Cell(number(distribution.at(share))) for share in _IN_TABLE),
+        Cell(str(distribution.count)),
     )
 
 
-def _share(each: Distribution, share: float) -> str:
-    return f"{100 * each.at(share) / each.median:.1f}%"
+def _share(distribution: Distribution, share: float) -> str:
+    return f"{100 * distribution.at(share) / distribution.median:.1f}%"

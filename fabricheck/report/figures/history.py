@@ -60,9 +60,9 @@ class Mark:
     changes: tuple[str, ...]
 
 
-def overview(found: Watched) -> Figure:
+def overview(history: Watched) -> Figure:
     """All metrics over the sessions: the median of them, the worst decile and the worst, and what software changed."""
-    series, states = found.series, found.result.states
+    series, states = history.series, history.result.states
     first = max(0, len(series.sessions) - _MOST_SESSIONS)
     ratio = _ratio(series, [each.centre for each in states])[:, first:]
     sessions = series.sessions[first:]
@@ -101,7 +101,7 @@ def overview(found: Watched) -> Figure:
     summary += f". Software changed in {plural(len(marks), 'session')}" if marks else ". No software changed"
     return Figure(
         "history",
-        f"All metrics of {found.result.system} over the sessions, in % of their own baseline",
+        f"All metrics of {history.result.system} over the sessions, in % of their own baseline",
         summary,
         to_json(line_traces(lines, mode="lines"), _layout(sessions, marks, "% of own baseline")),
         Rows(
@@ -112,9 +112,9 @@ def overview(found: Watched) -> Figure:
     )
 
 
-def incident_figure(found: Watched, incident: Incident) -> Figure:
+def incident_figure(history: Watched, incident: Incident) -> Figure:
     """The worst metrics of an incident around its change, in % of their level before it."""
-    series = found.series
+    series = history.series
     place = {each.session: number for number, each in enumerate(series.sessions)}
     alerts = incident.alerts[:MOST_COLORED]
     first, end = _window(incident, place, len(series.sessions))
@@ -165,7 +165,7 @@ def incident_figure(found: Watched, incident: Incident) -> Figure:
 
 def states_table(states: Sequence[MetricState]) -> Rows:
     """How each metric stands after the last session, those that need a look first."""
-    ranked = sorted(states, key=lambda each: (_STATUSES.index(each.status), -_loss(each), each.key))
+    ranked = sorted(states, key=lambda state: (_STATUSES.index(state.status), -_loss(state), state.key))
     names = short_names([each.key for each in states])
     name_of = dict(zip((each.key for each in states), names, strict=True))
     rows = [
@@ -278,8 +278,8 @@ def _layout(sessions: Sequence[Session], marks: Sequence[Mark], unit: str) -> di
     shapes: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     for group in _near(sessions, marks):
-        for each in group:
-            moment = _moment(sessions[each.session])
+        for mark in group:
+            moment = _moment(sessions[mark.session])
             line = {"color": GREY, "width": 1, "dash": "dot"}
             shapes.append({"type": "line", "x0": moment, "x1": moment, "y0": 0, "y1": 1, "yref": "paper", "line": line})
         labels.append(
@@ -318,12 +318,12 @@ def _near(sessions: Sequence[Session], marks: Iterable[Mark]) -> list[list[Mark]
     """Marks whose labels would lie on each other, together."""
     room = _LABEL_ROOM * (sessions[-1].started - sessions[0].started).total_seconds()
     groups: list[list[Mark]] = []
-    for each in marks:
+    for mark in marks:
         begun = sessions[groups[-1][0].session].started if groups else None
-        if begun is not None and (sessions[each.session].started - begun).total_seconds() < room:
-            groups[-1].append(each)
+        if begun is not None and (sessions[mark.session].started - begun).total_seconds() < room:
+            groups[-1].append(mark)
         else:
-            groups.append([each])
+            groups.append([mark])
     return groups
 
 

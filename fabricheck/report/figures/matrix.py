@@ -43,12 +43,12 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     by_rank = {each.rank: each for each in judged.run.ranks}
 
     def cell(pair: tuple[int, int]) -> Cell:
-        found = measured.get(pair)
-        if found is not None:
+        judgement = measured.get(pair)
+        if judgement is not None:
             shade = _shade(known[pair], low, high, higher=group.quantity == "goodput")
             shown = (percent(known[pair] / 100) if relative else number(known[pair])) if text else ""
-            shown = shown or ("" if found.verdict is Verdict.PASS else number(known[pair]))
-            return Cell(shown, found.verdict, shade, _title(pair, found, by_rank))
+            shown = shown or ("" if judgement.verdict is Verdict.PASS else number(known[pair]))
+            return Cell(shown, judgement.verdict, shade, _title(pair, judgement, by_rank))
         if pair in planned:
             return Cell("missing", Verdict.INCOMPLETE)
         return Cell("", None)
@@ -58,7 +58,7 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     ends = _ends(sources, by_rank, network), _ends(destinations, by_rank, network)
     legend, hosts = _legend(group, low, high, unit), _hosts(ends[1])
     if any(_AT_ANOTHER_SWITCH in end.edge for side in ends for end in side):
-        legend += "; a double line stands between nodes without a switch in common"
+        legend += "; a double line separates nodes without a common switch"
     table: Matrix | Listing = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
@@ -79,9 +79,9 @@ def _summary(
         summary += f"; {_pair_text(worst)}"
     if not relative:
         summary += (
-            f". The model expects no {group.quantity} here, so these are absolute values in {group.unit}"
+            f". The model has no {group.quantity} for these pairs: absolute values in {group.unit}"
             if all(each.expectation.expected is None for each in measured.values())
-            else f". For some pairs the model expects nothing, so these are absolute values in {group.unit}"
+            else f". The model has no value for some pairs: absolute values in {group.unit}"
         )
     return summary
 
@@ -151,18 +151,18 @@ def _end(rank: Rank | None, number_: int) -> End:
 
 
 def _hosts(ends: tuple[End, ...]) -> tuple[tuple[str, int, str], ...]:
-    found = [list(own) for _, own in groupby(ends, lambda each: each.host)]
-    return tuple((own[0].host, len(own), own[0].edge) for own in found) if len(found) > 1 else ()
+    hosts = [list(own) for _, own in groupby(ends, lambda end: end.host)]
+    return tuple((own[0].host, len(own), own[0].edge) for own in hosts) if len(hosts) > 1 else ()
 
 
-def _title(pair: tuple[int, int], found: Judgement, by_rank: dict[int, Rank]) -> str:
+def _title(pair: tuple[int, int], judgement: Judgement, by_rank: dict[int, Rank]) -> str:
     names = [describe_rank(by_rank[each]) if each in by_rank else f"rank {each}" for each in pair]
-    low, high = found.interval
-    expected = found.expectation.expected
-    of = f"; {percent(found.share_of_expected)} of expected {number(expected)} {found.unit}" if expected else ""
+    low, high = judgement.interval
+    expected = judgement.expectation.expected
+    of = f"; {percent(judgement.share_of_expected)} of expected {number(expected)} {judgement.unit}" if expected else ""
     return (
-        f"{names[0]} → {names[1]}: {number(found.value)} {found.unit} (95%: {number(low)} to {number(high)}){of}; "
-        f"{found.verdict.value}"
+        f"{names[0]} → {names[1]}: {number(judgement.value)} {judgement.unit} (95%: {number(low)} to {number(high)})"
+        f"{of}; {judgement.verdict.value}"
     )
 
 

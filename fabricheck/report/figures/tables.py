@@ -117,4 +117,4 @@ def cells(*texts: object) -> tuple[Cell, ...]:
 
 def left_out(count: int, what: str) -> str:
     """What to say of `count` rows that a table has not; nothing of none."""
-    return f"Further rows, none of them worse: {count} {what}." if count else ""
+    return f"More rows, none worse: {count} {what}." if count else ""

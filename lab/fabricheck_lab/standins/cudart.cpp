@@ -57,6 +57,7 @@ constexpr Message kMessages[] = {
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
      "peer access is not supported between these two devices"},
 };
@@ -299,6 +300,7 @@ cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocat
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
+  if (!current_gpu().facts["ipc"].truth(true)) return answer(cudaErrorNotSupported);
   Handle own{};
   const Result result = handle_of(pointer, own);
   static_assert(sizeof own <= sizeof *handle, "a handle has 64 bytes");

@@ -15,15 +15,9 @@ void fill_on_host(const pattern::Stretch& stretch, const pattern::Pattern& patte
   }
 }
 
-std::uint64_t count_wrong_on_host(const pattern::Stretch& stretch, const pattern::Moment& moment,
-                                  std::uint64_t summed_ranks, bool stamps_only) {
-  const pattern::Pattern pattern = pattern::of(stretch.source, moment);
-  const pattern::Words words = words_of(stretch, moment.stride, stamps_only);
+std::uint64_t count_wrong_on_host(const pattern::Check& check) {
   std::uint64_t wrong = 0;
-  for (std::uint64_t word = words.first; word < words.end; word += words.step) {
-    wrong += static_cast<std::uint64_t>(summed_ranks > 0 ? wrong_sums(stretch, word, pattern, summed_ranks)
-                                                         : wrong_bytes(stretch, word, pattern));
-  }
+  for (std::uint64_t i = 0; i < check.number; ++i) wrong += wrong_in_stretch(check, i, 0, 1);
   return wrong;
 }
 

@@ -10,8 +10,7 @@ namespace fabricbench::device {
 // As Stream::fill.
 void fill_on_host(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
                   bool stamps_only);
-// Wrong bytes of a stretch, as Comparison counts them.
-std::uint64_t count_wrong_on_host(const pattern::Stretch& stretch, const pattern::Moment& moment,
-                                  std::uint64_t summed_ranks, bool stamps_only);
+// As Stream::count_wrong adds them.
+std::uint64_t count_wrong_on_host(const pattern::Check& check);
 
 }  // namespace fabricbench::device

@@ -97,22 +97,18 @@ class HostMemory {
   HostKind kind_ = HostKind::pageable;
 };
 
-// A handle with which another process of the node opens this process's device memory.
+// A handle with which another process opens this process's device memory.
 using IpcHandle = std::array<std::byte, 96>;
+// Whose handles: those of the runtime (ipc), of memory that CUDA's driver maps (vmm: virtual memory management), or of
+// such memory that also processes on other nodes of an NVLink domain open (fabric).
+enum class Handles { ipc, vmm, fabric };
 // Why the selected device has no such handles; empty where it has.
-std::string why_no_peers();
-IpcHandle export_memory(const Memory& memory);
-class PeerMemory {
- public:
-  explicit PeerMemory(const IpcHandle& handle);
-  ~PeerMemory();
-  PeerMemory(PeerMemory&& other) noexcept;
-  PeerMemory& operator=(PeerMemory&&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-};
+std::string why_no_peers(Handles handles);
+// Memory that has such a handle.
+Memory exportable(std::size_t bytes, Handles handles);
+IpcHandle export_memory(const Memory& memory, Handles handles);
+// The memory of another process, as the selected device addresses it.
+Memory open_peer(const IpcHandle& handle, Handles handles);
 
 // What the words of a buffer hold: any bytes, or floats that are small whole numbers, whose sums are exact.
 enum class Content { bytes, floats };
@@ -126,8 +122,9 @@ class Stream {
   Stream& operator=(Stream&&) = delete;
 
   void copy(void* destination, const void* source, std::size_t bytes);
-  // The same by loads and stores of a kernel. `link`: one of the two lies outside the device's own memory.
-  void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link);
+  // The same by loads and stores of a kernel, which goes over the data so many times once it has started. `link`: one
+  // of the two lies outside the device's own memory.
+  void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times = 1);
   // Moves the pages of managed memory to the host, or to the device.
   void migrate(void* managed, std::size_t bytes, bool to_host);
   // Writes a pattern (pattern.hpp) into a stretch of its positions, or its stamps alone; bytes also `inverted`, with
@@ -137,6 +134,9 @@ class Stream {
   void set_byte(void* destination, std::size_t bytes, int value);
   // out[i] = sum of inputs[k][i], i in [0, count); the inputs may lie on other devices.
   void sum(float* out, const std::vector<const float*>& inputs, std::size_t count);
+  // Adds to *total how many bytes are wrong; table and total lie on the device. No stretch has more than `most_words`
+  // to look at.
+  void count_wrong(const pattern::Check& check, std::size_t most_words, std::uint64_t* total);
   void synchronize();
   void* native() const { return native_; }
 
@@ -165,23 +165,5 @@ class TrainClock {
 };
 // Why this backend has none; empty where it has.
 std::string why_no_trains();
-
-// Counts the wrong bytes in stretches of the device's memory. Only read() waits.
-class Comparison {
- public:
-  // `summed_ranks`: the stretches hold the sums of the floats at so many places; 0: the bytes that their sources sent.
-  Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks);
-  // All bytes, or those of the stamps.
-  void count(const pattern::Moment& moment, bool stamps_only);
-  // How many were wrong in all.
-  std::uint64_t read();
-
- private:
-  Stream& stream_;
-  std::vector<pattern::Stretch> stretches_;
-  std::uint64_t summed_ranks_;
-  Memory total_;  // one counter
-  Memory table_;  // of the stretches
-};
 
 }  // namespace fabricbench::device

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fabricbench/device/gpu_call.hpp"
+#include "fabricbench/device/virtual_memory.hpp"
 #include "fabricbench/text.hpp"
 
 namespace fabricbench::device {
@@ -114,16 +115,29 @@ Memory::Memory(std::size_t bytes) {
   if (result == gpuErrorMemoryAllocation) {
     (void)gpuGetLastError();
     throw RunError("memory", "the device has no " + format_size(bytes) +
-                                 " free: choose smaller --sizes, or end what else runs on it");
+                                 " free: choose smaller --sizes, or end other programs on it");
   }
   check(result, "Malloc");
   data_ = static_cast<std::byte*>(memory);
   release_ = [](std::byte* data) { report(gpuFree(data), "Free"); };
 }
 
-std::string why_no_peers() { return ""; }
+std::string why_no_peers(Handles handles) {
+  if (handles != Handles::ipc) return virtual_memory::why_none(handles);
+  const Memory memory(1);
+  gpuIpcMemHandle_t native;
+  const gpuError_t result = gpuIpcGetMemHandle(&native, memory.data());
+  if (result == gpuSuccess) return "";
+  (void)gpuGetLastError();
+  return std::string("the GPU has no handles of its memory for other processes: ") + gpuGetErrorString(result);
+}
 
-IpcHandle export_memory(const Memory& memory) {
+Memory exportable(std::size_t bytes, Handles handles) {
+  return handles == Handles::ipc || bytes == 0 ? Memory(bytes) : virtual_memory::allocate(bytes, handles);
+}
+
+IpcHandle export_memory(const Memory& memory, Handles handles) {
+  if (handles != Handles::ipc) return virtual_memory::export_handle(memory, handles);
   gpuIpcMemHandle_t native;
   check(gpuIpcGetMemHandle(&native, memory.data()), "IpcGetMemHandle");
   IpcHandle handle{};
@@ -132,18 +146,16 @@ IpcHandle export_memory(const Memory& memory) {
   return handle;
 }
 
-PeerMemory::PeerMemory(const IpcHandle& handle) {
+Memory open_peer(const IpcHandle& handle, Handles handles) {
+  if (handles != Handles::ipc) return virtual_memory::open(handle, handles);
   gpuIpcMemHandle_t native;
   std::memcpy(&native, handle.data(), sizeof native);
   void* memory = nullptr;
   check(gpuIpcOpenMemHandle(&memory, native, gpuIpcMemLazyEnablePeerAccess),
         "IpcOpenMemHandle (is peer access between the GPUs allowed?)");
-  data_ = static_cast<std::byte*>(memory);
+  return Memory(static_cast<std::byte*>(memory),
+                [](std::byte* data) { report(gpuIpcCloseMemHandle(data), "IpcCloseMemHandle"); });
 }
-PeerMemory::~PeerMemory() {
-  if (data_ != nullptr) report(gpuIpcCloseMemHandle(data_), "IpcCloseMemHandle");
-}
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
 
 Stream::Stream() {
   gpuStream_t stream = nullptr;

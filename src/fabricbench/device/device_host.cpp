@@ -56,18 +56,17 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
 }
 std::string HostMemory::allocation() const { return "pageable"; }
 
-std::string why_no_peers() { return "the host backend has no device"; }
-IpcHandle export_memory(const Memory&) { not_here(); }
-PeerMemory::PeerMemory(const IpcHandle&) { not_here(); }
-PeerMemory::~PeerMemory() = default;
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+std::string why_no_peers(Handles) { return "the host backend has no device"; }
+Memory exportable(std::size_t, Handles) { not_here(); }
+IpcHandle export_memory(const Memory&, Handles) { not_here(); }
+Memory open_peer(const IpcHandle&, Handles) { not_here(); }
 
 Stream::Stream() = default;
 Stream::~Stream() = default;
 Stream::Stream(Stream&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
 
 void Stream::copy(void* destination, const void* source, std::size_t bytes) { std::memcpy(destination, source, bytes); }
-void Stream::copy_by_kernel(void*, const void*, std::size_t, bool) { not_here(); }
+void Stream::copy_by_kernel(void*, const void*, std::size_t, bool, std::int64_t) { not_here(); }
 void Stream::migrate(void*, std::size_t, bool) { not_here(); }
 
 void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
@@ -96,17 +95,8 @@ void TrainClock::stop(Stream&) {}
 void TrainClock::release() {}
 std::int64_t TrainClock::ns() const { return 0; }
 
-Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
-    : stream_(stream), stretches_(std::move(stretches)), summed_ranks_(summed_ranks), total_(sizeof(std::uint64_t)) {
-  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
+void Stream::count_wrong(const pattern::Check& check, std::size_t, std::uint64_t* total) {
+  *total += count_wrong_on_host(check);
 }
-
-void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
-  auto& total = *reinterpret_cast<std::uint64_t*>(total_.data());
-  for (const pattern::Stretch& each : stretches_)
-    total += count_wrong_on_host(each, moment, summed_ranks_, stamps_only);
-}
-
-std::uint64_t Comparison::read() { return *reinterpret_cast<const std::uint64_t*>(total_.data()); }
 
 }  // namespace fabricbench::device

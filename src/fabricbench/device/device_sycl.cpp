@@ -136,8 +136,6 @@ std::string uuid_of(const Tile& tile, int index) {
   return "GPU-" + with_dashes(digits);
 }
 
-std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
-
 }  // namespace
 
 const sycl::device& current_device() { return devices().tiles.at(selected).device; }
@@ -158,7 +156,7 @@ const char* platform() { return on_level_zero() ? "intel" : "cpu"; }
 bool present() { return true; }
 void wait_by_yielding() { yields = true; }
 const char* what_to_check() {
-  return "check Level Zero's driver, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR (opencl:cpu has the processor take a "
+  return "check Level Zero's driver, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR (opencl:cpu: the processor takes a "
          "GPU's place)";
 }
 
@@ -201,20 +199,18 @@ Memory::Memory(std::size_t bytes) {
   });
   if (memory == nullptr) {
     throw RunError("memory", "the device has no " + format_size(bytes) +
-                                 " free: choose smaller --sizes, or end what else runs on it");
+                                 " free: choose smaller --sizes, or end other programs on it");
   }
   data_ = static_cast<std::byte*>(memory);
   release_ = [](std::byte* data) { release(data); };
 }
 
-std::string why_no_peers() { return level_zero::unsupported(); }
-IpcHandle export_memory(const Memory& memory) { return level_zero::export_memory(memory.data()); }
-
-PeerMemory::PeerMemory(const IpcHandle& handle) : data_(level_zero::open(handle)) {}
-PeerMemory::~PeerMemory() {
-  if (data_ != nullptr) level_zero::close(data_);
+std::string why_no_peers(Handles handles) {
+  return handles == Handles::ipc ? level_zero::unsupported() : "only CUDA has such handles of memory";
 }
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+Memory exportable(std::size_t bytes, Handles) { return Memory(bytes); }
+IpcHandle export_memory(const Memory& memory, Handles) { return level_zero::export_memory(memory.data()); }
+Memory open_peer(const IpcHandle& handle, Handles) { return Memory(level_zero::open(handle), level_zero::close); }
 
 Stream::Stream() {
 #if defined(FABRICBENCH_RUN_TIME_KERNELS)
@@ -231,7 +227,7 @@ void Stream::copy(void* destination, const void* source, std::size_t bytes) {
   guarded("a copy", [&] { queue_of(*this).memcpy(destination, source, bytes); });
 }
 
-void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link) {
+void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times) {
   const std::uintptr_t addresses =
       reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
   const std::size_t quads = addresses % sizeof(sycl::uint4) == 0 ? bytes / sizeof(sycl::uint4) : 0;
@@ -242,15 +238,15 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
     const auto* in = static_cast<const sycl::uint4*>(source);
     if (quads > 0 && link) {
       const std::size_t groups = groups_for_tiles(quads, kernels::kUnrolledOverLink, multiprocessors());
-      FABRICBENCH_LAUNCH(copy_over_link, queue, groups, out, in, quads);
+      FABRICBENCH_LAUNCH(copy_over_link, queue, groups, out, in, quads, times);
     } else if (quads > 0) {
       const std::size_t groups = groups_for_tiles(quads, kernels::kUnrolledInside, kMostGroups);
-      FABRICBENCH_LAUNCH(copy_inside, queue, groups, out, in, quads);
+      FABRICBENCH_LAUNCH(copy_inside, queue, groups, out, in, quads, times);
     }
     if (bytes > done) {
       FABRICBENCH_LAUNCH(copy_single_bytes, queue, groups_for(bytes - done),
                          static_cast<std::uint8_t*>(destination) + done,
-                         static_cast<const std::uint8_t*>(source) + done, bytes - done);
+                         static_cast<const std::uint8_t*>(source) + done, bytes - done, times);
     }
   });
 }
@@ -272,7 +268,7 @@ void Stream::migrate(void* managed, std::size_t bytes, bool to_host) {
 void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
                   bool stamps_only) {
   const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
-  const std::size_t groups = groups_for(count_of(words));
+  const std::size_t groups = groups_for(words.count());
   guarded("filling a buffer", [&] {
     if (content == Content::floats) {
       FABRICBENCH_LAUNCH(fill_floats, queue_of(*this), groups, stretch, pattern, words);
@@ -317,34 +313,11 @@ void TrainClock::stop(Stream&) {}
 void TrainClock::release() {}
 std::int64_t TrainClock::ns() const { return 0; }
 
-Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
-    : stream_(stream),
-      stretches_(std::move(stretches)),
-      summed_ranks_(summed_ranks),
-      total_(sizeof(std::uint64_t)),
-      table_(stretches_.size() * sizeof(pattern::Stretch)) {
-  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
-  if (!stretches_.empty()) stream_.copy(table_.data(), stretches_.data(), stretches_.size() * sizeof(pattern::Stretch));
-}
-
-void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
-  if (stretches_.empty()) return;
-  std::size_t most = 0;
-  for (const pattern::Stretch& each : stretches_)
-    most = std::max(most, count_of(words_of(each, moment.stride, stamps_only)));
+void Stream::count_wrong(const pattern::Check& check, std::size_t most_words, std::uint64_t* total) {
   guarded("the check of the data", [&] {
-    FABRICBENCH_LAUNCH(compare, queue_of(stream_), groups_for(std::max(most, stretches_.size())),
-                       reinterpret_cast<const pattern::Stretch*>(table_.data()),
-                       static_cast<std::uint64_t>(stretches_.size()), moment, summed_ranks_, stamps_only ? 1 : 0,
-                       reinterpret_cast<std::uint64_t*>(total_.data()));
+    const std::size_t groups = groups_for(std::max<std::size_t>(most_words, check.number));
+    FABRICBENCH_LAUNCH(compare, queue_of(*this), groups, check, total);
   });
-}
-
-std::uint64_t Comparison::read() {
-  std::uint64_t value = 0;
-  stream_.copy(&value, total_.data(), sizeof value);
-  stream_.synchronize();
-  return value;
 }
 
 }  // namespace fabricbench::device

@@ -46,7 +46,7 @@ std::string why_unsupported(HostKind kind, bool by_kernel) {
 #if defined(FABRICBENCH_AMD)
       return "";
 #else
-      return "CUDA has no page-locked memory of its own that is not coherent";
+      return "CUDA has no page-locked memory that is not coherent";
 #endif
     case HostKind::managed:
 #if !defined(FABRICBENCH_AMD)

@@ -41,20 +41,11 @@ __global__ void fill_floats(pattern::Stretch out, pattern::Pattern pattern, patt
     write_floats(out, word, pattern);
 }
 
-// `summed_ranks` as in Comparison. Each stretch begins at other threads, for those of a few words.
-__global__ void compare(const pattern::Stretch* stretches, std::uint64_t number, pattern::Moment moment,
-                        std::uint64_t summed_ranks, int stamps_only, unsigned long long* total) {
-  int wrong = 0;
-  for (std::uint64_t i = 0; i < number; ++i) {
-    const pattern::Stretch stretch = stretches[i];
-    const pattern::Pattern pattern = pattern::of(stretch.source, moment);
-    const pattern::Words words = words_of(stretch, moment.stride, stamps_only != 0);
-    const std::uint64_t own = (thread_index() + i * warpSize) % thread_count();
-    for (std::uint64_t word = words.first + own * words.step; word < words.end; word += thread_count() * words.step) {
-      wrong +=
-          summed_ranks > 0 ? wrong_sums(stretch, word, pattern, summed_ranks) : wrong_bytes(stretch, word, pattern);
-    }
-  }
+// Each stretch begins at other threads, for those of a few words.
+__global__ void compare(pattern::Check check, unsigned long long* total) {
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < check.number; ++i)
+    wrong += wrong_in_stretch(check, i, (thread_index() + i * warpSize) % thread_count(), thread_count());
   if (wrong != 0) atomicAdd(total, static_cast<unsigned long long>(wrong));
 }
 
@@ -89,23 +80,28 @@ __global__ void add_inputs(float* out, Inputs inputs, int inputs_count, bool ont
 // 16 bytes a load, and several loads under way in each thread, which the compiler must not spread among the stores (so
 // no __restrict__). A tile is what a block copies between two looks at where it is.
 template <unsigned unrolled>
-__global__ void __launch_bounds__(kThreads) copy_quads(uint4* out, const uint4* in, std::uint64_t quads) {
+__global__ void __launch_bounds__(kThreads)
+    copy_quads(uint4* out, const uint4* in, std::uint64_t quads, std::int64_t times) {
   constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
-  for (std::uint64_t first = blockIdx.x * tile; first < quads; first += gridDim.x * tile) {
-    if (first + tile <= quads) {
-      uint4 held[unrolled];
+  for (std::int64_t time = 0; time < times; ++time) {
+    for (std::uint64_t first = blockIdx.x * tile; first < quads; first += gridDim.x * tile) {
+      if (first + tile <= quads) {
+        uint4 held[unrolled];
 #pragma unroll
-      for (unsigned k = 0; k < unrolled; ++k) held[k] = in[first + k * kThreads + threadIdx.x];
+        for (unsigned k = 0; k < unrolled; ++k) held[k] = in[first + k * kThreads + threadIdx.x];
 #pragma unroll
-      for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + threadIdx.x] = held[k];
-    } else {
-      for (std::uint64_t i = first + threadIdx.x; i < quads; i += kThreads) out[i] = in[i];
+        for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + threadIdx.x] = held[k];
+      } else {
+        for (std::uint64_t i = first + threadIdx.x; i < quads; i += kThreads) out[i] = in[i];
+      }
     }
   }
 }
 
-__global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes) {
-  for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) out[i] = in[i];
+__global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes, std::int64_t times) {
+  for (std::int64_t time = 0; time < times; ++time) {
+    for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) out[i] = in[i];
+  }
 }
 
 // Over a link, one block a multiprocessor holds all that can be under way and leaves room for a kernel that copies at
@@ -125,28 +121,29 @@ __global__ void hold(const volatile int* released) {
   }
 }
 
-std::size_t count_of(const pattern::Words& words) { return (words.end - words.first + words.step - 1) / words.step; }
-
 }  // namespace
 
-void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link) {
+void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times) {
   const std::uint64_t addresses =
       reinterpret_cast<std::uint64_t>(destination) | reinterpret_cast<std::uint64_t>(source);
   const std::size_t quads = addresses % sizeof(uint4) == 0 ? bytes / sizeof(uint4) : 0;
   auto* out = static_cast<std::uint8_t*>(destination);
   const auto* in = static_cast<const std::uint8_t*>(source);
-  if (quads > 0 && link) {
+  const bool fills_device = quads >= std::size_t{kThreads} * kUnrolledOverLink * multiprocessors();
+  if (quads > 0 && link && fills_device) {
     copy_quads<kUnrolledOverLink>
         <<<tiles_of(quads, kUnrolledOverLink, multiprocessors()), kThreads, 0, native_stream(*this)>>>(
-            static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads);
+            static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
   } else if (quads > 0) {
-    copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, kMostBlocks), kThreads, 0, native_stream(*this)>>>(
-        static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads);
+    // Shorter tiles for what is too small to give each multiprocessor a long one.
+    const std::size_t most = link ? multiprocessors() : kMostBlocks;
+    copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, most), kThreads, 0, native_stream(*this)>>>(
+        static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
   }
   const std::size_t done = quads * sizeof(uint4);
   if (bytes > done) {
     copy_single_bytes<<<blocks_for(bytes - done), kThreads, 0, native_stream(*this)>>>(out + done, in + done,
-                                                                                       bytes - done);
+                                                                                       bytes - done, times);
   }
   check(gpuGetLastError(), "copying by a kernel");
 }
@@ -154,7 +151,7 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
 void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
                   bool stamps_only) {
   const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
-  const unsigned blocks = blocks_for(count_of(words));
+  const unsigned blocks = blocks_for(words.count());
   if (content == Content::floats) {
     fill_floats<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words);
   } else {
@@ -211,33 +208,11 @@ std::int64_t TrainClock::ns() const {
   return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 
-Comparison::Comparison(Stream& stream, std::vector<pattern::Stretch> stretches, std::uint64_t summed_ranks)
-    : stream_(stream),
-      stretches_(std::move(stretches)),
-      summed_ranks_(summed_ranks),
-      total_(sizeof(std::uint64_t)),
-      table_(stretches_.size() * sizeof(pattern::Stretch)) {
-  stream_.set_byte(total_.data(), sizeof(std::uint64_t), 0);
-  if (!stretches_.empty()) stream_.copy(table_.data(), stretches_.data(), stretches_.size() * sizeof(pattern::Stretch));
-}
-
-void Comparison::count(const pattern::Moment& moment, bool stamps_only) {
-  if (stretches_.empty()) return;
-  std::size_t most = 0;
-  for (const pattern::Stretch& each : stretches_)
-    most = std::max(most, count_of(words_of(each, moment.stride, stamps_only)));
+void Stream::count_wrong(const pattern::Check& data, std::size_t most_words, std::uint64_t* total) {
   // Many short stretches are as much work as a long one.
-  compare<<<blocks_for(std::max(most, stretches_.size())), kThreads, 0, native_stream(stream_)>>>(
-      reinterpret_cast<const pattern::Stretch*>(table_.data()), stretches_.size(), moment, summed_ranks_,
-      stamps_only ? 1 : 0, reinterpret_cast<unsigned long long*>(total_.data()));
+  const unsigned blocks = blocks_for(std::max<std::size_t>(most_words, data.number));
+  compare<<<blocks, kThreads, 0, native_stream(*this)>>>(data, reinterpret_cast<unsigned long long*>(total));
   check(gpuGetLastError(), "the check of the data");
-}
-
-std::uint64_t Comparison::read() {
-  std::uint64_t value = 0;
-  stream_.copy(&value, total_.data(), sizeof value);
-  stream_.synchronize();
-  return value;
 }
 
 }  // namespace fabricbench::device

@@ -1,17 +1,15 @@
 #include "fabricbench/device/level_zero.hpp"
 
 #include <dlfcn.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <string>
 
+#include "fabricbench/descriptors.hpp"
 #include "fabricbench/device/sycl_devices.hpp"
 #include "fabricbench/errors.hpp"
 
@@ -24,10 +22,6 @@ namespace fabricbench::device::level_zero {
 
 #if defined(FABRICBENCH_LEVEL_ZERO)
 namespace {
-
-// Since Linux 5.3 and 5.6; the C library of a system may be older.
-constexpr long kPidfdOpen = 434;
-constexpr long kPidfdGetfd = 438;
 
 // What goes from process to process: the driver's own handle is a file descriptor of the process that made it.
 struct Exported {
@@ -91,34 +85,18 @@ bool names_process(const ze_ipc_mem_handle_t& handle, std::int32_t pid) {
   return false;
 }
 
-// A descriptor of this process for the file that `theirs` is in the other one.
-int fetch_descriptor(std::int32_t pid, int theirs) {
-  const auto process = static_cast<int>(syscall(kPidfdOpen, pid, 0));
-  const auto mine = process < 0 ? -1 : static_cast<int>(syscall(kPidfdGetfd, process, theirs, 0));
-  const int reason = errno;
-  if (process >= 0) ::close(process);
-  if (mine < 0) {
-    throw RunError("library", "the handle of the memory of process " + std::to_string(pid) +
-                                  " cannot be fetched (pidfd_getfd: " + std::strerror(reason) +
-                                  "): it takes Linux 5.6, and ranks of one user in one container");
-  }
-  return mine;
-}
-
 }  // namespace
 
 std::string unsupported() {
   if (!on_level_zero())
-    return "the device is no Level Zero GPU, and only those have handles of their memory for other processes: use "
+    return "the device is not a Level Zero GPU, and only those share memory with other processes: use "
            "--transport staging or mpi";
   if (!loader().missing.empty()) return loader().missing + ": load the site's Level Zero module";
   return "";
 }
 
 IpcHandle export_memory(std::byte* memory) {
-  // The others may fetch descriptors of this process, which Yama forbids otherwise; elsewhere the call fails and is not
-  // needed.
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  let_descriptors_be_fetched();
   Exported exported{};
   void* base = nullptr;
   std::size_t size = 0;

@@ -110,6 +110,8 @@ struct Words {
   std::uint64_t first;
   std::uint64_t end;
   std::uint64_t step;
+
+  std::uint64_t count() const { return (end - first + step - 1) / step; }
 };
 FABRICBENCH_EVERYWHERE inline Words words_of(const Stretch& stretch, std::uint64_t stride, bool stamps_only) {
   const std::uint64_t step = stamps_only ? stride / 8 : 1;
@@ -171,6 +173,30 @@ FABRICBENCH_EVERYWHERE inline int wrong_sums(const Stretch& stretch, std::uint64
   for (std::uint64_t i = 0; i < part.bytes / 4; ++i) {
     const std::uint32_t sum = bits_of(sum_at(pattern, 2 * word + part.begin / 4 + i, ranks));
     wrong += differing_bytes(bits_of(floats[i]), sum);
+  }
+  return wrong;
+}
+
+// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps. `summed_ranks`:
+// they hold the sums of the floats at so many places; 0: the bytes that their sources sent.
+struct Check {
+  const Stretch* stretches;
+  std::uint64_t number;
+  Moment moment;
+  std::uint64_t summed_ranks;
+  std::uint64_t stamps_only;
+};
+
+// How many bytes are wrong in those words of a stretch that fall to worker `first` of `workers`.
+FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
+                                                             std::uint64_t first, std::uint64_t workers) {
+  const Stretch stretch = check.stretches[number];
+  const Pattern pattern = of(stretch.source, check.moment);
+  const Words words = words_of(stretch, check.moment.stride, check.stamps_only != 0);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
+    wrong += static_cast<std::uint64_t>(check.summed_ranks > 0 ? wrong_sums(stretch, word, pattern, check.summed_ranks)
+                                                               : wrong_bytes(stretch, word, pattern));
   }
   return wrong;
 }

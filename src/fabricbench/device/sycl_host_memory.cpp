@@ -18,9 +18,9 @@ std::string why_unsupported(HostKind kind, bool by_kernel) {
         return "kernels of this device cannot use pageable host memory";
       return "";
     case HostKind::noncoherent:
-      return "SYCL has no page-locked memory of its own that is not coherent";
+      return "SYCL has no page-locked memory that is not coherent";
     case HostKind::managed:
-      return "SYCL's shared memory goes to who uses it: --host-memory migrated is that";
+      return "SYCL's shared memory migrates: use --host-memory migrated";
     case HostKind::migrated:
       if (!current_device().has(sycl::aspect::usm_shared_allocations)) return "the device has no shared memory";
       return "";

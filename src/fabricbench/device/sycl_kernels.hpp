@@ -48,23 +48,15 @@ FABRICBENCH_KERNEL fill_floats(pattern::Stretch out, pattern::Pattern pattern, p
     write_floats(out, word, pattern);
 }
 
-// `summed_ranks` as in Comparison. Each stretch begins at other work-items, for those of a few words.
-FABRICBENCH_KERNEL compare(const pattern::Stretch* stretches, std::uint64_t number, pattern::Moment moment,
-                           std::uint64_t summed_ranks, int stamps_only, std::uint64_t* total) {
+// Each stretch begins at other work-items, for those of a few words.
+FABRICBENCH_KERNEL compare(pattern::Check check, std::uint64_t* total) {
   const Strides own = strides();
-  int wrong = 0;
-  for (std::uint64_t i = 0; i < number; ++i) {
-    const pattern::Stretch stretch = stretches[i];
-    const pattern::Pattern pattern = pattern::of(stretch.source, moment);
-    const pattern::Words words = words_of(stretch, moment.stride, stamps_only != 0);
-    const std::uint64_t first = (own.first + 32 * i) % own.step;
-    for (std::uint64_t word = words.first + first * words.step; word < words.end; word += own.step * words.step)
-      wrong +=
-          summed_ranks > 0 ? wrong_sums(stretch, word, pattern, summed_ranks) : wrong_bytes(stretch, word, pattern);
-  }
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < check.number; ++i)
+    wrong += wrong_in_stretch(check, i, (own.first + 32 * i) % own.step, own.step);
   if (wrong == 0) return;
   sycl::atomic_ref<std::uint64_t, sycl::memory_order::relaxed, sycl::memory_scope::device,
-                   sycl::access::address_space::global_space>(*total) += static_cast<std::uint64_t>(wrong);
+                   sycl::access::address_space::global_space>(*total) += wrong;
 }
 
 constexpr int kMostInputs = 16;
@@ -92,17 +84,19 @@ FABRICBENCH_KERNEL add_inputs(float* out, Inputs inputs, int number, int onto, s
 
 // A tile is what a work-group copies in a step; each work-item has `unrolled` loads under way.
 template <unsigned unrolled>
-inline void copy_tiles(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads) {
+inline void copy_tiles(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
   const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<1>();
   const std::uint64_t thread = item.get_local_id(0);
   constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
-  for (std::uint64_t first = item.get_group(0) * tile; first < quads; first += item.get_group_range(0) * tile) {
-    if (first + tile <= quads) {
-      sycl::uint4 held[unrolled];
-      for (unsigned k = 0; k < unrolled; ++k) held[k] = in[first + k * kThreads + thread];
-      for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + thread] = held[k];
-    } else {
-      for (std::uint64_t i = first + thread; i < quads; i += kThreads) out[i] = in[i];
+  for (std::int64_t time = 0; time < times; ++time) {
+    for (std::uint64_t first = item.get_group(0) * tile; first < quads; first += item.get_group_range(0) * tile) {
+      if (first + tile <= quads) {
+        sycl::uint4 held[unrolled];
+        for (unsigned k = 0; k < unrolled; ++k) held[k] = in[first + k * kThreads + thread];
+        for (unsigned k = 0; k < unrolled; ++k) out[first + k * kThreads + thread] = held[k];
+      } else {
+        for (std::uint64_t i = first + thread; i < quads; i += kThreads) out[i] = in[i];
+      }
     }
   }
 }
@@ -110,17 +104,20 @@ inline void copy_tiles(sycl::uint4* out, const sycl::uint4* in, std::uint64_t qu
 constexpr unsigned kUnrolledOverLink = 8;
 constexpr unsigned kUnrolledInside = 2;
 
-FABRICBENCH_KERNEL copy_over_link(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads) {
-  copy_tiles<kUnrolledOverLink>(out, in, quads);
+FABRICBENCH_KERNEL copy_over_link(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
+  copy_tiles<kUnrolledOverLink>(out, in, quads, times);
 }
 
-FABRICBENCH_KERNEL copy_inside(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads) {
-  copy_tiles<kUnrolledInside>(out, in, quads);
+FABRICBENCH_KERNEL copy_inside(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
+  copy_tiles<kUnrolledInside>(out, in, quads, times);
 }
 
-FABRICBENCH_KERNEL copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes) {
+FABRICBENCH_KERNEL copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes,
+                                     std::int64_t times) {
   const Strides own = strides();
-  for (std::uint64_t i = own.first; i < bytes; i += own.step) out[i] = in[i];
+  for (std::int64_t time = 0; time < times; ++time) {
+    for (std::uint64_t i = own.first; i < bytes; i += own.step) out[i] = in[i];
+  }
 }
 
 }  // namespace fabricbench::kernels

@@ -72,7 +72,7 @@ class Ccl final : public Transport {
     return operation == Operation::alltoall && !by_engine ? Implementation::transfers : Transport::preferred(operation);
   }
   std::string why_unsupported() const override;
-  device::Memory allocate(std::size_t bytes) const override;
+  device::Memory allocate(const World&, std::size_t bytes) override;
   void set_up(const Context& context) override;
   void let_go() override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
@@ -119,7 +119,7 @@ std::string Ccl::why_unsupported() const {
   return {};
 }
 
-device::Memory Ccl::allocate(std::size_t bytes) const {
+device::Memory Ccl::allocate(const World&, std::size_t bytes) {
   if (!modes_.library_memory() || bytes == 0) return device::Memory(bytes);
   void* memory = nullptr;
   check(ccl_calls().allocate(&memory, bytes), "ncclMemAlloc");
@@ -341,7 +341,7 @@ class CclCollective final : public CclWork {
         return check(FABRICBENCH_CCL_ALLTOALL(send, receive, share, ncclInt8, communicator, stream), "ncclAlltoAll");
 #endif
       default:
-        throw RunError("input", to_string(operation_) + " is no collective of this library");
+        throw RunError("input", to_string(operation_) + " is not a collective of this library");
     }
   }
 

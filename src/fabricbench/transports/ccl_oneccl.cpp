@@ -168,7 +168,7 @@ class OneCclCollective final : public Work {
         return ccl::broadcast(buffer, bytes_, kBytes, root_, communicator, stream);
       }
       default:
-        throw RunError("input", to_string(operation_) + " is no collective of this library");
+        throw RunError("input", to_string(operation_) + " is not a collective of this library");
     }
   }
 
@@ -189,7 +189,7 @@ std::unique_ptr<Work> OneCcl::prepare(const Measurement& measurement, const Grou
 }  // namespace
 
 std::unique_ptr<Transport> make_ccl(const CclModes& modes) {
-  if (modes.any()) throw InputError("--ccl-mode is of NCCL and RCCL, and this fabricbench has oneCCL: leave it out");
+  if (modes.any()) throw InputError("--ccl-mode needs NCCL or RCCL, and this fabricbench has oneCCL: leave it out");
   return std::make_unique<OneCcl>();
 }
 

@@ -1,8 +1,10 @@
-// Device-device copy (De Sensi et al., SC24, section III-A): the processes of a node share handles of their buffers and
-// copy straight into each other's device memory, or out of it. The other side learns of it through a flag in shared
-// host memory. In the same way data move between a rank's own memories. The `copy` transport leaves the moving to the
-// runtime's copies, the `kernel` transport to loads and stores (Schieffer et al., sections IV and V-B).
+// Device-device copy (De Sensi et al., SC24, section III-A): the processes of a node, or of an NVLink domain, share
+// handles of their buffers and copy straight into each other's device memory, or out of it. The other side learns of it
+// through a flag in shared host memory, or between nodes by MPI. In the same way data move between a rank's own
+// memories. The `copy` transport leaves the moving to the runtime's copies, the `kernel` transport to loads and stores
+// (Schieffer et al., sections IV and V-B).
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "fabricbench/errors.hpp"
@@ -11,7 +13,7 @@
 namespace fabricbench {
 namespace {
 
-// The buffers of a rank of the node, as this process sees them.
+// The buffers of a rank, as this process sees them.
 struct Peer {
   std::byte* send;
   std::byte* receive;
@@ -19,7 +21,8 @@ struct Peer {
 
 class Copy final : public Transport {
  public:
-  Copy(bool by_kernel, bool for_a_step) : by_kernel_(by_kernel), for_a_step_(for_a_step) {}
+  Copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted)
+      : by_kernel_(by_kernel), for_a_step_(for_a_step), wanted_(wanted) {}
   bool has_library(Operation) const override { return false; }
   bool has_transfers(Operation operation) const override {
     return operation != Operation::sparse_alltoallv && !(by_kernel_ && is_reduction(operation));
@@ -30,18 +33,25 @@ class Copy final : public Transport {
     // A runtime copies from host to host with the processor.
     return on_host == 0 || (transfer.source == transfer.destination && (on_host == 1 || by_kernel_));
   }
+  device::Memory allocate(const World& world, std::size_t bytes) override;
   void set_up(const Context& context) override;
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override;
+  device::Handles handles() const override { return handles_; }
 
   const Context& context() const { return *context_; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool by_kernel() const { return by_kernel_; }
 
  private:
+  // Whether this process opens the memory of the rank.
+  bool opens(int rank) const { return handles_ == device::Handles::fabric || context_->world.on_this_node(rank); }
+
   bool by_kernel_;
   bool for_a_step_;
+  std::optional<device::Handles> wanted_;
+  device::Handles handles_ = device::Handles::ipc;
   const Context* context_ = nullptr;
-  std::vector<device::PeerMemory> opened_;
+  std::vector<device::Memory> opened_;
   std::vector<Peer> peers_;
 };
 
@@ -69,9 +79,7 @@ class CopiedTransfers final : public Work {
     while (clocks_.size() < mine.size()) clocks_.emplace_back();
     begin(own);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].start(streams_[i]);
-    for (std::int64_t k = 0; k < operations; ++k) {
-      for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
-    }
+    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], operations);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].stop(streams_[i]);
     for (device::TrainClock& each : clocks_) each.release();
     end(own);
@@ -117,7 +125,7 @@ class CopiedTransfers final : public Work {
     for (std::size_t i = 0; i < mine.size(); ++i) {
       streams_[i].synchronize();
       const int other = reads_ ? mine[i].source : mine[i].destination;
-      if (other != rank_) context_.shared.signal(context_.world.node_rank_of(other));
+      if (other != rank_) context_.shared.signal(other);
     }
     if (reads_) {
       await(own.sent, &Transfer::destination);
@@ -128,23 +136,29 @@ class CopiedTransfers final : public Work {
 
   void signal(const Step& step, int Transfer::* other) {
     for (const Transfer& each : step) {
-      if (each.*other != rank_) context_.shared.signal(context_.world.node_rank_of(each.*other));
+      if (each.*other != rank_) context_.shared.signal(each.*other);
     }
   }
   void await(const Step& step, int Transfer::* other) {
     for (const Transfer& each : step) {
-      if (each.*other != rank_) context_.shared.await(context_.world.node_rank_of(each.*other));
+      if (each.*other != rank_) context_.shared.await(each.*other);
     }
   }
 
-  void move(const Transfer& each, device::Stream& stream) {
+  // A kernel that writes over a link goes over the data so many times once it has started, as nvbandwidth's does. What
+  // it reads over a link, or copies inside the device's memory, would come from a cache the second time: it is started
+  // anew.
+  void move(const Transfer& each, device::Stream& stream, std::int64_t times = 1) {
     if (migrates_ && each.destination_place == Place::host) return;
     if (copy_.by_kernel()) {
       const bool link =
           each.source != each.destination || each.source_place == Place::host || each.destination_place == Place::host;
-      stream.copy_by_kernel(destination(each), source(each), each.bytes, link);
+      const bool writes_over_link = link && each.source == rank_ && each.source_place == Place::device;
+      const std::int64_t in_one_start = writes_over_link ? times : 1;
+      for (; times > 0; times -= in_one_start)
+        stream.copy_by_kernel(destination(each), source(each), each.bytes, link, in_one_start);
     } else {
-      stream.copy(destination(each), source(each), each.bytes);
+      for (; times > 0; --times) stream.copy(destination(each), source(each), each.bytes);
     }
   }
 
@@ -232,14 +246,25 @@ class CopiedReduction final : public Work {
   std::vector<device::Stream> streams_;  // to each rank but the first
 };
 
+device::Memory Copy::allocate(const World& world, std::size_t bytes) {
+  using device::Handles;
+  const auto there = [&](Handles handles) { return world.first_said(device::why_no_peers(handles)).empty(); };
+  const Handles best = world.node_count > 1 ? Handles::fabric : there(Handles::ipc) ? Handles::ipc : Handles::vmm;
+  // Memory that is not passed on needs no handle.
+  handles_ = wanted_ ? *wanted_ : there(best) ? best : Handles::ipc;
+  return device::exportable(bytes, handles_);
+}
+
 void Copy::set_up(const Context& context) {
   context_ = &context;
   const World& world = context.world;
-  if (world.node_count > 1 && !for_a_step_) {
-    throw InputError("the copy and kernel transports work inside one node and this run has " +
-                     std::to_string(world.node_count) + ": start all ranks on one node");
+  if (world.node_count > 1 && !for_a_step_ && handles_ != device::Handles::fabric) {
+    throw InputError("this run is on " + std::to_string(world.node_count) +
+                     " nodes, and without fabric handles the copy and kernel transports work inside one: start all "
+                     "ranks on one node (" +
+                     world.first_said(device::why_no_peers(device::Handles::fabric)) + ")");
   }
-  struct Handles {
+  struct Buffers {
     device::IpcHandle send;
     device::IpcHandle receive;
   };
@@ -248,23 +273,23 @@ void Copy::set_up(const Context& context) {
     peers_[static_cast<std::size_t>(world.rank)] = {context.send.data(), context.receive.data()};
     return;
   }
-  if (const std::string reason = device::why_no_peers(); !reason.empty()) throw UnsupportedError(reason);
-  const Handles mine{device::export_memory(context.send), device::export_memory(context.receive)};
-  std::vector<Handles> all(static_cast<std::size_t>(world.size));
+  if (const std::string reason = device::why_no_peers(handles_); !reason.empty()) throw UnsupportedError(reason);
+  const Buffers mine{device::export_memory(context.send, handles_), device::export_memory(context.receive, handles_)};
+  std::vector<Buffers> all(static_cast<std::size_t>(world.size));
   mpi_check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, world.all), "MPI_Allgather");
   for (int rank = 0; rank < world.size; ++rank) {
     if (rank == world.rank) {
       peers_.push_back({context.send.data(), context.receive.data()});
       continue;
     }
-    if (!world.on_this_node(rank)) {
+    if (!opens(rank)) {
       peers_.push_back({nullptr, nullptr});
       continue;
     }
-    const Handles& handles = all[static_cast<std::size_t>(rank)];
-    opened_.emplace_back(handles.send);
+    const Buffers& handles = all[static_cast<std::size_t>(rank)];
+    opened_.push_back(device::open_peer(handles.send, handles_));
     std::byte* send = opened_.back().data();
-    opened_.emplace_back(handles.receive);
+    opened_.push_back(device::open_peer(handles.receive, handles_));
     peers_.push_back({send, opened_.back().data()});
   }
 }
@@ -273,7 +298,7 @@ std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group&
   for (const Step& step : group.steps) {
     const OwnTransfers own = own_transfers(step, context_->world.rank);
     for (const Transfer& sent : own.sent) {
-      if (!context_->world.on_this_node(sent.destination))
+      if (!opens(sent.destination))
         throw RunError("input", "the copy and kernel transports work inside one node and " +
                                     to_string(measurement.operation) +
                                     " goes from node to node: choose another transport for this step");
@@ -285,7 +310,8 @@ std::unique_ptr<Work> Copy::prepare(const Measurement& measurement, const Group&
 
 }  // namespace
 
-std::unique_ptr<Transport> make_copy(bool for_a_step) { return std::make_unique<Copy>(false, for_a_step); }
-std::unique_ptr<Transport> make_kernel(bool for_a_step) { return std::make_unique<Copy>(true, for_a_step); }
+std::unique_ptr<Transport> make_copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted) {
+  return std::make_unique<Copy>(by_kernel, for_a_step, wanted);
+}
 
 }  // namespace fabricbench

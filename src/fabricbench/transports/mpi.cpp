@@ -205,7 +205,7 @@ void run_mpi_collective(Operation operation, const World& world, int root, std::
     default:
       break;
   }
-  throw RunError("input", to_string(operation) + " is no collective of MPI");
+  throw RunError("input", to_string(operation) + " is not a collective of MPI");
 }
 
 std::unique_ptr<Transport> make_mpi() { return std::make_unique<Mpi>(); }

@@ -5,12 +5,12 @@
 namespace fabricbench {
 
 std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unused]] bool for_a_step,
-                                          [[maybe_unused]] const CclModes& modes) {
+                                          [[maybe_unused]] const CclModes& modes,
+                                          [[maybe_unused]] std::optional<device::Handles> handles) {
   if (name == "mpi") return make_mpi();
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
-  if (name == "copy") return make_copy(for_a_step);
-  if (name == "kernel") return make_kernel(for_a_step);
+  if (name == "copy" || name == "kernel") return make_copy(name == "kernel", for_a_step, handles);
 #if defined(FABRICBENCH_CCL)
   if (name == "ccl") return make_ccl(modes);
 #else

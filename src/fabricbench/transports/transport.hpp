@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,8 @@ class Transport {
 
   // Why the machine or its libraries cannot do what this transport was made for; empty where they can.
   virtual std::string why_unsupported() const { return {}; }
-  // A send or receive buffer on the device.
-  virtual device::Memory allocate(std::size_t bytes) const { return device::Memory(bytes); }
+  // A send or receive buffer on the device. All ranks call it.
+  virtual device::Memory allocate(const World&, std::size_t bytes) { return device::Memory(bytes); }
   // Allocates, exchanges handles, creates communicators: everything that happens once. All ranks call it.
   virtual void set_up(const Context& context) = 0;
   // Before the buffers go. All ranks call it.
@@ -83,13 +84,16 @@ class Transport {
 
   // Name to version of the library that moves the data, beside MPI and the GPU runtime.
   virtual std::map<std::string, std::string> library() const { return {}; }
+  // By which handles ranks reach each other's memory, where they do.
+  virtual device::Handles handles() const { return device::Handles::ipc; }
   // Which measurements were made in the modes that were asked for, as far as this rank can tell.
   virtual CclProof proof() const { return {}; }
 };
 
 // The transport of that name, or InputError where this backend has none. One that works inside a node only has to have
 // no more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
-std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false, const CclModes& modes = {});
+std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false, const CclModes& modes = {},
+                                          std::optional<device::Handles> handles = {});
 // `main`, but for the steps of a striped message: split, translate, assemble.
 std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps);
 
@@ -106,8 +110,7 @@ std::byte* destination_of(const Transfer& received, const Context& context);
 
 std::unique_ptr<Transport> make_mpi();
 std::unique_ptr<Transport> make_staging();
-std::unique_ptr<Transport> make_copy(bool for_a_step);
-std::unique_ptr<Transport> make_kernel(bool for_a_step);
+std::unique_ptr<Transport> make_copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted);
 std::unique_ptr<Transport> make_ccl(const CclModes& modes);
 
 }  // namespace fabricbench

@@ -8,7 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.localization import (
+from fabricheck.diagnosis.network.localize import Localization, Locator, locate
+from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
+from fabricheck.errors import UserError
+from fabricheck_lab.simulated_network import (
     KINDS,
     NOISES,
     Bench,
@@ -21,10 +25,6 @@ from benchmarks.localization import (
     names_of,
     taken,
 )
-from fabricheck.diagnosis.network.localize import Localization, Locator, locate
-from fabricheck.diagnosis.network.plan import screen
-from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
-from fabricheck.errors import UserError
 from tests.support.effort import effort
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)

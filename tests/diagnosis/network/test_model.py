@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.localization import Fault, fat_tree, healthy_share, measure
 from fabricheck.diagnosis.network.model import Model
 from fabricheck.diagnosis.network.noise import State, gain_of, p_value
 from fabricheck.diagnosis.network.plan import screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
+from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.localization import Fault, fat_tree, healthy_share, measure, taken
 from fabricheck.diagnosis.network.judge import that_count
 from fabricheck.diagnosis.network.localize import locate
 from fabricheck.diagnosis.network.plan import screen
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import Policy
+from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure, taken
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 WAYS = Ways(NETWORK)

@@ -9,8 +9,7 @@ import pytest
 from fabricheck.commands.vendor_judgement import judge_vendor_file, table
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.other_tools import other_tool
-from fabricheck.results.vendor import not_judged, vendor_outputs
+from fabricheck.results.vendor import not_judged, other_tool, vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 from tests.support.nodes import ROOT
 
@@ -88,7 +87,7 @@ def test_blanks_of_a_web_page(blank: str) -> None:
 def test_blanks_that_a_chat_lost_are_said_once(text: str) -> None:
     output = read(text)
     assert [(each.code, each.verdict) for each in output.problems] == [("output-damaged", Verdict.INCOMPLETE)]
-    assert "blanks" in output.problems[0].message
+    assert "spaces" in output.problems[0].message
 
 
 def with_log(*lines: str) -> VendorOutput:

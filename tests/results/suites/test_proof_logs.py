@@ -95,13 +95,13 @@ def test_nccl_over_slingshot() -> None:
 )
 def test_a_fall_back_of_nccl_is_invalid(log: str, path: str) -> None:
     (mistake,) = mistakes(read_nccl_log(log))
-    assert mistake.startswith(f"the data went by {path}, which this check forbids")
+    assert mistake.startswith(f"the data took {path}, which this check forbids")
 
 
 def test_staging_through_the_host_is_a_fall_back_where_the_gpus_see_each_other() -> None:
     proof = read_nccl_log(P2P.replace("P2P/CUMEM", "SHM/direct/direct"))
     assert mistakes(proof) == ()
-    assert "the data went by SHM/direct/direct" in mistakes(proof, forbidden=HOST_STAGING)[0]
+    assert "the data took SHM/direct/direct" in mistakes(proof, forbidden=HOST_STAGING)[0]
 
 
 def test_a_real_log_of_ucx() -> None:
@@ -115,8 +115,8 @@ def test_a_real_log_of_ucx() -> None:
 def test_lanes_of_device_memory_in_ucx() -> None:
     proof = read_ucx_log(CUDA_TABLE)
     assert proof.paths == {"cuda: rc_mlx5/mlx5_0:1": 1, "cuda: rc_mlx5/mlx5_1:1": 1, "cuda: tcp/eth0": 1}
-    assert "the data went by cuda: tcp/eth0" in mistakes(proof)[0]
-    assert "the data went by cuda: tcp/eth0" in mistakes(proof, forbidden=HOST_STAGING)[0]
+    assert "the data took cuda: tcp/eth0" in mistakes(proof)[0]
+    assert "the data took cuda: tcp/eth0" in mistakes(proof, forbidden=HOST_STAGING)[0]
 
 
 def test_a_real_log_of_intel_mpi() -> None:
@@ -126,7 +126,7 @@ def test_a_real_log_of_intel_mpi() -> None:
     assert proof.facts["library"] == "Intel MPI 2021.19.0"
     assert proof.facts["I_MPI_FABRICS"] == "shm"
     fallen = read_intel_mpi_log(text + "[0] MPI startup(): libfabric provider: tcp;ofi_rxm\n")
-    assert "the data went by OFI provider tcp;ofi_rxm" in mistakes(fallen)[0]
+    assert "the data took OFI provider tcp;ofi_rxm" in mistakes(fallen)[0]
 
 
 def test_the_display_of_mpich() -> None:
@@ -145,7 +145,7 @@ def test_the_summary_of_mpich() -> None:
     proof = read_mpich_summary(text)
     assert proof.paths == {"OFI provider sockets": 1}
     assert proof.facts == {"MPIDI_OFI_ENABLE_HMEM": "0", "num_nics": "1", "library": "MPICH 5.0.2"}
-    assert "the data went by OFI provider sockets" in mistakes(proof)[0]
+    assert "the data took OFI provider sockets" in mistakes(proof)[0]
     assert mistakes(read_mpich_summary(text.replace("provider: sockets -", "provider: cxi -"))) == ()
 
 

@@ -122,7 +122,7 @@ def test_the_buffer_of_alltoall_needs_the_number_of_ranks() -> None:
     output = _osu("host_osu_alltoall_v4", ranks=None)
     assert output.samples == ()
     assert [each.verdict for each in output.problems] == [Verdict.INVALID]
-    assert "how many ranks" in output.problems[0].message
+    assert "number of ranks" in output.problems[0].message
 
 
 def test_the_numbers_of_nccl_tests() -> None:
@@ -187,7 +187,7 @@ def test_a_killed_run_of_osu_is_incomplete_where_the_sizes_are_known() -> None:
         ("host_imb_1", Verdict.INVALID, "Benchmark PingPong invalid for 1 processes"),
         ("host_imb_typo", Verdict.INVALID, "Invalid benchmark name pingpnog"),
         ("host_imb_2", Verdict.INVALID, "# Benchmarking Exchange"),
-        ("h200_IMB-MPI1-GPU_PingPong_tail", Verdict.INVALID, "numbers stand outside a table"),
+        ("h200_IMB-MPI1-GPU_PingPong_tail", Verdict.INVALID, "numbers outside a table"),
     ],
 )
 def test_imb_runs_that_went_wrong(name: str, verdict: Verdict, message: str) -> None:

@@ -60,20 +60,10 @@ void fill_floats(void** arguments, Stream& stream) {
 }
 
 void compare(void** arguments, Stream& stream) {
-  const auto* stretches = argument<const pattern::Stretch*>(arguments, 0);
-  const auto number = argument<std::uint64_t>(arguments, 1);
-  const auto moment = argument<pattern::Moment>(arguments, 2);
-  const auto ranks = argument<std::uint64_t>(arguments, 3);
-  const bool stamps_only = argument<int>(arguments, 4) != 0;
-  auto* total = argument<unsigned long long*>(arguments, 5);
+  const auto check = argument<pattern::Check>(arguments, 0);
+  auto* total = argument<unsigned long long*>(arguments, 1);
   stream.enqueue({}, latency(), [=] {
-    for (std::uint64_t i = 0; i < number; ++i) {
-      const pattern::Stretch& in = stretches[i];
-      const pattern::Pattern data = pattern::of(in.source, moment);
-      const pattern::Words words = words_of(in, moment.stride, stamps_only);
-      for (std::uint64_t word = words.first; word < words.end; word += words.step)
-        *total += static_cast<unsigned>(ranks > 0 ? wrong_sums(in, word, data, ranks) : wrong_bytes(in, word, data));
-    }
+    for (std::uint64_t i = 0; i < check.number; ++i) *total += wrong_in_stretch(check, i, 0, 1);
   });
 }
 
@@ -114,8 +104,10 @@ void add_inputs(void** arguments, Stream& stream) {
 }
 
 void copy_items(void** arguments, Stream& stream, std::size_t item) {
-  enqueue_copy(stream, argument<void*>(arguments, 0), argument<const void*>(arguments, 1),
-               argument<std::uint64_t>(arguments, 2) * item, Mover::kernel);
+  for (auto times = argument<std::int64_t>(arguments, 3); times > 0; --times) {
+    enqueue_copy(stream, argument<void*>(arguments, 0), argument<const void*>(arguments, 1),
+                 argument<std::uint64_t>(arguments, 2) * item, Mover::kernel);
+  }
 }
 
 void copy_quads(void** arguments, Stream& stream) { copy_items(arguments, stream, 16); }

@@ -32,12 +32,13 @@ Registry& registry() {
   return *all;
 }
 
-void* map_file(const std::string& path, int flags, std::size_t bytes) {
+void* map_file(const std::string& path, int flags, std::size_t bytes, void* place = nullptr) {
   const int file = open(path.c_str(), flags | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) return nullptr;
   void* memory = MAP_FAILED;
   if ((flags & O_CREAT) == 0 || posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0)
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memory = mmap(place == nullptr ? nullptr : static_cast<std::byte*>(place) - contents_bytes(), bytes,
+                  PROT_READ | PROT_WRITE, MAP_SHARED | (place == nullptr ? 0 : MAP_FIXED), file, 0);
   close(file);
   return memory == MAP_FAILED ? nullptr : memory;
 }
@@ -78,6 +79,12 @@ std::string file_of(const Handle& handle) {
 }
 
 Result allocate_device(void** pointer, std::size_t bytes, int gpu) {
+  Handle handle{};
+  const Result result = create_device(handle, bytes, gpu);
+  return result == Result::success ? map_device(pointer, handle) : result;
+}
+
+Result create_device(Handle& handle, std::size_t bytes, int gpu) {
   const Description& node = description();
   if (node.largest_allocation != 0 && bytes > node.largest_allocation) {
     std::fprintf(stderr,
@@ -89,7 +96,7 @@ Result allocate_device(void** pointer, std::size_t bytes, int gpu) {
   }
   Timeline& timeline = Timeline::of_node();
   if (!timeline.take_memory(gpu, bytes)) return Result::out_of_memory;
-  Handle handle{kMagic, getpid(), 0, gpu, bytes};
+  handle = {kMagic, getpid(), 0, gpu, bytes};
   {
     const std::lock_guard<std::mutex> lock(registry().mutex);
     handle.number = registry().next_number++;
@@ -103,6 +110,18 @@ Result allocate_device(void** pointer, std::size_t bytes, int gpu) {
     return Result::out_of_memory;
   }
   make_contents(mapped);
+  munmap(mapped, contents_bytes() + bytes);
+  return Result::success;
+}
+
+void destroy_device(const Handle& handle) {
+  unlink(file_of(handle).c_str());
+  Timeline::of_node().give_memory(handle.gpu, handle.bytes);
+}
+
+Result map_device(void** pointer, const Handle& handle, void* place) {
+  void* mapped = map_file(file_of(handle), 0, contents_bytes() + handle.bytes, place);
+  if (mapped == nullptr) return Result::invalid;
   const Region region = region_for(mapped, handle, Kind::device);
   keep(region);
   *pointer = reinterpret_cast<void*>(region.begin);
@@ -130,10 +149,7 @@ Result release(void* pointer) {
   take(pointer);
   if (region->kind == Kind::managed) place_pages(pointer, region->bytes, -1);
   munmap(region->mapped, region->mapped_bytes);
-  if (region->kind == Kind::device) {
-    unlink(file_of(region->handle).c_str());
-    Timeline::of_node().give_memory(region->gpu, region->bytes);
-  }
+  if (region->kind == Kind::device) destroy_device(region->handle);
   return Result::success;
 }
 
@@ -157,12 +173,12 @@ Result handle_of(void* pointer, Handle& handle) {
   return Result::success;
 }
 
-Result open_handle(void** pointer, const Handle& handle, int gpu) {
+Result open_handle(void** pointer, const Handle& handle, int gpu, void* place) {
   if (handle.magic != kMagic) return Result::invalid;
   const Description& node = description();
   if (gpu != handle.gpu && !(node.route(gpu, handle.gpu).peer_access && node.route(handle.gpu, gpu).peer_access))
     return Result::no_peer_access;
-  void* mapped = map_file(file_of(handle), 0, contents_bytes() + handle.bytes);
+  void* mapped = map_file(file_of(handle), 0, contents_bytes() + handle.bytes, place);
   if (mapped == nullptr) return Result::invalid;
   const Region region = region_for(mapped, handle, Kind::opened);
   keep(region);

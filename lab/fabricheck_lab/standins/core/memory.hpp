@@ -35,6 +35,11 @@ struct Region {
 enum class Result { success, out_of_memory, unknown_pointer, no_peer_access, invalid };
 
 Result allocate_device(void** pointer, std::size_t bytes, int gpu);
+// The two halves of it: memory of a GPU that is not mapped yet, and its place among this process's addresses.
+Result create_device(Handle& handle, std::size_t bytes, int gpu);
+Result map_device(void** pointer, const Handle& handle, void* place = nullptr);
+// Gives back what was created.
+void destroy_device(const Handle& handle);
 Result allocate_host(void** pointer, std::size_t bytes, Kind kind);
 // Frees what one of the two has given.
 Result release(void* pointer);
@@ -44,8 +49,8 @@ Result unregister_host(void* pointer);
 // The file that the others of the node find it in.
 std::string file_of(const Handle& handle);
 Result handle_of(void* pointer, Handle& handle);
-// Maps the memory of another process, for a GPU of this one.
-Result open_handle(void** pointer, const Handle& handle, int gpu);
+// Maps the memory of another process, for a GPU of this one; `place`: at addresses that were reserved for it.
+Result open_handle(void** pointer, const Handle& handle, int gpu, void* place = nullptr);
 Result close_handle(void* pointer);
 
 // The region that an address lies in; none for memory that no call has allocated or registered.

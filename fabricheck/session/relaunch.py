@@ -98,7 +98,7 @@ class Again:
                 break
             names = ", ".join(each.name for each in left[:_MOST_NAMED])
             more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-            self.tell(f"DEGRADED so far, so launched again ({number} of {self.most} times at most): {names}{more}")
+            self.tell(f"DEGRADED so far; launching again ({number} of {self.most} times at most): {names}{more}")
             made, ended_by = self._launch(session.folder, number, left, hosts, fleet)
             one = session
             for each in left:
@@ -120,7 +120,7 @@ class Again:
         write_launched(session.folder, launched)
         decided = session.with_launches(launched)
         if ended_by:
-            text = f"{ended_by} ended the relaunches: the verdicts until then stand"
+            text = f"{ended_by} ended the relaunches: the verdicts so far stand"
             decided = replace(decided, findings=(*decided.findings, Finding("launches-ended", Verdict.PASS, text)))
         return decided
 
@@ -196,7 +196,7 @@ class _Tried:
     def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
         """What chance does not explain in the launch of this number, beside others that passed."""
         passed = sum(each.verdict is Verdict.PASS for each in self.launches)
-        text = f"{self.name}: in launch {number} and not in {passed} others: {sign.finding.message}"
+        text = f"{self.name}: in launch {number}, not in {passed} others: {sign.finding.message}"
         p = None if sign.finding.p is None else chance.p_of_one(sign)
         return replace(sign.finding, code="intermittent", verdict=Verdict.DEGRADED, message=text, p=p)
 

@@ -13,11 +13,11 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.again import Again, launches_of
-from fabricheck.session.launches import MOST, Thing, read_launched
+from fabricheck.session.launches import MOST_LAUNCHES, Thing, read_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reading import Session
 from fabricheck.session.reframe import Selection
+from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite
@@ -86,9 +86,9 @@ def test_what_was_slow_in_one_launch_beyond_chance_is_intermittent(
         crossing = {way: loss for way in pairs(4) if 3 in way}
         results[file] = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
     monkeypatch.setattr("fabricheck.session.outcome.read_result", lambda file, *_: results[file])
-    again = Again(Suite(root), Selection("hgx-h200"), tmp_path, MOST, lambda _: None, lambda: None)
+    again = Again(Suite(root), Selection("hgx-h200"), tmp_path, MOST_LAUNCHES, lambda _: None, lambda: None)
     left = iter(cases[1:])
-    monkeypatch.setattr("fabricheck.session.again.launch", lambda *_, **__: ((next(left),), ""))
+    monkeypatch.setattr("fabricheck.session.relaunch.launch", lambda *_, **__: ((next(left),), ""))
     monkeypatch.setattr("fabricheck.session.reading._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],))
     session, _ = again.judge(Session.of(runs, cases[:1], 1))
     outcome = judge_session(session, Suite(root), "hgx-h200")

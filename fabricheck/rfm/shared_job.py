@@ -1,0 +1,367 @@
+"""One job for many tests: a queue is waited for once, and MPI and devices start once for what plans have in common.
+
+Tests stay single: ReFrame sets each up, writes its job script, and judges what is left in its stage directory. Only its
+job is not submitted: those of a partition and environment on as many nodes become one job, in which each distinct
+script launches fabricbench with a list of plans. A test finds in its stage directory what its own job would have left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import reframe.frontend.cli
+from reframe.core.exceptions import FailureLimitError, JobNotStartedError, ReframeError, TaskExit
+from reframe.frontend.executors import ABORT_REASONS, RegressionTask
+from reframe.frontend.executors.policies import SerialExecutionPolicy
+from reframe.utility import osext
+
+from fabricheck.fleet.settings import KEY
+from fabricheck.results.node_state import FOLDER
+from fabricheck.rfm.build import BuildFabricbench
+from fabricheck.rfm.duration import job_seconds, seconds_together
+from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.outcome import EXIT_STATUS
+
+#: Variable of ReFrame's environment: whether tests share jobs.
+JOBS = "FABRICHECK_JOBS"
+ONE_BY_ONE, TOGETHER = "one-by-one", "together"
+#: What fabricbench leaves in the folder of a plan as soon as it begins.
+BEGUN = "begun"
+# Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
+_MOST_FURTHER = 2
+
+#: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
+# after it are launched again. What the launcher prints is of all plans of its launch. Three launches that begin no plan
+# are the end.
+LAUNCH = f"""
+end_plan() {{
+  [ -e "$1/{EXIT_STATUS}" ] || echo $status > "$1/{EXIT_STATUS}"
+  for kind in out err; do cat launch.$kind "$1/plan.$kind" > "$1/rfm_job.$kind" 2> /dev/null; done
+  [ ! -d {FOLDER} ] || cp -r {FOLDER} "$1"
+}}
+launch_plans() (
+  cd "$1" || exit
+  idle=0
+  while :; do
+    open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
+    [ -n "$open" ] && [ $idle -lt 3 ] || break
+    rm -rf {FOLDER}
+    ./launch.sh > launch.out 2> launch.err < /dev/null
+    status=$?
+    idle=$((idle + 1))
+    for folder in $open; do [ ! -e "$folder/{BEGUN}" ] || {{ idle=0; end_plan "$folder"; }}; done
+  done
+  for folder in $open; do end_plan "$folder"; done
+)
+"""
+
+
+def use_shared_jobs() -> None:
+    """Gives ReFrame our policy in place of its serial one, where `fabricheck run` started it."""
+    if JOBS in os.environ:
+        reframe.frontend.cli.SerialExecutionPolicy = SharedJobs
+
+
+class _NotSubmitted:
+    """The scheduler of a job that another one stands for."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def submit(self, job: Any) -> None:
+        job._jobid = 0
+
+    def finished(self, job: Any) -> bool:
+        return True
+
+    def wait(self, job: Any) -> None:
+        pass
+
+    def cancel(self, job: Any) -> None:
+        pass
+
+
+class SharedJobs(SerialExecutionPolicy):
+    """One test after the other, those that can share a job at the end. What a test needs is built when the first one
+    comes that this system does not leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unbuilt: dict[Any, None] = {}
+        self._waiting: list[RegressionTask] = []
+        self._bodies: dict[RegressionTask, str] = {}
+        self._launch_of: dict[RegressionTask, Path] = {}
+        self._jobs = 0
+
+    def runcase(self, case: Any) -> None:
+        try:
+            if isinstance(case.check, BuildFabricbench) and not self.dry_run_mode:
+                case.prepare()  # tests take it as it is, before it is built
+                self._unbuilt[case] = None
+            elif self.dry_run_mode or not (plan_list := list_of(case)):
+                self._build_for(case)
+                super().runcase(case)
+            else:
+                self._prepare(case, plan_list)
+        except ABORT_REASONS as error:
+            self._abort(error)
+            raise
+
+    def _build_for(self, case: Any) -> None:
+        for needed in case.deps:
+            if needed in self._unbuilt:
+                del self._unbuilt[needed]
+                super().runcase(needed)
+
+    def _prepare(self, case: Any, plan_list: str) -> None:
+        """Up to the job script, which is not submitted."""
+        task = self._new_task(case)
+        with _ending(task):
+            options = {"sched_flex_alloc_nodes": self.sched_flex_alloc_nodes, "sched_options": self.sched_options}
+            task.setup(task.testcase.partition, task.testcase.environ, **options)
+            self._build_for(case)
+            before = [self._task_index[needed] for needed in case.deps if needed in self._task_index]
+            if any(needed.failed for needed in before):
+                task.skip_from_deps()
+            elif any(needed.skipped for needed in before):
+                task.do_skip("skipped due to skipped dependencies")
+            else:
+                task.check.plan_list = plan_list
+                task.check.job._scheduler = _NotSubmitted(task.check.job.scheduler)
+                task.check.job.launcher.options += _size_of_step(task.check)
+                task.compile()
+                task.compile_wait()
+                task.run()
+                self._bodies[task] = _take_body(task)
+                self._waiting.append(task)
+
+    def _new_task(self, case: Any) -> RegressionTask:
+        task = RegressionTask(case, self.task_listeners)
+        self._task_index[case] = task
+        self.stats.add_task(task)
+        return task
+
+    def exit(self) -> None:
+        try:
+            while self._waiting:
+                self._run_together(_of_a_job(self._waiting))
+        except ABORT_REASONS as error:
+            self._abort(error)
+            raise
+        for case in self._unbuilt:
+            with _ending(task := self._new_task(case)):
+                task.check.not_applicable = True
+                task.do_skip("no selected check runs in this environment")
+        super().exit()
+
+    def _abort(self, error: BaseException) -> None:
+        """What has ended is judged all the same."""
+        for task in [*self._waiting]:
+            if (_stage(task) / EXIT_STATUS).exists() and not isinstance(error, FailureLimitError):
+                self._judge(task)
+            else:
+                self._waiting.remove(task)
+                task.abort(error)
+
+    def _run_together(self, tasks: Sequence[RegressionTask]) -> None:
+        """Runs tasks in one job, what that leaves over in another, and judges them."""
+        error, left = None, tasks
+        for _ in range(1 + _MOST_FURTHER):
+            before, (error, left) = left, self._run_job(left)
+            if not left or len(left) == len(before):
+                break
+        for task in left:
+            task.check.job._exception = error
+            self._leave_words(task)
+        for task in tasks:
+            self._judge(task)
+
+    def _run_job(self, tasks: Sequence[RegressionTask]) -> tuple[ReframeError | None, list[RegressionTask]]:
+        """Submits the job of `tasks` and waits for its end: what ended it, if anything did, and which never began."""
+        self._jobs += 1
+        first = max((task.check for task in tasks), key=lambda check: (check.num_nodes, check.num_tasks))
+        folder = _stage(tasks[0]).parent / f"shared-job-{self._jobs}"
+        job = copy.copy(first.job)
+        job._scheduler = tasks[0].testcase.partition.scheduler
+        job._jobid, job._script_filename = None, "job.sh"
+        job._name, job._stdout, job._stderr = f"fabricheck-{self._jobs}", "job.out", "job.err"
+        job.time_limit = first.time_limit if first.is_limit_given else job_seconds(_seconds(tasks))
+        error = None
+        try:
+            launches = self._write_launches(folder, tasks)
+            with osext.change_dir(str(folder)):
+                job.prepare([LAUNCH, *(f"launch_plans {words}" for words in launches)])
+                job.submit()
+            self._wait(job, job.scheduler, tasks)
+            job.wait()
+        except ABORT_REASONS:
+            with contextlib.suppress(JobNotStartedError):
+                job.cancel()
+                job.wait()
+            raise
+        except ReframeError as reason:
+            error = reason
+        finally:
+            for task in tasks:
+                own = task.check.job
+                own._jobid, own._nodelist = job._jobid or 0, job._nodelist
+                own._state, own._completion_time = job._state, job._completion_time
+                if _is_begun(task):
+                    self._leave_words(task)
+        return error, [task for task in tasks if not _is_begun(task)]
+
+    def _wait(self, job: Any, scheduler: Any, tasks: Sequence[RegressionTask] = ()) -> None:
+        """Until a job has ended; tells which tasks have begun in it."""
+        told: set[RegressionTask] = set()
+        self._pollctl.reset_poll_rate()
+        while True:
+            scheduler.poll(job)
+            for task in tasks:
+                if task not in told and _is_begun(task):
+                    told.add(task)
+                    self.printer.status("RUN", task.info())
+            if job.finished():
+                return
+            self._pollctl.snooze()
+
+    def _leave_words(self, task: RegressionTask) -> None:
+        """What a plan and its job printed, where the job was ended before it could leave that."""
+        for kind in ("out", "err"):
+            own = _stage(task) / f"rfm_job.{kind}"
+            launch = self._launch_of[task]
+            files = (launch / f"launch.{kind}", _stage(task) / f"plan.{kind}", launch.parent / f"job.{kind}")
+            if not own.exists():
+                own.write_bytes(b"".join(file.read_bytes() for file in files if file.exists()))
+
+    def _judge(self, task: RegressionTask) -> None:
+        self._waiting.remove(task)
+        with _ending(task):
+            _time(task)
+            task.run_complete()
+            task.run_wait()
+            if not self.skip_sanity_check:
+                task.sanity()
+            if not self.skip_performance_check:
+                task.performance()
+            self._retired_tasks.append(task)
+            task.finalize()
+
+    def _write_launches(self, folder: Path, tasks: Sequence[RegressionTask]) -> list[str]:
+        """Writes the folder of each launch; its name and that of the list of plans in it."""
+        launches: dict[tuple[str, str], list[RegressionTask]] = {}
+        for task in tasks:
+            launches.setdefault((self._bodies[task], task.check.plan_list), []).append(task)
+        words = []
+        for number, ((body, list_name), members) in enumerate(launches.items(), start=1):
+            place = folder / f"launch-{number}"
+            place.mkdir(parents=True)
+            self._launch_of |= dict.fromkeys(members, place)
+            (place / list_name).write_text("".join(map(_line, members)))
+            (place / "launch.sh").write_text(body)
+            (place / "launch.sh").chmod(0o755)
+            words.append(f"{place} {list_name}")
+        return words
+
+
+@contextlib.contextmanager
+def _ending(task: RegressionTask) -> Iterator[None]:
+    """What ends a task ends no other, as in ReFrame's own policies."""
+    try:
+        yield
+    except TaskExit:
+        pass
+    except ABORT_REASONS as error:
+        task.abort(error)
+        raise
+    except BaseException:
+        task.fail(sys.exc_info())
+
+
+def list_of(case: Any) -> str:
+    """The list in which the plan of a test case may be: one for each library that tells of its paths once in a process,
+    and can be asked to only before it starts. Empty where it has to have a job of its own: it is more than one launch
+    of fabricbench, or in a container or a fleet."""
+    check = case.check
+    alone = getattr(type(check), "write_command", None) is not FabricbenchCheck.write_command
+    if os.environ[JOBS] != TOGETHER or alone or "container" in case.environ.extras or KEY in case.partition.extras:
+        return ""
+    libraries = {"ccl": "ccl", "mpi": f"mpi-{getattr(check, 'buffers', 'device-device')}"}
+    return f"plans-{libraries.get(check.transport, 'without-library')}"
+
+
+def _of_a_job(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
+    """Of the tasks that share a job with the first one, as many as fit into the time limit of the partition."""
+    fitting: list[RegressionTask] = []
+    limit = float(tasks[0].check.time_limit) if tasks[0].check.is_limit_given else math.inf
+    for task in (task for task in tasks if _key(task) == _key(tasks[0])):
+        if not fitting or _seconds([*fitting, task]) <= limit:
+            fitting.append(task)
+    return fitting
+
+
+def _key(task: RegressionTask) -> tuple[object, ...]:
+    """What jobs have in common that can be one. Between nodes, a launcher that is told the size of each step takes as
+    many of the job's nodes as that needs."""
+    check, case = task.check, task.testcase
+    shape: tuple[object, ...] = (check.num_nodes, check.num_tasks, check.num_tasks_per_node)
+    if _size_of_step(check):
+        shape = ("nodes",)
+    return (case.partition.fullname, case.environ.name, *shape, check.num_cpus_per_task, tuple(check.job.options))
+
+
+def _size_of_step(check: Any) -> list[str]:
+    """Options of a launcher whose steps may be smaller than their job, of several nodes; none for others."""
+    if check.num_nodes == 1 or check.current_partition.launcher_type.registered_name != "srun":
+        return []
+    tasks, of_node = check.num_tasks, check.num_tasks_per_node
+    return [f"--nodes={check.num_nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={of_node}"]
+
+
+def _seconds(tasks: Iterable[RegressionTask]) -> float:
+    return seconds_together(task.check.planned_seconds for task in tasks)
+
+
+def _line(task: RegressionTask) -> str:
+    """The plan of a task, with a time limit of its own: that which its own job would have."""
+    limit = min(float(task.check.time_limit), job_seconds(_seconds([task])))
+    return " ".join([str(_stage(task)), *task.check.plan_options, f"--time-limit={limit:.0f}"]) + "\n"
+
+
+def _take_body(task: RegressionTask) -> str:
+    """The job script of a task without what is for the scheduler. What stays in its stage directory is the script of a
+    job of its own, for people and for comparisons with other sessions."""
+    script = _stage(task) / str(task.check.job.script_filename)
+    text = script.read_text()
+    preamble = {f"{line}\n" for line in task.check.job.scheduler.emit_preamble(task.check.job)}
+    own = text.replace(f"--plans={task.check.plan_list}", " ".join(task.check.plan_options))
+    script.write_text(own.replace("status=$?\n", f"status=$?\necho $status > {EXIT_STATUS}\n"))
+    return "".join(line for line in text.splitlines(keepends=True) if line not in preamble)
+
+
+def _stage(task: RegressionTask) -> Path:
+    return Path(task.check.stagedir)
+
+
+def _is_begun(task: RegressionTask) -> bool:
+    return any((_stage(task) / name).exists() for name in (BEGUN, EXIT_STATUS))
+
+
+def _time(task: RegressionTask) -> None:
+    """A task takes as long as its own plan took, and not as the job."""
+    begun, ended = (_stage(task) / BEGUN, _stage(task) / EXIT_STATUS)
+    stamps = task._timestamps
+    if not (begun.exists() and ended.exists()):
+        return
+    waited = begun.stat().st_mtime - stamps["run_finish"]
+    for name in stamps:
+        stamps[name] += waited

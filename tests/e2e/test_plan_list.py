@@ -1,0 +1,129 @@
+"""A list of plans in one launch, and a job that launches what a plan left over; what a plan does costs itself alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck.results.fabricbench import read_run
+from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.shared_job import LAUNCH
+from tests.support.bench import Bench, built
+
+pytestmark = pytest.mark.quiet
+
+PLAN = "--operations=pingpong --sizes=8,1KiB --iterations=8 --output=result.jsonl --timeout=3"
+COUNT = 10
+THIRD = 2
+
+
+@pytest.fixture
+def openmpi() -> Bench:
+    return built("openmpi")
+
+
+def folders_of(folder: Path, options: Sequence[str]) -> list[Path]:
+    folders = [folder / f"plan-{number}" for number in range(len(options))]
+    for each in folders:
+        each.mkdir()
+    lines = (f"{each} {PLAN} {more}\n" for each, more in zip(folders, options, strict=True))
+    (folder / "plans").write_text("".join(lines))
+    return folders
+
+
+def third(option: str) -> list[str]:
+    return [option if number == THIRD else "" for number in range(COUNT)]
+
+
+def status_of(folder: Path) -> int:
+    return int((folder / EXIT_STATUS).read_text())
+
+
+def run_job(bench: Bench, folder: Path) -> None:
+    """The job of a shared launch, as ReFrame submits it."""
+    script = folder / "launch.sh"
+    command = bench.command("--plans=plans", ranks=2)
+    script.write_text(f"#!/bin/bash\n{command}\n")
+    script.chmod(0o755)
+    job = f"{LAUNCH}\nlaunch_plans {folder} plans"
+    subprocess.run(["bash", "-c", job], cwd=folder, check=True, timeout=200)
+
+
+def test_plans_of_one_launch_leave_their_own_results(openmpi: Bench, tmp_path: Path) -> None:
+    folders = folders_of(tmp_path, ["", "--operations=alltoall", "--sizes=64KiB"])
+    job = openmpi.run(tmp_path, "--plans=plans", ranks=2)
+    assert (job.returncode, job.stdout) == (0, "")
+    runs = [read_run(folder / "result.jsonl") for folder in folders]
+    assert [run.problems for run in runs] == [(), (), ()]
+    operations = [{sample.operation for sample in run.samples} for run in runs]
+    assert operations == [{"pingpong"}, {"alltoall"}, {"pingpong"}]
+    assert {sample.bytes for sample in runs[2].samples} == {64 << 10}
+    assert len({run.header["run_id"] for run in runs}) == 3
+    for folder, run in zip(folders, runs, strict=True):
+        assert run.header["run_id"] in (folder / "plan.out").read_text()
+        assert status_of(folder) == 0
+
+
+def test_a_plan_that_an_earlier_launch_began_is_left_out(openmpi: Bench, tmp_path: Path) -> None:
+    folders = folders_of(tmp_path, ["", ""])
+    (folders[0] / "begun").touch()
+    job = openmpi.run(tmp_path, "--plans=plans", ranks=2)
+    assert job.returncode == 0, job.stderr
+    assert [(folder / "result.jsonl").exists() for folder in folders] == [False, True]
+
+
+@pytest.mark.parametrize("options", ["", "plan-0", "missing --sizes=8"])
+def test_a_list_that_is_none_is_refused(openmpi: Bench, options: str, tmp_path: Path) -> None:
+    (tmp_path / "plans").write_text(options)
+    job = openmpi.run(tmp_path, "--plans=plans", ranks=2)
+    assert job.returncode == 2
+    assert job.stderr.startswith("fabricbench: --plans")
+
+
+@pytest.mark.parametrize(
+    ("option", "status", "kind"),
+    [
+        ("--no-such-option", 2, None),
+        ("--expect-ranks=3", 2, None),
+        ("--inject=wrong-byte:1", 5, "footer"),
+        ("--inject=crash:1", 3, "crash"),
+        ("--inject=kill:1", 137, "crash"),
+        ("--inject=hang:1", 4, "timeout"),
+        (
+            "--operations=alltoall --sizes=64KiB --iterations=1000000000 --max-iterations=1000000000 --time-limit=2",
+            4,
+            "timeout",
+        ),
+    ],
+)
+def test_the_third_of_ten_plans_costs_itself_alone(
+    openmpi: Bench, option: str, status: int, kind: str | None, tmp_path: Path
+) -> None:
+    folders = folders_of(tmp_path, third(option))
+    run_job(openmpi, tmp_path)
+    assert [status_of(folder) for folder in folders] == [status if n == THIRD else 0 for n in range(COUNT)]
+    others = [folder for number, folder in enumerate(folders) if number != THIRD]
+    assert [read_run(folder / "result.jsonl").problems for folder in others] == [()] * (COUNT - 1)
+    if kind is not None:
+        last = json.loads((folders[THIRD] / "result.jsonl").read_text().splitlines()[-1])
+        assert kind in (last["record"], last.get("kind"))
+    assert ("fabricbench:" in (folders[THIRD] / "rfm_job.err").read_text()) == (kind != "footer")
+
+
+def test_memory_that_is_missing_costs_its_own_plan(openmpi: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "rank.sh"
+    script.write_text('ulimit -v 3000000\nexec "$@"\n')
+    folders = folders_of(tmp_path, third("--sizes=1600MiB"))
+    run_job(replace(openmpi, wrapper=f"bash {script}"), tmp_path)
+    assert [status_of(folder) == 0 for folder in folders] == [number != THIRD for number in range(COUNT)]
+
+
+def test_a_launch_that_never_begins_ends_all_its_plans(openmpi: Bench, tmp_path: Path) -> None:
+    folders = folders_of(tmp_path, ["", ""])
+    run_job(replace(openmpi, wrapper="false"), tmp_path)
+    assert all(status_of(folder) != 0 for folder in folders)

@@ -1,0 +1,106 @@
+"""Tests that share a job are judged as if each had its own: what ends one of them costs no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.bench import built
+
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+
+NAMES = ("BothDirections", "EveryMessage", "SmokeLibraries")
+PLANTED = "EveryMessage"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Of a run: the verdict of the session, that of each test that was judged, its problems, and its folder."""
+
+    verdict: str
+    judged: dict[str, str]
+    problems: list[dict[str, object]]
+    folder: Path
+
+    @property
+    def jobs(self) -> list[Path]:
+        return sorted(self.folder.glob("stage/*/*/*/shared-job-*"))
+
+
+def of_test(name: str, **variables: object) -> list[str]:
+    """ReFrame's options that set variables of a test."""
+    return [f"--setvar={name}.{variable}={value}" for variable, value in variables.items()]
+
+
+def run(folder: Path, *options: str) -> Finished:
+    programs = folder / "built" / "openmpi"
+    programs.mkdir(parents=True)
+    shutil.copy(built("openmpi").program, programs)
+    names = [f"--name=^{name}" for name in NAMES]
+    where = [f"--built={folder / 'built'}", f"--output={folder / 'output'}", "--no-store", "--launches=1"]
+    command = [sys.executable, "-m", "fabricheck", "run", "--environment=openmpi", *names, *where, *options]
+    quick = [each for name in NAMES for each in of_test(name, budget=0.01, least_iterations=10, node_state="no")]
+    done = subprocess.run(
+        [*command, *([] if "--" in options else ["--"]), *quick],
+        env={**os.environ, "FABRICHECK_SITES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    (left,) = (folder / "output" / "runs").iterdir()
+    written = json.loads((left / "verdict.json").read_text())
+    assert done.returncode == {"PASS": 0, "DEGRADED": 1, "FAIL": 3, "INCOMPLETE": 4, "INVALID": 5}[written["verdict"]]
+    judged = {each["test"].split()[0]: each["verdict"] for each in written["runs"]}
+    return Finished(written["verdict"], judged, written["problems"], left)
+
+
+def others(done: Finished) -> set[str]:
+    """Of all tests but the one in which something is planted, verdicts that are not of speed."""
+    return {verdict for name, verdict in done.judged.items() if name != PLANTED} & {"INCOMPLETE"}
+
+
+def test_tests_of_an_environment_are_one_job(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert len(done.jobs) == 1
+    assert set(done.judged) == set(NAMES)
+
+
+def test_one_by_one_is_a_job_for_each(tmp_path: Path) -> None:
+    done = run(tmp_path, "--one-by-one")
+    assert done.jobs == []
+    assert set(done.judged) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("plant", "verdict"),
+    [("--inject=wrong-byte:1", "FAIL"), ("--inject=crash:1", "INVALID"), ("--inject=no-footer", "INCOMPLETE")],
+)
+def test_what_ends_one_test_costs_no_other(plant: str, verdict: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "--", *of_test(PLANTED, more_options=plant))
+    assert done.judged[PLANTED] == verdict
+    assert others(done) == set() and set(done.judged) == set(NAMES)
+    assert len(done.jobs) == 1
+
+
+@pytest.mark.full
+def test_what_a_time_limit_leaves_over_is_done_by_another_job(tmp_path: Path) -> None:
+    limits = [each for name in NAMES for each in of_test(name, time_limit="65s", timeout=1000)]
+    done = run(tmp_path, "--", *limits, *of_test(PLANTED, more_options="--inject=hang:1"))
+    assert done.judged[PLANTED] == "INVALID"  # for the defect; without it, INCOMPLETE
+    assert set(done.judged) == set(NAMES)
+    assert [path.name for path in done.jobs] == ["shared-job-1", "shared-job-2"]
+    assert others(done) == set()
+
+
+def test_an_environment_without_a_test_is_not_built(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", *(each for name in NAMES for each in of_test(name, least_ranks=1000)))
+    builds = [*done.folder.glob("stage/*/*/*/BuildFabricbench*/rfm_build.sh")]
+    assert (builds, done.judged) == ([], {})
