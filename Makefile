@@ -4,7 +4,7 @@
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
 
-.PHONY: help demo test lint format build lab docs sbom audit mutation clean
+.PHONY: help demo test lint format build lab docs sbom audit mutation bundle-offline clean
 
 help:
 	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
@@ -15,6 +15,7 @@ help:
 	@echo "make lab     install what \`fabricheck emulate\` needs: clusters in miniature, for rehearsals"
 	@echo "make docs    write the generated pages, and the documentation as a site into build/site"
 	@echo "make sbom    write what Fabricheck runs with into dist/fabricheck.cdx.json (CycloneDX)"
+	@echo "make bundle-offline  write an archive with all packages, which installs without a network"
 	@echo "make audit   ask the package registry which tested versions have known vulnerabilities"
 	@echo "make mutation  change what judges in a few hundred places, and count the changes that no unit test notices"
 	@echo "make clean   remove what was built and measured (.venv stays)"
@@ -49,6 +50,10 @@ sbom:
 	@tools/setup.sh run
 	@mkdir -p dist
 	@python tools/sbom.py > dist/fabricheck.cdx.json
+
+bundle-offline:
+	@tools/setup.sh run
+	@python -m tools.offline
 
 audit:
 	@tools/setup.sh audit

@@ -7,6 +7,8 @@
 #
 # FABRICHECK_OUTPUT    where everything is left; output/ in the repository when unset
 # FABRICHECK_TEXTFILE  a folder of node_exporter's textfile collector: the metrics are left there too
+# FABRICHECK_ARTIFACTS a folder to which report, verdict.json, junit.xml and metrics.prom are copied, for a CI server
+# FABRICHECK_NOTIFY    a webhook of Slack, Teams or Mattermost, or mailto:ADDRESS: told of what is not PASS (ci/notify.py)
 # FABRICHECK_DRAIN     print: say which nodes should be drained, and how (ci/drain.py); nothing is ever drained
 
 suite=$(cd "$(dirname "$0")/.." && pwd)
@@ -48,6 +50,13 @@ run_checks() {
             new=$(mktemp "$FABRICHECK_TEXTFILE/.fabricheck-XXXXXX") && cat "$newest/metrics.prom" >"$new" &&
                 chmod 644 "$new" && mv -T "$new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
         fi
+        if [ -n "${FABRICHECK_ARTIFACTS:-}" ]; then
+            mkdir -p "$FABRICHECK_ARTIFACTS"
+            for name in report.html verdict.json junit.xml metrics.prom; do
+                if [ -f "$newest/$name" ]; then cp "$newest/$name" "$FABRICHECK_ARTIFACTS/"; fi
+            done
+        fi
+        if [ -n "${FABRICHECK_NOTIFY:-}" ]; then python "$suite/ci/notify.py" "$newest/verdict.json" || :; fi
         if [ "${FABRICHECK_DRAIN:-}" = print ]; then
             python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system"
         fi

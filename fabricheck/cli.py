@@ -64,6 +64,15 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 
+#: The commands by what they are for, in the order of the help.
+TASKS = {
+    "Describe a system": ("init", "capture", "validate", "doctor"),
+    "Measure": ("run", "ledger"),
+    "Understand a result": ("explain", "judge", "report", "expected", "observations"),
+    "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
+    "Beyond one run": ("bundle", "pairwise", "emulate"),
+}
+
 #: The distribution whose command `emulate` is: the only thing of it that is named in this package.
 LAB = "fabricheck_lab"
 
@@ -103,7 +112,7 @@ _SITE = click.Option(
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [each.name for each in COMMANDS]
+        return [name for names in TASKS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = next((each for each in COMMANDS if each.name == cmd_name), None)
@@ -122,8 +131,10 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(each.name, each.help) for each in COMMANDS])
+        help_of = {command.name: command.help for command in COMMANDS}
+        for task, names in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl([(name, help_of[name]) for name in names])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

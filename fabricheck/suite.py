@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -110,9 +112,18 @@ def site_root(system: str, root: Path | None = None) -> Path:
     return next((each for each in outside_roots() if os.path.isdir(each / "site_configs" / name)), root)
 
 
+def program() -> str:
+    """How a shell starts Fabricheck: by its name, or by its path where its virtual environment is not activated and may
+    be on the search path of this process alone, as `make demo` and ci/nightly.sh put it there."""
+    own = Path(sys.prefix) / "bin" / "fabricheck"
+    in_environment = sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix
+    return shlex.quote(str(own)) if in_environment and own.exists() else "fabricheck"
+
+
 def described(system: str) -> bool:
     """Whether a system, which may be `system:partition`, has a folder here or in FABRICHECK_SITES."""
-    return os.path.isdir(site_root(system) / "site_configs" / system.partition(":")[0])
+    name = system.partition(":")[0]
+    return bool(name) and os.path.isdir(site_root(system) / "site_configs" / name)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from hypothesis import settings
 
@@ -11,6 +12,8 @@ from tests.support.effort import is_ci, is_full
 
 # What is planted here stays where it is; tests/e2e/test_launches.py has what does not.
 os.environ["FABRICHECK_LAUNCHES"] = "1"
+# As where the environment is activated: commands are printed by their names.
+os.environ["VIRTUAL_ENV"] = sys.prefix
 
 settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from fabricheck import suite as suites
 from fabricheck.cli import main
 from fabricheck.errors import UserError
+from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.report.lines import plain
 from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
 from tests.support.toy import make_toy
 from tests.support.users import SOMEONE, give
@@ -131,3 +134,16 @@ def test_a_folder_whose_name_is_a_command_runs_nothing(
         assert ended.value.code == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert not [*tmp_path.rglob("PLANTED")]
+
+
+@pytest.mark.parametrize("activated", [True, False])
+def test_printed_commands_can_be_pasted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, activated: bool) -> None:
+    """`make demo` and a cron job have the environment on the search path of their own process alone."""
+    prefix = tmp_path / "a b"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "fabricheck").touch()
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    monkeypatch.setenv("VIRTUAL_ENV", str(prefix if activated else tmp_path))
+    start = "fabricheck" if activated else f"'{prefix}/bin/fabricheck'"
+    steps = CATALOGUE["all-slow"].steps
+    assert plain(steps[0]).startswith(f"{start} compare ")

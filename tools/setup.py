@@ -32,6 +32,8 @@ PYTHON = VENV / "bin" / "python"
 PIP = (PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check")
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 OLDEST_CMAKE = (3, 18)
+#: The wheels of an archive that tools/offline.py wrote: with them no registry is asked.
+WHEELS = ROOT / "wheels"
 
 
 class SetupError(Exception):
@@ -51,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"usage: tools/setup.sh {'|'.join(goals)}", file=sys.stderr)
         return 2
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+    if WHEELS.is_dir():
+        os.environ.update({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(WHEELS)})
     with ROOT.joinpath("pyproject.toml").open("r+") as lock:  # NFS locks no file that is open for reading alone
         with contextlib.suppress(OSError):  # where files cannot be locked, two at once are not kept apart
             fcntl.flock(lock, fcntl.LOCK_EX)

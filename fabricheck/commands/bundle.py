@@ -25,7 +25,8 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     """Pack a run into one archive for a vendor.
 
     When: you open a case with a vendor. FOLDER is the folder of a run, below output/runs/. The archive has the verdict,
-    the report, every raw result, the state of the nodes, and the logs. --hide-names leaves out the report, in which
+    the report, every raw result, the state of the nodes, the logs, fabricbench's sources, and REPRODUCE.md: which file
+    is the failing run, and the lines that build, launch and judge it. --hide-names leaves out the report, in which
     names cannot be replaced, and lists words that may still be names: read them before you send the archive. Names that
     are always hidden are in config/policy.yaml (hide_names, hide).
 

@@ -6,7 +6,8 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,9 @@ from fabricheck.errors import UserError
 if TYPE_CHECKING:
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.findings.observations import Observation
-    from fabricheck.judge.known import Part
-    from fabricheck.judge.policy import Policy
-    from fabricheck.judge.published import Published
-    from fabricheck.judge.references import References
+    from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.records.verdict import Verdict
-    from fabricheck.topology.model import Topology
 
 _LARGEST_TEXT = 64 << 20
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,14 +31,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
 @click.option("--topology", type=_FILE, help="A topology file.  [default: the system's]")
 @click.option("--references", type=_FILE, help="A file of references.  [default: the system's]")
-@click.option("--test", help="The test whose references are used, by class or as printed; needed if there are several.")
+@click.option("--test", help="The test whose references are used, by class or as printed.  [default: that of the file]")
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An attribute that the references are indexed by, such as '$partition=daint:gpu'. "
-    "The transport, the backend and num_tasks are always those of the run.",
+    help="An attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
 )
 @click.option("--policy", type=_FILE, help="A policy file.  [default: config/policy.yaml]")
 @click.option(
@@ -82,10 +78,10 @@ def judge(
 
     When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
 
-    A metric needs a model of the hardware (--system, --topology) or a reference, else it is INCOMPLETE. An output of
-    OMB, nccl-tests, rccl-tests, IMB, nvbandwidth, p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL,
-    is checked and shown; a file may have several. It does not prove where it ran, so its best verdict is INCOMPLETE
-    (docs/vendor-formats.md).
+    A result file names its system and its test. A metric needs a model of the hardware (of the system, or --topology)
+    or a reference, else it is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
+    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown; a file may have several.
+    It does not prove where it ran, so its best verdict is INCOMPLETE (docs/vendor-formats.md).
 
     --part compares it with the links of that part, and with values that others measured or require.
 
@@ -93,7 +89,7 @@ def judge(
     in the input.
 
     \b
-    fabricheck judge result.jsonl --system alps
+    fabricheck judge result.jsonl
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
     """
@@ -102,7 +98,8 @@ def judge(
     from fabricheck.commands.vendor_judgement import table as vendor_table
     from fabricheck.findings.of_session import with_what_it_tells
     from fabricheck.judge.as_json import run_as_json
-    from fabricheck.judge.system import SystemJudge, as_printed, choose_test, parse_attribute, read_to_judge
+    from fabricheck.judge.system import ByHand, Judged, without_references
+    from fabricheck.records.case import parse_attribute
     from fabricheck.records.verdict import EXIT_CODES, worst
 
     if part is not None or gpus is not None or nics is not None:
@@ -112,21 +109,20 @@ def judge(
                 "--part needs no site: leave out --system, --topology, --references, --test, --key and --json"
             )
         context.exit(EXIT_CODES[worst(_normal(file, part, gpus, nodes, nics) for file in files)])
-    rules = _policy(policy)
-    model = _topology(system, topology)
-    known = _references(system, references)
-    judge = SystemJudge(model, known, rules, parts=_parts(), published=_published(system))
-    test, told = as_printed(test, system or "")
-    of_vendors = [judge_vendor_file(file, ranks, tool) for file in files]
-    if known is not None and known.tests and not all(of_vendors):  # a vendor's output is judged by no reference
-        test = choose_test(known, test)
-    attributes = {**told, **dict(map(parse_attribute, keys))}
-    partition = str(attributes.get("$partition", system or ""))
+    judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
+    by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
     judged: list[RunJudgement | VendorJudgement] = []
-    for file, of_vendor in zip(files, of_vendors, strict=True):
-        judged += of_vendor or [
-            with_what_it_tells(judge.judge_alone(read_to_judge(file, attributes), test, attributes), judge, partition)
-        ]
+    results: list[Judged] = []
+    for file in files:
+        of_vendor = judge_vendor_file(file, ranks, tool)
+        judged += of_vendor
+        if not of_vendor:
+            results.append(by_hand.read(file))
+            judged.append(with_what_it_tells(results[-1].run, results[-1].judge, results[-1].partition))
+    if note := without_references(results):
+        if references is not None:
+            raise UserError(note)
+        click.echo(f"fabricheck: {note}", err=True)
     if as_json:
         content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
         click.echo(json.dumps(content, indent=2, allow_nan=False))
@@ -240,56 +236,38 @@ def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: st
     return answer.verdict
 
 
-def _policy(path: Path | None) -> Policy:
-    from fabricheck.judge.policy import load_policy
-    from fabricheck.suite import suite_root
-
-    return load_policy(path if path is not None else suite_root() / "config" / "policy.yaml")
-
-
-def _topology(system: str | None, path: Path | None) -> Topology | None:
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import site_root, suite_root
-    from fabricheck.topology.model import find_topology, load_topology
-
-    if system is not None:
-        require_partition(suite_root(), system)
-    if path is not None:
-        return load_topology(path)
-    return find_topology(system, site_root(system) / "site_configs") if system is not None else None
-
-
-def _parts() -> tuple[Part, ...]:
+def _judge(
+    name: str, *, topology: Path | None, references: Path | None, policy: Path | None, asked: str | None
+) -> SystemJudge:
+    """The judge of a system that a file names (`asked`: the user; "": nobody), with the files that replace its own."""
     from fabricheck.judge.known import load_parts
-    from fabricheck.suite import suite_root
-
-    return load_parts(suite_root() / "reference_values" / "parts")
-
-
-def _published(system: str | None) -> tuple[Published, ...]:
-    from fabricheck.judge.published import load_published
-    from fabricheck.suite import suite_root
-
-    path = suite_root() / "reference_values" / "published" / f"{(system or '').partition(':')[0]}.yaml"
-    return load_published(path) if path.exists() else ()
-
-
-def _references(system: str | None, path: Path | None) -> References | None:
+    from fabricheck.judge.policy import load_policy
     from fabricheck.judge.references import load_references, require_references_of
-    from fabricheck.suite import site_root, suite_root
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import described, suite_root
+    from fabricheck.topology.model import load_topology
 
-    if path is not None and system is not None:
-        require_references_of(path, system.partition(":")[0], suite_root())
-    if path is None and system is not None:
-        own = site_root(system) / "reference_values" / f"{system.partition(':')[0]}.yaml"
-        path = own if own.exists() else None
-    return load_references(path) if path is not None else None
+    root = suite_root()
+    if asked:
+        require_partition(root, asked)
+    if asked and references is not None:
+        require_references_of(references, name, root)
+    judge = SystemJudge.of(asked or name) if asked or described(name) else SystemJudge.of_any(name)
+    if topology is not None:
+        judge = replace(judge, topology=load_topology(topology), partitions={})
+    if references is not None:
+        judge = replace(judge, references=load_references(references))
+    if policy is not None:
+        judge = replace(judge, policy=load_policy(policy))
+    return replace(judge, parts=judge.parts or load_parts(root / "reference_values" / "parts"))
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:
     from fabricheck.records.rehearsal import is_rehearsal, marked
 
-    what = marked(judged.run.path, rehearsal=is_rehearsal(judged.run))
+    path = f"{judged.run.path}: {judged.test}" if judged.test else judged.run.path
+    what = marked(path, rehearsal=is_rehearsal(judged.run))
     yield f"{judged.verdict.value}  {what}"
     for problem in judged.problems:
         yield f"  {problem.verdict.value:10}  {problem.message}"

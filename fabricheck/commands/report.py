@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,12 @@ class _Shown:
     """What a report is about; `problems` and `findings` are those of no single run, `past` is what the store adds."""
 
     title: str
+    system: str
     judged: tuple[RunJudgement, ...]
     problems: tuple[Finding, ...] = ()
     findings: tuple[Finding, ...] = ()
     past: Past | None = None
+    notes: tuple[str, ...] = ()
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -37,20 +40,21 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
 @click.option(
-    "--system", required=True, help="A system below site_configs/, or system:partition: its topology and references."
+    "--system",
+    help="A system below site_configs/, or system:partition: its topology and references.  [of FILEs: theirs]",
 )
 @click.option("--output", type=_FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
-    help="For FILEs: the test whose references are used, by class or as printed; needed if there are several.",
+    help="For FILEs: the test whose references are used, by class or as printed.  [default: that of each file]",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.",
+    help="For FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
 )
 @click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(
@@ -65,7 +69,7 @@ def report(
     context: click.Context,
     *,
     files: tuple[Path, ...],
-    system: str,
+    system: str | None,
     output: Path,
     title: str | None,
     test: str | None,
@@ -81,7 +85,7 @@ def report(
     store and the history up to it. The exit status is that of the verdicts; the history does not change it.
 
     \b
-    fabricheck report *.jsonl --system alps --output report.html
+    fabricheck report *.jsonl --output report.html
     fabricheck report --system alps --output report.html --base software:NCCL=2.28.3
     """
     from fabricheck.diagnosis.causes import diagnose
@@ -92,7 +96,8 @@ def report(
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import suite_root
 
-    require_partition(suite_root(), system)
+    if system is not None:
+        require_partition(suite_root(), system)
     if files:
         for name, value in (("session", session), ("store", store), ("base", base), ("candidate", candidate)):
             if value is not None:
@@ -104,13 +109,15 @@ def report(
                 raise UserError(f"--{name} is for result files: leave it out for a stored session")
         if candidate is not None and base is None:
             raise UserError(f"--candidate {candidate}: give --base, too")
+        if system is None:
+            raise UserError("give --system: without a result file the report is of a session of the store")
         shown = _of_store(store, system, session, base, candidate)
     diagnosis = diagnose(shown.judged, shown.problems, shown.findings)
     write_html(
         shown.judged,
         output,
-        title=title or shown.title,
-        system=system,
+        title=title or shown.title or "result files",
+        system=shown.system,
         diagnosis=diagnosis,
         past=shown.past,
     )
@@ -123,27 +130,34 @@ def report(
             color=color,
             height=size.lines - 2,
             diagnosis=diagnosis,
-            system=system,
+            system=shown.system,
         )
     )
-    for note in shown.past.notes if shown.past is not None else ():
+    for note in shown.notes:
         click.echo(f"fabricheck: {note}", err=True)
     click.echo(f"the report is in {output}")
     context.exit(EXIT_CODES[overall(shown.judged, diagnosis.problems)[0]])
 
 
-def _of_files(files: Sequence[Path], output: Path, system: str, test: str | None, keys: Sequence[str]) -> _Shown:
+def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str | None, keys: Sequence[str]) -> _Shown:
     from fabricheck.findings.of_session import with_what_it_tells
-    from fabricheck.judge.system import SystemJudge, judge_files, parse_attribute
+    from fabricheck.judge.system import ByHand, SystemJudge, without_references
+    from fabricheck.records.case import parse_attribute
 
     for file in files:
         if output.exists() and file.exists() and output.samefile(file):
             raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
-    attributes = dict(map(parse_attribute, keys))
-    partition = str(attributes.get("$partition", system))
-    judge = SystemJudge.of(system)
-    judged = judge_files(files, system, judge, test=test, attributes=attributes)
-    return _Shown(system, tuple(with_what_it_tells(each, judge, partition) for each in judged))
+    judges = cache(lambda name: SystemJudge.of(system) if system else SystemJudge.of_any(name))
+    by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
+    judged = [by_hand.read(file) for file in files]
+    systems = {each.system: each.run.run.path for each in judged}
+    if system is None and len(systems) > 1:
+        named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items())
+        raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
+    note = without_references(judged)
+    runs = tuple(with_what_it_tells(each.run, each.judge, each.partition) for each in judged)
+    found = system or judged[0].system
+    return _Shown(found, found, runs, notes=tuple(filter(None, [note])))
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:
@@ -155,4 +169,5 @@ def _of_store(store: Path | None, system: str, session: str | None, base: str | 
     found = stored_session(path, system, session, root)
     past = past_of(path, system, root, session=found.session, base=base, candidate=candidate)
     title = f"{system}, session {found.session} of {found.started}"
-    return _Shown(title, found.judged, found.problems, found.findings, replace(past, notes=(*found.notes, *past.notes)))
+    notes = (*found.notes, *past.notes)
+    return _Shown(title, system, found.judged, found.problems, found.findings, replace(past, notes=notes), notes)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
-@click.option("--tag", "tags", multiple=True, help="Only checks with this tag; may be repeated.")
+@click.option("--tag", "tags", multiple=True, help="Only checks with this tag, or one of several: may be repeated.")
 @click.option("--name", "names", multiple=True, help="Only checks whose name matches; may be repeated.")
 @click.option("--environment", "environments", multiple=True, help="Only this environment; may be repeated.")
 @click.option(

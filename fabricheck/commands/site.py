@@ -197,16 +197,16 @@ def _ready(system: str, option: str) -> bool:
     """Whether the files are valid and select checks; says what is wrong, or the next command with `option`."""
     from fabricheck.session.reframe import Selection, list_suite
     from fabricheck.site.validation import problems
-    from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.suite import Suite, output_folder, program, suite_root
 
     wrong = [*problems(suite_root(), system)]
     for line in wrong:
         click.echo(f"to be filled in: {line}", err=True)
     if wrong:
-        click.echo(f"next: fill in what is missing, then fabricheck validate {option}{system}")
+        click.echo(f"next: fill in what is missing, then {program()} validate {option}{system}")
         return False
     listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
     environments = {case.rpartition("+")[2] for case in listing.cases}
     click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
-    click.echo(f"next: fabricheck run {option}--system {system} --tag smoke")
+    click.echo(f"next: {program()} run {option}--system {system} --tag smoke")
     return True

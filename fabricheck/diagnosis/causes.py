@@ -294,6 +294,8 @@ def _of_whole(
                 at_fault, code = tuple(map(Component.of_node, sorted(hosts))), "node-busy"
             else:
                 at_fault = _innocent_cleared(own, runs)
+                if not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
+                    continue  # that the only pair there is is slow clears no device
                 code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
 

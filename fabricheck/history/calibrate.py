@@ -19,7 +19,7 @@ from fabricheck.history.persistence import Persistence, as_most_do, persistence_
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
-from fabricheck.history.tails import deviations_of, joined_tail
+from fabricheck.history.tails import Tail, deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.parts import Together
 from fabricheck.records.judgement import Expectation
@@ -83,6 +83,7 @@ class Refused:
 
     key: MetricKey
     reason: str
+    is_healthy: bool = False  # it varies too much for a limit that is of use, or has too few runs: nothing is wrong
 
 
 @dataclass(frozen=True)
@@ -209,14 +210,15 @@ def _difference(first: str, second: str) -> str:
 @dataclass(frozen=True)
 class _Common:
     """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
-    value to its bound, for the rate of each; least spreads and persistence by kind, how many runs of each are needed,
-    and how those of a part stray together.
+    value to its bound, for the rate of each; least spreads and persistence by kind, tails by unit, how many runs of
+    each are needed, and how those of a part stray together.
     """
 
     rates: Mapping[bool, float]
     factors: Mapping[tuple[str, int, bool], float]
     spreads: Mapping[Kind, float]
     persistence: Mapping[Kind, Persistence]
+    tails: Mapping[str, Tail]
     runs_needed: int
     together: Together | None
 
@@ -243,16 +245,17 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
     of_session = {False: false_alarms, True: min(false_alarms, LASTING_FALSE_ALARMS)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     factors: dict[tuple[str, int, bool], float] = {}
+    tails: dict[str, Tail] = {}
     bounds: dict[str, float] = {}
     needed = FEWEST
     for unit, of_unit in strays.items():
-        tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
+        tail = tails[unit] = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
         runs = sorted({each.values.size for each in of_unit})
         factors |= {(unit, each, once): tail.factor(rate, each) for each in runs for once, rate in rates.items()}
         bounds[unit] = factors[unit, runs[0], False]
         needed = max(needed, tail.runs_needed(rates[False], runs[0]))
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
-    return _Common(rates, factors, middle, persistence, needed, together)
+    return _Common(rates, factors, middle, persistence, tails, needed, together)
 
 
 def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
@@ -294,7 +297,7 @@ def _own_spread(rows: pl.DataFrame) -> float:
 def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:
     key = MetricKey(*(rows[name][0] for name in KEY))
     if rows.height < FEWEST:
-        return Refused(key, f"{rows.height} run{'s' if rows.height > 1 else ''}: {FEWEST} are needed")
+        return _too_few(key, rows.height, FEWEST)
     failed = rows.filter(pl.col("verdict") == "FAIL").height
     if failed:
         return Refused(key, f"failed in {failed} of {rows.height} runs: the system was not healthy")
@@ -314,9 +317,12 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     spread = max(_own_spread(rows), common.spreads[key.kind])
     reach = common.factors[rows["unit"][0], rows.height, common.is_launched_once(key)] * spread * persistence.widening
     if reach > _WIDEST_REACH:
-        more = common.runs_needed - rows.height
-        needed = f"{more} more run{'s' if more > 1 else ''} needed" if more > 0 else "its limit would be useless"
-        return Refused(key, f"varies by {between:.1%} from run to run, too much for {rows.height} runs: {needed}")
+        allowed = _WIDEST_REACH / (spread * persistence.widening)
+        rate = common.rates[common.is_launched_once(key)]
+        enough = common.tails[rows["unit"][0]].runs_for(allowed, rate, rows.height)
+        if enough is not None and enough > rows.height:
+            return _too_few(key, rows.height, enough)
+        return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
     return Calibrated(
@@ -359,6 +365,10 @@ def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, common: _Comm
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
     yield replace(found, lower=any_node[0], upper=any_node[1], nodes=levels)
+
+
+def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
+    return Refused(key, f"not enough runs for a useful limit: {enough - runs:,} more", True)
 
 
 def _wanders(found: Persistence) -> str:

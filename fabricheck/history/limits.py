@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.history.series import MetricKey
 from fabricheck.judge.policy import Scope
-from fabricheck.judge.system import SystemJudge, parse_attribute
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.case import parse_case
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 
 # The expectation of a metric measured on so many nodes; None where the model cannot say.
 Limits = Callable[[MetricKey, int], Expectation | None]
-
-
-@dataclass(frozen=True)
-class TestName:
-    """A test case as ReFrame names it, `PingPong %transport=ccl`: its class and its parameters, in order."""
-
-    __test__ = False  # pytest takes the name for that of a test
-
-    name: str
-    parameters: tuple[tuple[str, str | int], ...]
-
-
-def parse_test(text: str) -> TestName:
-    """Class and parameters of a test; UserError where a parameter is not %NAME=VALUE."""
-    name, *rest = text.split()
-    return TestName(name, tuple(parse_attribute(each.removeprefix("%")) for each in rest if each.startswith("%")))
 
 
 def limits_of_system(judge: SystemJudge) -> Limits:
@@ -44,7 +29,7 @@ def limits_of_system(judge: SystemJudge) -> Limits:
 
     def limits(key: MetricKey, nodes: int) -> Expectation | None:
         topology = judge.topology_of(key.partition)
-        transport = dict(parse_test(key.test).parameters).get("transport")
+        transport = parse_case(key.test)[1].get("transport")
         try:
             metric = parse_metric_name(key.metric)
         except UserError:

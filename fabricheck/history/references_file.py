@@ -16,9 +16,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
-from fabricheck.history.limits import parse_test
 from fabricheck.judge.parts import Together
 from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED, load_references
+from fabricheck.records.case import parse_case
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
 
@@ -45,7 +45,7 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     source = _add_source(content, calibration, command)
     tests: dict[str, list[Calibrated]] = {}
     for each in calibration.references:
-        tests.setdefault(parse_test(each.key.test).name, []).append(each)
+        tests.setdefault(parse_case(each.key.test)[0], []).append(each)
     for test, references in tests.items():
         try:
             _add_test(content, calibration.system, test, references, source)
@@ -161,8 +161,7 @@ def _section(content: CommentedMap, name: str) -> CommentedMap:
 
 
 def _add_test(content: CommentedMap, system: str, test: str, references: list[Calibrated], source: str) -> None:
-    parameters = {parse_test(each.key.test).parameters for each in references}
-    names = {tuple(name for name, _ in each) for each in parameters}
+    names = {tuple(parse_case(each.key.test)[1]) for each in references}
     if len(names) > 1:
         raise UserError(f"{test} has runs with different parameters: select some of them with --runs")
     index = ["$partition", "$environ", *names.pop()]
@@ -173,8 +172,7 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
     _check_index(test, tree, index, system)
     provenance = dict(_leaves(tree, content.get(PROVENANCE, {}).get(test)))
     for each in references:
-        parameters_of = (value for _, value in parse_test(each.key.test).parameters)
-        keys = (f"{system}:{each.key.partition}", each.key.environment, *parameters_of)
+        keys = (f"{system}:{each.key.partition}", each.key.environment, *parse_case(each.key.test)[1].values())
         node = tree
         for key in keys:
             node = node.setdefault(key, CommentedMap())

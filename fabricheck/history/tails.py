@@ -44,6 +44,8 @@ _SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
 _GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
+# More runs than a site makes in a year say no more than that it never gets there.
+_MOST_RUNS = 400
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,16 @@ class Tail:
             return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
         wider = min(self._by_power(rate), self._by_peaks(rate)).wider
         return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
+
+    def runs_for(self, allowed: float, rate: float, runs: int) -> int | None:
+        """How many runs of each metric bring `factor` down to what is `allowed`; None where a few hundred would not."""
+        if not self.known:
+            return next((more for more in range(runs, _MOST_RUNS) if self.factor(rate, more) <= allowed), None)
+        found = []
+        for reach in (self._by_power(rate), self._by_peaks(rate)):
+            if math.isfinite(reach.factor) and (left := math.log(allowed / reach.factor) + reach.wider) > 0:
+                found.append(math.ceil(runs * (reach.wider / left) ** 2))  # the error falls with the root of the runs
+        return min((runs for runs in found if runs < _MOST_RUNS), default=None)
 
     def _by_power(self, rate: float) -> _Reach:
         fit = self._fit()

@@ -80,12 +80,12 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
                 f"    these bounds are for any other {what}; {len(values)} {what}s have levels of their own, "
                 f"{min(values):g} to {max(values):g} {each.unit}, {around}"
             )
-    by_reason: dict[str, list[MetricKey]] = {}
+    by_reason: dict[tuple[str, bool], list[MetricKey]] = {}
     for refused in found.refused:
-        by_reason.setdefault(refused.reason, []).append(refused.key)
-    for reason, keys in by_reason.items():
+        by_reason.setdefault((refused.reason, refused.is_healthy), []).append(refused.key)
+    for (reason, is_healthy), keys in by_reason.items():
         more = f" and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else ""
-        yield f"  REFUSED {keys[0]}{more}: {reason}"
+        yield f"  {'' if is_healthy else 'REFUSED: '}{keys[0]}{more}: {reason}"
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
@@ -142,11 +142,10 @@ def _metric_line(each: MetricChange, confidence: float) -> str:
     interval = (
         f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few sessions for an interval"
     )
-    effect = f"effect {each.effect:+.1f}, " if math.isfinite(each.effect) else ""
     return (
         f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
         f"{percent(each.change)} ({interval}), "
-        f"{effect}{each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
+        f"{each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
     )
 
 

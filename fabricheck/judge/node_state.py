@@ -188,9 +188,22 @@ def component_of(each: Evidence, topology: Topology | None) -> Component:
 
 
 def beside_metrics(judged: RunJudgement) -> RunJudgement:
-    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it."""
+    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it.
+
+    Where processors move the data and others had them, a metric below the minimum says nothing of the machine.
+    """
     found = evidence_of(judged.run, judged.topology)
-    return replace(judged, judgements=tuple(_beside(each, judged.run, found) for each in judged.judgements))
+    by_processors = bool(judged.run.header) and not judged.run.on_gpus
+    busy = next((each.message for each in found if each.code == "node-busy" and by_processors), "")
+    metrics = [_beside(_unless_busy(each, busy), judged.run, found) for each in judged.judgements]
+    verdict = worst([judged.verdict, *(each.verdict for each in metrics)]) if metrics else judged.verdict
+    return replace(judged, judgements=tuple(metrics), verdict=verdict)
+
+
+def _unless_busy(judgement: Judgement, busy: str) -> Judgement:
+    if not busy or judgement.code != "below-floor" or judgement.verdict is not Verdict.FAIL:
+        return judgement
+    return replace(judgement, verdict=Verdict.INCOMPLETE, reason=f"{busy}: run again; {judgement.reason}")
 
 
 def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:

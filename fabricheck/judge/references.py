@@ -20,6 +20,7 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import of_nodes, pair
 from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
+from fabricheck.records.case import Key
 from fabricheck.records.judgement import Reference
 from fabricheck.suite import outside_roots
 from fabricheck.topology.network import unfold
@@ -46,8 +47,6 @@ _SOURCE_FIELDS = frozenset(
     {"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes", "together"}
 )
 _SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
-
-Key = str | int
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
-from fabricheck.judge.references import Key, References, load_references
+from fabricheck.judge.references import References, load_references
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import Case
+from fabricheck.records.case import Case, Key, name_of_header, parse_case
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
@@ -199,68 +199,78 @@ def _measured(run: Run) -> dict[str, Key]:
     return {name: run.header[name] for name in ("transport", "backend")} | {"num_tasks": len(run.ranks)}
 
 
-def read_to_judge(file: Path, attributes: Mapping[str, Key]) -> Run:
-    """A result file, of which somebody says the `attributes`. Raises UserError where it says otherwise itself."""
-    run = read_run(file)
-    for name, value in _measured(run).items():
-        if attributes.get(name, value) != value:
-            told = f"{name} is {value} and --test or --key has {attributes[name]}"
-            raise UserError(f"{file}: its {told}: leave that out, or give the file to which it applies")
-    return run
+@dataclass(frozen=True)
+class ByHand:
+    """Judges result files that ReFrame does not hand over, each alone: of which test one is, its header says.
 
-
-def choose_test(references: References, test: str | None) -> str:
-    """The test class whose references count; it may be left out where there is only one. UserError otherwise."""
-    if test is None and len(references.tests) > 1:
-        raise UserError(f"{references.path}: give --test, one of: {', '.join(references.tests)}")
-    return references.of(test if test is not None else next(iter(references.tests))).test
-
-
-def judge_files(
-    paths: Iterable[Path],
-    system: str,
-    judge: SystemJudge,
-    *,
-    test: str | None = None,
-    attributes: Mapping[str, Key] | None = None,
-) -> tuple[RunJudgement, ...]:
-    """The judgements of result files by hand, each alone, where ReFrame does not say which test it was.
-
-    `judge` is that of `system`, which may be `system:partition`. `test` may be left out where the system has references
-    of at most one test, and may be as it is printed, with its parameters and where it ran. Raises UserError where there
-    are several, for a test that has no references, and for a file that cannot be read: references that exist are never
-    left out without a word.
+    `judge`: that of a system, by its name; "" where there is none. `system`: whose judge counts, which may be
+    `system:partition`; "" is that of the file. `test`, by class or as printed, and `attributes` replace the file's.
     """
-    known = judge.references
-    test, told = as_printed(test, system)
-    attributes = {**told, **(attributes or {})}
-    if known is not None and known.tests:
-        test = choose_test(known, test)
-    elif test is not None:
-        raise UserError(f"{system} has no references: leave out --test {test!r}")
-    return tuple(judge.judge_alone(read_to_judge(path, attributes), test, attributes) for path in paths)
+
+    judge: Callable[[str], SystemJudge]
+    system: str = ""
+    test: str = ""
+    attributes: Mapping[str, Key] = field(default_factory=dict)
+
+    def read(self, file: Path) -> Judged:
+        """A file, judged. Raises UserError where it is contradicted, and for a test that has no references."""
+        run = read_run(file)
+        own_test, own = case_of_header(run)
+        test, told = parse_case(self.test)
+        told |= {"$partition": self.system} if ":" in self.system else {}
+        told |= self.attributes
+        for name, value in _measured(run).items():
+            if told.get(name, value) != value:
+                text = f"its {name} is {value} and --test or --key has {told[name]}"
+                raise UserError(f"{file}: {text}: leave that out, or give the file to which it applies")
+        attributes = {**own, **told}
+        system = self.system.partition(":")[0] or str(attributes.get("$partition", "")).partition(":")[0]
+        judge = self.judge(system)
+        tests = judge.references.tests if judge.references is not None else {}
+        if test:
+            if not tests:
+                raise UserError(f"{system} has no references: leave out --test {test!r}")
+            assert judge.references is not None
+            judge.references.of(test)
+        test = test or own_test or (next(iter(tests)) if len(tests) == 1 else "")
+        judged = judge.judge_alone(run, test or None, attributes)
+        return Judged(replace(judged, test=name_of_header(run.header)), judge, attributes, tuple(() if test else tests))
 
 
-def as_printed(test: str | None, system: str) -> tuple[str | None, dict[str, Key]]:
-    """The class of a test, and what else its name tells: `PingPong %transport=ccl @alps:gpu+gnu`."""
-    told: dict[str, Key] = {"$partition": system} if ":" in system else {}
-    if not test or not test.split():
-        return test, told
-    name, *more = test.split()
-    for word in more:
-        if word.startswith("@"):
-            told["$partition"], _, environment = word[1:].partition("+")
-            told |= {"$environ": environment} if environment else {}
-        elif word.startswith("%"):
-            told.update([parse_attribute(word[1:])])
-        else:
-            raise UserError(f"--test {test!r}: {word!r} is neither %NAME=VALUE nor @SYSTEM:PARTITION+ENVIRONMENT")
-    return name, told
+@dataclass(frozen=True)
+class Judged:
+    """A result file that was judged by hand.
+
+    `attributes`: what is known of its test. `tests`: whose references were left out, since nobody says which it is of.
+    """
+
+    run: RunJudgement
+    judge: SystemJudge
+    attributes: Mapping[str, Key]
+    tests: tuple[str, ...]
+
+    @property
+    def system(self) -> str:
+        return self.partition.partition(":")[0]
+
+    @property
+    def partition(self) -> str:
+        """`system:partition`; empty where nobody says it."""
+        return str(self.attributes.get("$partition", ""))
 
 
-def parse_attribute(text: str) -> tuple[str, Key]:
-    """Name and value of `NAME=VALUE`, by which references are indexed; UserError for anything else."""
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise UserError(f"--key {text!r} is not NAME=VALUE")
-    return name, int(value) if value.isdecimal() else value
+def case_of_header(run: Run) -> tuple[str, dict[str, Key]]:
+    """Class and attributes of the test that a result file says it is of; nothing where it was measured by hand."""
+    try:
+        return parse_case(name_of_header(run.header))
+    except UserError:
+        return "", {}
+
+
+def without_references(judged: Sequence[Judged]) -> str:
+    """A line on the files whose references were left out; empty where there is none."""
+    files = [each for each in judged if each.tests]
+    if not files:
+        return ""
+    which = files[0].run.run.path if len(files) == 1 else f"{len(files)} files"
+    return f"{which}: not compared with references, for which --test has to name the test: {', '.join(files[0].tests)}"

@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from fabricheck.errors import UserError
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
+
+#: A value of a test's attribute.
+Key = str | int
 
 #: The folder of the nodes of a fleet, each with one of its own, among the files of a test.
 NODES = "nodes"
@@ -140,3 +145,40 @@ def _node_of(finding: Finding) -> str:
 def node_of_file(file: Path) -> str:
     """The node of a result file of a test over a fleet; empty for any other."""
     return file.parent.name if file.parent.parent.name == NODES else ""
+
+
+def name_without_blanks(name: str) -> str:
+    """The name of a test case as a word of a shell and of a list of plans; empty where it has more to be quoted."""
+    word = name.replace(" ", ",")
+    return word if re.fullmatch(r"[\w.,:%@+=/-]+", word) else ""
+
+
+def name_of_header(header: Mapping[str, Any]) -> str:
+    """The name of the test case that a result file says it is of; empty for a run by hand."""
+    return re.sub(r",(?=[%@])", " ", str(header.get("case") or ""))
+
+
+def parse_case(text: str) -> tuple[str, dict[str, Key]]:
+    """The class of a test and its attributes, from its name as printed: `PingPong %transport=ccl @alps:gpu+gnu`.
+
+    A part may be left out. Raises UserError for a word that is none of them.
+    """
+    attributes: dict[str, Key] = {}
+    name, *words = text.split() or [""]
+    for word in words:
+        if word.startswith("@"):
+            attributes["$partition"], _, environment = word[1:].partition("+")
+            attributes |= {"$environ": environment} if environment else {}
+        elif word.startswith("%"):
+            attributes.update([parse_attribute(word[1:])])
+        else:
+            raise UserError(f"--test {text!r}: {word!r} is neither %NAME=VALUE nor @SYSTEM:PARTITION+ENVIRONMENT")
+    return name, attributes
+
+
+def parse_attribute(text: str) -> tuple[str, Key]:
+    """Name and value of `NAME=VALUE`, by which references are indexed; UserError for anything else."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UserError(f"--key {text!r} is not NAME=VALUE")
+    return name, int(value) if value.isdecimal() else value

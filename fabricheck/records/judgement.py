@@ -92,8 +92,8 @@ class Judgement:
 
     @property
     def unjudged(self) -> bool:
-        """Whether a sound value met nothing to be judged by. No metric is INCOMPLETE for another reason."""
-        return self.verdict is Verdict.INCOMPLETE
+        """Whether a sound value met nothing to be judged by."""
+        return self.verdict is Verdict.INCOMPLETE and self.yardstick is None
 
     @property
     def share_of_expected(self) -> float | None:
@@ -114,7 +114,7 @@ class Judgement:
         return {
             Verdict.PASS: "",
             Verdict.DEGRADED: "under-alarm" if alarm else "below-floor" if by == "floor" else f"slower-than-{by}",
-            Verdict.INCOMPLETE: "no-baseline",
+            Verdict.INCOMPLETE: "no-baseline" if self.unjudged else "slow-while-busy",
             Verdict.INVALID: "implausible-value",
         }[self.verdict]
 

@@ -27,6 +27,7 @@ from fabricheck.report.content import (
 )
 from fabricheck.report.lines import headline, steps
 from fabricheck.report.parts import Parts
+from fabricheck.suite import program
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240
@@ -191,8 +192,10 @@ class _Writer:
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Card]:
-    for place, incident in enumerate(watched.open_incidents if watched else (), start=1):
-        step = "fabricheck watch SYSTEM; the session before it with fabricheck compare"
+    if watched is None:
+        return
+    for place, incident in enumerate(watched.open_incidents, start=1):
+        step = f"{program()} watch {watched.system}"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
 
@@ -219,4 +222,4 @@ def _again(tests: Sequence[str], system: str) -> str:
     names = list(dict.fromkeys(match[1] for each in tests if (match := _CASE.match(each))))[:_MOST_NAMED]
     if not names or not system:
         return ""
-    return f"fabricheck run --system {system} {' '.join(f'--name {name}' for name in names)}"
+    return f"{program()} run --system {system} {' '.join(f'--name {name}' for name in names)}"

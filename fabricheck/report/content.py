@@ -261,10 +261,26 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
 
 
-def ladder(metrics: Iterable[Judgement]) -> str:
-    """How many metrics each kind of yardstick decided, the strongest first, and how many nothing could judge."""
-    found = Counter(each.judged_by for each in metrics)
-    return ", ".join(f"{kind} {found[kind]:,}" for kind in (*LADDER, "unjudged") if found[kind])
+def share_of_yardstick(judged: Judgement) -> str:
+    """The value over that of the yardstick that decided, such as `98.2 %`, or `102 x` the least that is allowed; empty
+    where none did, and beside a limit of latency, which says nothing of how fast is fast."""
+    yardstick = judged.yardstick
+    if yardstick is None or not (math.isfinite(yardstick.value) and yardstick.value > 0):
+        return ""
+    share = judged.value / yardstick.value
+    if yardstick.kind != "floor":
+        return percent(share)
+    return "" if judged.better == "lower" else percent(share) if share < 2 else f"{number(share)} x"
+
+
+def strength(metrics: Sequence[Judgement]) -> str:
+    """By what metrics were judged, and how many were only held against the least that is allowed."""
+    kinds = Counter(each.judged_by for each in metrics)
+    weak = kinds.pop("floor", 0)
+    judged_by = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (*LADDER, "unjudged") if kinds[kind])
+    if weak and not judged_by:
+        return "all only against the minimum (no references yet)"
+    return f"judged by {judged_by}{f'; {weak:,} only against the minimum' if weak else ''}" if judged_by else ""
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:

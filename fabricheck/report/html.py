@@ -35,7 +35,7 @@ from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.plotly_js import plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
-from fabricheck.report.summary import counted, coverage, numbers, standing
+from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
@@ -168,12 +168,14 @@ def render_html(
         standing=standing(verdict, runs, result),
         rehearsal=rehearsal,
         counted=counted(runs),
+        machine=machine(runs),
+        next_=next_of_pass(verdict, runs, system),
         coverage=coverage(runs).message,
         findings=findings[:_MOST_FINDINGS],
         more_findings=max(0, len(findings) - _MOST_FINDINGS),
         suspects=suspects[:_MOST_SUSPECTS],
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
-        numbers=numbers(runs) if verdict is Verdict.PASS else (),
+        numbers=numbers(runs),
         grid=grid_of(ranked, [each.check for each in views], diagnosis),
         notes=past.notes,
         comparison=comparison,

@@ -15,6 +15,7 @@ from fabricheck.records.catalogue import Entry
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.report.content import number
+from fabricheck.suite import program
 from fabricheck.units import apart
 
 #: Characters of a line for people.
@@ -85,8 +86,8 @@ def named(step: str, names: dict[str, str]) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of the catalogue without the marks of its commands."""
-    return text.replace("`", "")
+    """A text of the catalogue without the marks of its commands, which can be pasted into a shell here."""
+    return text.replace("`fabricheck ", f"`{program()} ").replace("`", "")
 
 
 def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:

@@ -23,8 +23,8 @@ from fabricheck.report.content import (
     label_of,
     name_of,
     number,
-    percent,
     reason_without_source,
+    share_of_yardstick,
     short_message,
     short_name,
     slow_of,
@@ -188,7 +188,7 @@ def _row(judged: Judgement, world: int) -> _Row:
         value=number(judged.value),
         interval=f"{number(low)} to {number(high)}",
         expected="-" if expected is None else number(expected),
-        share=percent(judged.share_of_expected),
+        share=share_of_yardstick(judged),
         yardstick=_yardstick(judged),
         reason=reason_without_source(judged),
     )

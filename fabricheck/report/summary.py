@@ -13,9 +13,12 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import count, ladder, number, percent, plural, quantity_of
+from fabricheck.report.content import count, number, plural, quantity_of, share_of_yardstick, strength
+from fabricheck.suite import program
 
 _MOST_NUMBERS = 4
+#: Sessions of a healthy system before `calibrate` (docs/your-system.md).
+_OCCASIONS = 8
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,32 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
 def counted(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
     metrics = [each for run in runs for each in run.judgements]
-    of_runs = _counts(each.final_verdict for each in runs)
-    of_metrics = _counts(each.verdict for each in metrics) or "none"
-    of_metrics += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
-    return f"{plural(len(runs), 'run')}: {of_runs or 'none'}; {plural(len(metrics), 'metric')}: {of_metrics}"
+    of_runs = _counts(each.final_verdict for each in runs) or "none"
+    of_metrics = ", ".join(filter(None, [_counts(each.verdict for each in metrics), strength(metrics)])) or "none"
+    return f"{plural(len(runs), 'run')}: {of_runs}; {plural(len(metrics), 'metric')}: {of_metrics}"
+
+
+def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:
+    """What makes a PASS worth more; empty where all metrics have references, and where it is red."""
+    metrics = [each for run in runs for each in run.judgements]
+    if verdict is not Verdict.PASS or not system or all(each.calibrated for each in metrics):
+        return ""
+    return f"run it on {_OCCASIONS} occasions, then {program()} calibrate {system}"
+
+
+def machine(runs: Sequence[RunJudgement]) -> str:
+    """On what was measured and when, such as `4 x NVIDIA H200; CUDA 13.0, driver 580.95; 2026-11-22`."""
+    headers = [run.run.header for run in runs if run.run.header]
+    devices = [rank.device for run in runs for rank in run.run.ranks if rank.device is not None]
+    models = Counter({device.uuid: device.name for device in devices}.values())
+    libraries = [library for header in headers for library in header["libraries"].values()]
+    versions = [
+        f"{library['name']} {library['version']}".rstrip()
+        + (f", driver {library['driver']}" if library.get("driver") else "")
+        for library in libraries
+    ]
+    days = sorted({str(header["started_utc"])[:10] for header in headers})
+    return "; ".join([*(f"{times} x {name}" for name, times in models.items()), *dict.fromkeys(versions), *days[:1]])
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
@@ -143,10 +168,10 @@ def _number(kind: str, found: Sequence[tuple[Judgement, RunJudgement]]) -> Numbe
     sign = 1 if kind.startswith("latency") else -1
     best = min(by_run.values(), key=lambda some: sign * statistics.median(each.value for each, _ in some))
     judged, run = sorted(best, key=lambda item: item[0].value)[len(best) // 2]
-    share = judged.share_of_expected
+    share = share_of_yardstick(judged)
     over = str(run.run.header.get("transport", ""))
     remarks = [f"over {over}"] if over else []
-    remarks += [f"{percent(share)} of expected"] if share is not None else []
+    remarks += [f"{share} of the {judged.judged_by}"] if share and judged.judged_by != "floor" else []
     remarks += [f"median of {len(best)}"] if len(best) > 1 else []
     return Number(f"{number(judged.value)} {judged.unit}", kind, ", ".join(remarks))
 

@@ -22,17 +22,16 @@ from fabricheck.report.content import (
     facts_of,
     groups_of,
     in_gigabytes,
-    ladder,
     number,
-    percent,
     plural,
     printable,
+    share_of_yardstick,
     short_message,
     weakest,
     who,
 )
 from fabricheck.report.lines import summary
-from fabricheck.report.summary import coverage
+from fabricheck.report.summary import counted, coverage, next_of_pass
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
@@ -149,8 +148,11 @@ def _lines(
     width: int,
     system: str,
 ) -> Iterator[_Line]:
-    first, *more = _wrap(marked(_totals(ranked), rehearsal=rehearsed(ranked)), width - 12, _MOST_LINES)
+    totals = f"{counted(ranked)}; {coverage(ranked).message}"
+    first, *more = _wrap(marked(totals, rehearsal=rehearsed(ranked)), width - 12, _MOST_LINES)
     yield _Line(verdict, first)
+    if next_ := next_of_pass(verdict, ranked, system):
+        more.append(f"next: {next_}")
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
@@ -177,27 +179,9 @@ def _lines(
 def _folded(runs: Sequence[RunJudgement]) -> _Line:
     metrics = [each for run in runs for each in run.judgements]
     text = f"{plural(len(runs), 'run')}, {plural(len(metrics), 'metric')}"
-    shares = [
-        (share, each.name)
-        for each in metrics
-        if each.better == "higher" and (share := each.share_of_expected) is not None
-    ]
-    if shares:
-        share, name = min(shares)
-        text += f", lowest {percent(share)} of expected ({name})"
+    weak = sum(each.judged_by == "floor" for each in metrics)
+    text += f", {weak:,} only against the minimum" if weak else ""
     return _Line(Verdict.PASS, text)
-
-
-def _totals(runs: Sequence[RunJudgement]) -> str:
-    metrics = [each for run in runs for each in run.judgements]
-    text = plural(len(runs), "run")
-    if runs:
-        text += f": {_counts(each.final_verdict for each in runs)}"
-    text += f"; {plural(len(metrics), 'metric')}"
-    if metrics:
-        text += f": {_counts(each.verdict for each in metrics)}"
-        text += f", judged by {ladder(metrics)}" if ladder(metrics) else ""
-    return f"{text}; {coverage(runs).message}"
 
 
 def _counts(verdicts: Iterable[Verdict]) -> str:
@@ -282,10 +266,9 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
 
 def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str) -> _Line:
     """A row; where it is narrow without what the unit and the percentage say already. `labels`: from wide to short."""
-    expected = worst.expectation.expected
     value, also = f"{number(worst.value)} {worst.unit}", in_gigabytes(worst)
-    share = percent(worst.share_of_expected) if expected is not None else ""
-    of = f"of {number(expected)}" if expected is not None else ""
+    share = share_of_yardstick(worst)
+    of = f"of {number(worst.yardstick.value)}" if worst.yardstick is not None and share else ""
     name = f"{group.operation} {format_size(group.bytes)}{' contended' if group.schedule == 'contended' else ''}"
     return _Line(
         worst.verdict,
@@ -296,12 +279,12 @@ def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str
     )
 
 
-# Above the first row. The percentage is of what is expected, the column before it where there is room.
+# Above the first row. The share is of the yardstick that decided; its value is beside it where there is room.
 _HEADING = _Line(
     None,
     "",
-    ("metric", "ranks", "median", "", "expected", "", "judged by"),
-    ("metric", "ranks", "median", "", "", "of exp.", "by"),
+    ("metric", "ranks", "median", "", "share", "", "of"),
+    ("metric", "ranks", "median", "", "", "share", "of"),
     short="ranks",
 )
 

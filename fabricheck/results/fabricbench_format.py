@@ -239,6 +239,7 @@ class HeaderModel(_Line):
     transport: Transport
     started_utc: Annotated[str, AfterValidator(_is_utc)]
     command: list[str]
+    case: Text | None = None  # the test that the run is, as ReFrame's report names it
     ranks: Annotated[list[RankModel], Field(min_length=1)]
     local_rank_source: Text
     oversubscribed: bool

@@ -111,9 +111,9 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
 def enter_container(test: rfm.RegressionTest) -> None:
     """Has the ranks run in the container of the environment's `extras["container"]`, after the command is known.
 
-    `platform`, a container platform of ReFrame, and `image`; `options` of the platform where it needs some, such as
-    `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program, the suite)
-    where it lies.
+    `platform`, a container platform of ReFrame or Pyxis, and `image`; `options` of the platform where it needs some,
+    such as `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program, the
+    suite) where it lies. Pyxis is no platform of ReFrame but options of srun; the stage directory is where it lies.
     """
     wanted = test.current_environ.extras.get("container")
     if wanted is None:
@@ -121,12 +121,26 @@ def enter_container(test: rfm.RegressionTest) -> None:
     if missing := [name for name in ("platform", "image") if name not in wanted]:
         name = test.current_environ.name
         raise ReframeError(f"environment {name}: container in its extras does not give {' and '.join(missing)}")
+    named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
+    if wanted["platform"] == "Pyxis":
+        enter_pyxis(test, wanted, named)
+        return
     test.container_platform = wanted["platform"]
     container = test.container_platform
     container.image, container.options = wanted["image"], [*wanted.get("options", [])]
-    named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
     container.mount_points = [(each, each) for each in sorted(named)]
     container.command = " ".join([test.executable, *test.executable_opts])
+
+
+def enter_pyxis(test: rfm.RegressionTest, wanted: Mapping[str, Any], named: Iterable[str]) -> None:
+    """Has srun start the ranks in a container; `named`: folders that are mounted where they lie."""
+    launcher = test.current_partition.launcher_type.registered_name
+    if launcher != "srun":
+        raise ReframeError(f"environment {test.current_environ.name}: Pyxis is for the launcher srun, not {launcher}")
+    mounts = ",".join(f"{folder}:{folder}" for folder in sorted({*named, str(test.stagedir)}))
+    options = {"image": wanted["image"], "mounts": mounts, "workdir": test.stagedir}
+    test.job.launcher.options += [f"--container-{name}={shlex.quote(str(value))}" for name, value in options.items()]
+    test.job.launcher.options += wanted.get("options", [])
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:

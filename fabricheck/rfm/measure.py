@@ -19,6 +19,7 @@ from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.case import name_without_blanks
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
@@ -295,7 +296,10 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        self.plan_options = fitted_plan(self, self.plan()).options(RESULT)
+        case = name_without_blanks(
+            f"{self.display_name} @{self.current_partition.fullname}+{self.current_environ.name}"
+        )
+        self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *[f"--case={case}"] * bool(case)]
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 

@@ -1,4 +1,5 @@
-"""What a vendor asks for, as one archive: verdict, evidence, versions, state, raw series and logs of a run."""
+"""What a vendor asks for, as one archive: verdict, evidence, versions, state, raw series and logs of a run, and how to
+reproduce it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from fabricheck.jsonfile import read_json
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
+from fabricheck.session import reproduce
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
 from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
 from fabricheck.suite import suite_root
@@ -37,7 +39,7 @@ class Bundle:
 def write_bundle(
     folder: Path, output: Path, *, hide: bool, more: Iterable[str] = (), nodes: Iterable[str] = ()
 ) -> Bundle:
-    """Writes the text files of the run in `folder` to the archive `output` (tar.gz).
+    """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it.
 
     `hide`: nodes, users, addresses and folders are called node1, user1 and so on everywhere, and so is what `more`
     names; `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is no run that
@@ -48,18 +50,27 @@ def write_bundle(
     session = read_session(folder)
     hiding = _hiding(session, folder, more, nodes) if hide else None
     called: Callable[[str], str] = hiding or str
-    members = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
+    own = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
+    members = [*((str(file.relative_to(folder)), file) for file in own), *reproduce.files_of_system(folder)]
     written = []
+
+    def add(name: str, data: bytes, time: float) -> None:
+        info = tarfile.TarInfo(f"{called(folder.resolve().name)}/{name}")
+        info.size, info.mtime = len(data), int(time)
+        archive.addfile(info, io.BytesIO(data))
+        written.append(name)
+
+    def without_names(text: str) -> bytes:
+        return called(text).encode("utf-8", "surrogateescape")
+
     try:
         with whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
-            for file in members:
-                name = called(str(file.relative_to(folder)))
-                content = called(file.read_bytes().decode("utf-8", "surrogateescape"))
-                info = tarfile.TarInfo(f"{called(folder.name)}/{name}")
-                data = content.encode("utf-8", "surrogateescape")
-                info.size, info.mtime = len(data), int(file.stat().st_mtime)
-                archive.addfile(info, io.BytesIO(data))
-                written.append(name)
+            add(reproduce.NAME, without_names(reproduce.text(folder, session)), (folder / VERDICT).stat().st_mtime)
+            for name, file in members:
+                content = without_names(file.read_bytes().decode("utf-8", "surrogateescape"))
+                add(called(name), content, file.stat().st_mtime)
+            for name, file in reproduce.sources():  # which are the same everywhere
+                add(name, file.read_bytes(), file.stat().st_mtime)
     except OSError as error:
         raise UserError(f"the bundle {output} cannot be written: {error.strerror}") from None
     return Bundle(tuple(written), hiding.left if hiding is not None else ())

@@ -7,10 +7,13 @@ without loading a file is loaded; so is a file that cannot be read, for ReFrame 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from fabricheck.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ def check_files(checks: Path, tags: Sequence[str], names: Sequence[str]) -> list
     except re.error:
         found = []
     return found or [each.path for each in files]
+
+
+def require_tags(checks: Path, tags: Sequence[str]) -> None:
+    """Raises UserError for a tag that none of the checks has, where their text tells which they have."""
+    files = [_read(path) for path in sorted(checks.rglob("*.py"))]
+    known = sorted({tag for file in files for own in file.tags or () for tag in own})
+    if any(file.tags is None for file in files):
+        return
+    for tag in tags:
+        with contextlib.suppress(re.error):  # ReFrame says what is wrong with it
+            if not any(re.fullmatch(tag, own) for own in known):
+                raise UserError(f"no check has the tag {tag!r}: choose from {', '.join(known)}")
 
 
 def _class_of(name: str, classes: frozenset[str]) -> str | None:

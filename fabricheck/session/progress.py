@@ -39,6 +39,7 @@ class Progress:
     clock: Callable[[], float] = time.monotonic
     _left: TimeLeft = field(init=False)
     _ended: int = 0
+    _reasons: set[str] = field(default_factory=set)
     _waiting: _Ended | None = None
 
     def __post_init__(self) -> None:
@@ -72,6 +73,9 @@ class Progress:
         left = self._left.text(self.clock()) if one.number < one.total else ""
         place = f"{one.number:>{len(str(one.total))}}/{one.total}"
         said = one.says
+        if one.status == "SKIP" and said in self._reasons:
+            said = "as before"
+        self._reasons.add(said)
         end = f"  {left}" if left else ""
         room = self.width - len(place) - len(one.verdict) - 6 - len(end)
         name = _short(one.name)

@@ -176,7 +176,7 @@ def level_of(words: Sequence[str]) -> str | None:
     """The tags in a command line of ReFrame; `in part` where it also chooses by name. None for no words."""
     if not words:
         return None
-    tags = [word.removeprefix("--tag=") for word in words if word.startswith("--tag=")]
+    tags = [re.sub(r"[()$]", "", word[6:]).replace("|", "+") for word in words if word.startswith("--tag=")]
     in_part = any(re.match(r"(-[ntTx]|--(name|exclude|skip-\w+)\b|--tag$)", word) for word in words)
     return f"{'+'.join(tags) or 'all checks'}{', in part' if in_part else ''}"
 

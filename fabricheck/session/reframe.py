@@ -34,7 +34,7 @@ from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started, unwritable
-from fabricheck.session.check_files import check_files
+from fabricheck.session.check_files import check_files, require_tags
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
@@ -72,8 +72,13 @@ class Selection:
         """The names without their blanks: so ReFrame looks for them in those of the checks."""
         return [_harmless(name.replace(" ", "")) for name in self.names]
 
+    @property
+    def choice(self) -> list[str]:
+        """The pattern of a test that has any of the tags, and not one that only begins so."""
+        return [f"({'|'.join(self.tags)})$"] if len(self.tags) > 1 else [f"{tag}$" for tag in self.tags]
+
     def arguments(self) -> list[str]:
-        pairs = [("--tag", self.tags), ("--name", self.patterns), ("--prgenv", self.environments)]
+        pairs = [("--tag", self.choice), ("--name", self.patterns), ("--prgenv", self.environments)]
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 
 
@@ -104,9 +109,12 @@ def run_suite(
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     command += _places(folder)
+    mark = progress.mark if progress is not None and progress.mark is not None else lambda _: None
+    mark("reading the checks …")
     try:
-        listed = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile).count
+        listing = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile)
     except UserError:
+        mark("")
         if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -114,12 +122,12 @@ def run_suite(
         raise
     if progress is not None:
         progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
-    leave_started(folder, Started.now(selection.whole_system, listed))
+    leave_started(folder, Started.now(selection.whole_system, listing.count))
     ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
     scrub(folder, environment)
     with contextlib.suppress(UserError):
         scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
-    return _session(folder, listed, *ended, output)
+    return _session(folder, listing.count, *ended, output)
 
 
 def launch(
@@ -139,7 +147,7 @@ def launch(
     end; empty where by none.
     """
     environment = _environment(suite, selection, output, has_locks=has_locks)
-    files = check_files(suite.root / "checks", selection.tags, selection.patterns)
+    files = check_files(suite.root / "checks", selection.choice, selection.patterns)
     hashes = tuple(f"/{case.attributes['hashcode']}" for case in cases)
     own = Selection(cases[0].partition, (), hashes, (f"^{re.escape(cases[0].environment)}$",), selection.more)
     folder.mkdir()
@@ -221,7 +229,8 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
 def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
     suite.require(selection.whole_system)
-    files = check_files(suite.root / "checks", selection.tags, selection.patterns)
+    require_tags(suite.root / "checks", selection.tags)
+    files = check_files(suite.root / "checks", selection.choice, selection.patterns)
     return [*_reframe(files), *selection.arguments()]
 
 

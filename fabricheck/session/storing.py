@@ -13,9 +13,8 @@ from fabricheck.history.changes import facts_of_this_host, versions_of_suite
 from fabricheck.history.nodes import node_records
 from fabricheck.history.tables import run_id_of, started_of
 from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
-from fabricheck.judge.references import Key
-from fabricheck.judge.system import SystemJudge, parse_attribute
-from fabricheck.records.case import Case
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.case import Case, Key, parse_attribute
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result

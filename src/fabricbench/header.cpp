@@ -306,9 +306,9 @@ std::string header_json(const World& world, const Options& options, const Invoca
       .field("platform", device::platform())
       .field("transport", options.transport)
       .field("started_utc", utc_now())
-      .field("command", invocation.command)
-      .key("ranks")
-      .begin_array();
+      .field("command", invocation.command);
+  if (!options.case_name.empty()) json.field("case", options.case_name);
+  json.key("ranks").begin_array();
   for (const std::string& rank : ranks) json.literal(rank);
   json.end_array().field("local_rank_source", invocation.local.variable).field("oversubscribed", of_cores[0] == 1);
   if (of_cores[1] == 1) json.field("few_cores", true);

@@ -143,6 +143,8 @@ Safeguards
   --ranks-per-device N    N neighbouring ranks share one device                              [1]
 Output
   --output FILE           JSON Lines: every sample, in order
+  --case NAME             of the test that this run is, for the header, such as
+                          PingPong,%transport=mpi,@SYSTEM:PARTITION+ENVIRONMENT
   --quiet                 no table and no progress
   --plans FILE            measure a plan for each line of FILE, a folder and then options: MPI starts
                           once. Its files and exit-status are left in the folder; a plan that an

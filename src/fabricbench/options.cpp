@@ -202,6 +202,7 @@ const OptionRow kOptions[] = {
     {"ranks-per-device", true,
      [](Options& o, const std::string& text) { o.ranks_per_device = parse_integer(text, 1, "a number of ranks"); }},
     {"devices", true, [](Options& o, const std::string& text) { o.devices = parse_devices(text); }},
+    {"case", true, [](Options& o, const std::string& text) { o.case_name = text; }},
     {"output", true, [](Options& o, const std::string& text) { o.output = text; }},
     {"expect-ranks", true,
      [](Options& o, const std::string& text) { o.expected_ranks = parse_integer(text, 1, "a number of ranks"); }},

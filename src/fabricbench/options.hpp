@@ -72,6 +72,7 @@ struct Options {
   bool share_devices = false;
   std::int64_t ranks_per_device = 1;
   std::vector<int> devices;  // of the ranks of a node, in their order; empty: the first, the second, …
+  std::string case_name;     // of the test that this run is, for the header
   std::string output;
   std::string plans;  // a file with a plan on each line (plan_list.hpp); empty: the plan is that of these options
   std::optional<std::int64_t> expected_ranks;

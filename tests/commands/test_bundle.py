@@ -46,8 +46,10 @@ def run(tmp_path: Path) -> Path:
 
 
 def contents(archive: Path) -> dict[str, str]:
+    """The text of each file but fabricbench's sources."""
     with tarfile.open(archive) as opened:
-        return {each.name: opened.extractfile(each).read().decode() for each in opened.getmembers()}  # type: ignore[union-attr]
+        members = [each for each in opened.getmembers() if "/src/" not in each.name]
+        return {each.name: opened.extractfile(each).read().decode() for each in members}  # type: ignore[union-attr]
 
 
 def test_it_has_all_that_is_text(run: Path, tmp_path: Path) -> None:
@@ -55,10 +57,50 @@ def test_it_has_all_that_is_text(run: Path, tmp_path: Path) -> None:
     found = contents(tmp_path / "b.tar.gz")
     names = {name.removeprefix("toy-20261122T000000Z/") for name in found}
     assert names == {
-        "reframe.json", "verdict.json", "report.html", "output/toy/Measures/result.jsonl",
+        "REPRODUCE.md", "reframe.json", "verdict.json", "report.html", "output/toy/Measures/result.jsonl",
         "output/toy/Measures/rfm_job.err", "output/toy/Measures/node-state/login7.addresses",
     }  # fmt: skip
     assert found["toy-20261122T000000Z/verdict.json"] == (run / "verdict.json").read_text()
+
+
+def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_path: Path) -> None:
+    """A vendor unpacks it, and pastes lines that need nothing of the site but its modules."""
+    stage = run / "output" / "toy" / "Measures"
+    shutil.copytree(stage, run / "output" / "toy" / "Passes")
+    (stage / "rfm_job.sh").write_text(
+        "#!/bin/bash\n#SBATCH --account=project_465\nmodule load openmpi\nexport A=1\nmkdir -p node-state\n"
+        "sh -c collect node-state/before.log\nsrun -n 2 /cache/x/fabricbench --transport=mpi\nexit $status\n"
+    )
+    report = json.loads((run / "reframe.json").read_text())
+    (case,) = report["runs"][0]["testcases"]
+    passes = {**case, "name": "Passes", "unique_name": "Passes", "outputdir": str(run / "output" / "toy" / "Passes")}
+    built = run / "output" / "toy" / "Build"
+    built.mkdir()
+    (built / "rfm_build.sh").write_text(
+        "sh /s/src/build_once.sh fabricbench /s /c . 'cmake' -DFABRICHECK_BACKEND=cuda\n"
+    )
+    build = {**case, "name": "Build", "unique_name": "Build", "fixture": True, "outputdir": str(built)}
+    report["runs"][0]["testcases"] = [passes, case, build]
+    (run / "reframe.json").write_text(json.dumps(report))
+    files = {name: f"/there/{run.name}/output/toy/{name}/result.jsonl" for name in ("Passes", "Measures")}
+    verdicts = {"Passes": "PASS", "Measures": "FAIL"}
+    runs = [{"file": files[name], "verdict": verdicts[name], "problems": []} for name in files]
+    (run / "verdict.json").write_text(json.dumps({"system": "local", "verdict": "FAIL", "runs": runs}))
+    bundle = write_bundle(run, tmp_path / "b.tar.gz", hide=True)
+    found = {name.partition("/")[2]: text for name, text in contents(tmp_path / "b.tar.gz").items()}
+    lines = found["REPRODUCE.md"].splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("| ")][1:] == ["FAIL", "PASS"]
+    first = lines.index("module load openmpi")
+    assert lines[first : first + 5] == [
+        "module load openmpi",
+        "export A=1",
+        "cmake -S src -B build -DFABRICHECK_BACKEND=cuda",
+        "cmake --build build --parallel --target fabricbench",
+        "srun -n 2 build/fabricbench --transport=mpi",
+    ]
+    assert any(line.startswith("fabricheck judge output/toy/Measures/result.jsonl --site site") for line in lines)
+    assert "src/CMakeLists.txt" in bundle.files and "site/site_configs/local/topology.yaml" in found
+    assert "project_465" not in "".join(found.values())
 
 
 def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_the_test_class_has_to_be_said_where_there_are_two(
     capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]]
 ) -> None:
     assert run("judge", HOST, *references(98)[:2]) == 2
-    assert "give --test, one of: Ping, Pong" in capsys.readouterr().err
+    assert "--test has to name the test: Ping, Pong" in capsys.readouterr().err
     assert run("judge", HOST, *references(98)[:4]) == 2
     assert "give $partition" in capsys.readouterr().err
 

@@ -199,3 +199,9 @@ def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(busy: tup
     told = [Finding("node-busy", Verdict.PASS, "3.9 of 4 cores", (Component.of_node(host),)) for host in busy]
     ((found, components),) = blamed(diagnose([slow], slow.problems, told))
     assert (found, components) == (code, busy if code == "node-busy" else ())
+
+
+@pytest.mark.parametrize(("ranks", "codes"), [(2, []), (3, ["all-slow"])])
+def test_the_only_pair_clears_no_device_where_it_is_slow(ranks: int, codes: list[str]) -> None:
+    slow = pair_run(ranks=ranks, bad={way: Verdict.FAIL for way in permutations(range(ranks), 2)})
+    assert [code for code, _ in blamed(diagnose([slow], slow.problems))] == codes

@@ -156,10 +156,11 @@ def test_what_ranks_have_otherwise_than_the_first_is_in_the_header(openmpi: Benc
         '*) export NCCL_ALGO=Ring NCCL_PROTO=LL;;\nesac\nexec "$@"\n'
     )
     job = replace(openmpi, wrapper=f"sh {script}").run(
-        tmp_path, "--sizes=8B --iterations=8 --quiet --output=result.jsonl", ranks=3
+        tmp_path, "--sizes=8B --iterations=8 --quiet --output=result.jsonl --case=PingPong", ranks=3
     )
     assert job.returncode == 0, job.stdout + job.stderr
     header = read_run(tmp_path / "result.jsonl").header
+    assert header["case"] == "PingPong"
     assert header["environment"]["NCCL_ALGO"] == "Ring"
     assert header["environment_differences"] == [
         {"rank": 2, "name": "NCCL_ALGO", "value": '"Tree"'},

@@ -28,7 +28,7 @@ def test_a_good_run_passes(toy: ToySuite) -> None:
     (folder,) = toy.output.glob("runs/toy-*")
     assert job.stdout.splitlines()[-1] == f"PASS: the report is {folder / 'report.html'}"
     assert "PASS" in (folder / "report.html").read_text()
-    assert "2 metrics: 2 PASS, judged by floor 2" in job.stdout
+    assert "2 metrics: 2 PASS, all only against the minimum (no references yet)" in job.stdout
     assert json.loads((folder / "verdict.json").read_text())["verdict"] == "PASS"
     assert 'failures="0"' in (folder / "junit.xml").read_text()
     assert 'fabricheck_exit_status{system="toy"} 0.0' in (folder / "metrics.prom").read_text()
@@ -123,7 +123,7 @@ def test_the_checks_that_would_run_are_listed(toy: ToySuite) -> None:
 def test_a_list_of_nothing_or_with_a_mistake_is_refused(toy: ToySuite) -> None:
     nothing = fabricheck_run(toy, "--list", "--tag", "no-such")
     assert nothing.returncode == 2
-    assert "no check is selected" in nothing.stderr
+    assert "no check has the tag 'no-such': choose from toy" in nothing.stderr
     wrong = fabricheck_run(toy, "--list", "--output", str(toy.output / "new"), "--", "--nosuch")
     assert wrong.returncode == 2
     assert "unrecognized arguments: --nosuch; its output is in " in wrong.stderr

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from ruamel.yaml import YAML
@@ -139,14 +143,108 @@ def test_a_prolog_without_a_fabricheck_that_answers_drains_nothing(
     assert subprocess.run(script, env=environment, capture_output=True, check=False).returncode == status
 
 
-def test_the_generated_pipeline_has_a_job_for_each_check(tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yml"
-    command = [str(suite_root() / "ci" / "gitlab.sh"), "local", "nightly", str(file)]
-    job = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert job.returncode == 0, job.stdout + job.stderr
-    pipeline = YAML(typ="safe").load(file.read_text())
-    jobs = {name for name, content in pipeline.items() if isinstance(content, dict) and "script" in content}
-    assert {name.split("_")[0] for name in jobs} >= {"BuildFabricbench", "PingPong", "Collectives"}
-    assert any("RFM_WARN_AS_ERROR" in line for line in pipeline["default"]["before_script"])
-    included = YAML(typ="safe").load((suite_root() / "ci" / "gitlab.yml").read_text())
-    assert included["fabricheck-checks"]["trigger"]["strategy"] == "depend"
+def answering(folder: Path, text: str, status: int) -> dict[str, str]:
+    """The scripts of ci/ in `folder`, and an environment with such a Fabricheck and a scontrol that keeps its words."""
+    for name in ("prolog.sh", "health.sh", "pbs_hook.py"):
+        shutil.copy(suite_root() / "ci" / name, folder)
+    programs = {
+        "fabricheck": f"echo '{text}'; exit {status}",
+        "scontrol": f'if [ "$1" = show ]; then echo "NodeName=$4 State=$STATE"; else echo "$*" > {folder}/said; fi',
+    }
+    for name, content in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{content}\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PROGRAM": str(folder / "fabricheck"), "PATH": path, "SLURMD_NODENAME": "nid001"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "state", "drained"),
+    [
+        ("DEGRADED: nid001: 3 links", 1, "IDLE", True),
+        ("DEGRADED: nid001: 3 links", 1, "IDLE+DRAIN", False),
+        ("PASS: nid001", 0, "IDLE", False),
+        ("no such system", 2, "IDLE", False),
+    ],
+)
+def test_a_health_check_of_slurm_drains_only_what_is_at_fault(
+    tmp_path: Path, text: str, status: int, state: str, drained: bool
+) -> None:
+    environment = {**answering(tmp_path, text, status), "STATE": state}
+    job = subprocess.run([str(tmp_path / "health.sh")], env=environment, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    said = (tmp_path / "said").read_text() if (tmp_path / "said").exists() else ""
+    assert said == (f"update NodeName=nid001 State=DRAIN Reason=fabricheck: {text}\n" if drained else "")
+
+
+@pytest.mark.parametrize(("text", "status", "offline"), [("FAIL: nid001: a GPU", 3, True), ("PASS: nid001", 0, False)])
+def test_a_hook_of_pbs_takes_a_node_away_only_for_its_own_fault(
+    tmp_path: Path, text: str, status: int, offline: bool
+) -> None:
+    environment = answering(tmp_path, text, status)
+    (tmp_path / "pbs.py").write_text(
+        "from types import SimpleNamespace as S\nND_OFFLINE = 'offline'\nnode = S(state='free', comment='')\n"
+        "calls = []\njob = S(rerun=lambda: calls.append('rerun'))\n"
+        "def get_local_nodename(): return 'nid001'\n"
+        "def event(): return S(vnode_list={'nid001': node}, job=job, reject=lambda why: calls.append(why))\n"
+    )
+    hook = (tmp_path / "pbs_hook.py").read_text().replace("/etc/pbs/fabricheck/prolog.sh", str(tmp_path / "prolog.sh"))
+    (tmp_path / "pbs_hook.py").write_text(f"{hook}\nprint([pbs.node.state, pbs.node.comment, *pbs.calls])\n")
+    command = [sys.executable, "pbs_hook.py"]
+    job = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    why = f"fabricheck: {text}"
+    assert job.stdout == f"{['offline', why, 'rerun', why] if offline else ['free', '']}\n"
+
+
+def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
+    ci = suite_root() / "ci"
+    load = YAML(typ="safe").load
+    gitlab = load((ci / "gitlab.yml").read_text())["fabricheck"]
+    github = load((ci / "github.yml").read_text())["jobs"]["nightly"]
+    jenkins = (ci / "Jenkinsfile").read_text()
+    assert any(line.startswith("ci/nightly.sh") for line in gitlab["script"])
+    assert gitlab["artifacts"]["when"] == "always"
+    assert gitlab["artifacts"]["reports"]["junit"] == "fabricheck-results/junit.xml"
+    assert any(step.get("run", "").startswith("ci/nightly.sh") for step in github["steps"])
+    assert github["steps"][-1]["if"] == "always()"
+    assert "ci/nightly.sh" in jenkins and "always {" in jenkins and "fabricheck-results/junit.xml" in jenkins
+    folders = gitlab["variables"]["FABRICHECK_ARTIFACTS"], github["env"]["FABRICHECK_ARTIFACTS"]
+    assert all(each.endswith("/fabricheck-results") for each in folders)
+
+
+class _Webhook(http.server.BaseHTTPRequestHandler):
+    said: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        self.said.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
+def test_a_webhook_is_told_what_is_not_pass(toy: ToySuite, tmp_path: Path, verdict: Verdict) -> None:
+    make_result(toy, verdict)
+    _Webhook.said.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _Webhook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        told = f"http://127.0.0.1:{server.server_port}/hook"
+        kept = tmp_path / "kept"
+        job = nightly(toy, "toy", FABRICHECK_NOTIFY=told, FABRICHECK_ARTIFACTS=str(kept))
+        server.shutdown()
+    assert {each.name for each in kept.iterdir()} == {"report.html", "verdict.json", "junit.xml", "metrics.prom"}
+    assert "/hook" not in job.stdout + job.stderr
+    if verdict is Verdict.PASS:
+        assert _Webhook.said == []
+    else:
+        ((first, *_),) = [each["text"].splitlines() for each in _Webhook.said]
+        assert first.startswith("FAIL toy: ")
+
+
+def test_a_webhook_that_does_not_answer_changes_no_verdict(toy: ToySuite) -> None:
+    make_result(toy, Verdict.FAIL)
+    job = nightly(toy, "toy", FABRICHECK_NOTIFY="http://127.0.0.1:9/secret")
+    assert job.returncode == 3
+    assert "nobody was notified" in job.stderr and "secret" not in job.stderr

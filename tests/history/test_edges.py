@@ -49,7 +49,7 @@ NOT_A_NUMBER = [Made(METRIC, [*normal(1, 39), float("nan")])]
 @pytest.mark.parametrize(
     ("made", "command", "said"),
     [
-        (ONE_SESSION, calibrated, "REFUSED gpu openmpi PingPong %transport=ccl " + METRIC + ": 1 run: 8 are needed"),
+        (ONE_SESSION, calibrated, METRIC + ": not enough runs for a useful limit: 7 more"),
         (ONE_SESSION, compared, "no 2026-02-06..2026-02-10: the history is from 2026-01-01 to 2026-01-01"),
         (ONE_SESSION, watched, "alerts start after 20 sessions of a metric"),
         (ONE_METRIC, calibrated, "1 references from 40 runs"),

@@ -23,12 +23,13 @@ OF_PROBLEMS = st.sampled_from([each for each in Verdict if each is not Verdict.P
 
 
 def test_pairs_that_pass_are_one_row() -> None:
-    text = render([pair_run()], width=120, color=False)
+    text = render([pair_run()], width=140, color=False)
     assert text.startswith("PASS")
+    assert "all only against the minimum" in text.splitlines()[0]
     (row,) = [line for line in text.splitlines() if "1GiB goodput" in line]
     assert "12 pairs PASS, worst 0→3" in row
-    assert "of 1,200" in row
-    assert "91.6 %" in row
+    assert "of 600.0" in row
+    assert "183.2 %" in row
     assert row.endswith("floor")
 
 
@@ -45,7 +46,7 @@ def test_a_bad_pair_has_a_row_and_its_reason() -> None:
     lines = render([judged([*fine, bad])], width=120, color=False).splitlines()
     assert lines[0].startswith("DEGRADED    1 run: 1 DEGRADED; 3 metrics: 1 DEGRADED, 2 PASS")
     row = next(number for number, line in enumerate(lines) if "0→3" in line)
-    wanted = r"^DEGRADED +pingpong 1GiB +0→3 +900.0 Gb/s +112.5 GB/s +75.0 %  reference$"
+    wanted = r"^DEGRADED +pingpong 1GiB +0→3 +900.0 Gb/s +112.5 GB/s +81.8 %  reference$"
     assert re.search(wanted, lines[row])
     assert lines[row + 1].strip() == bad.reason
     assert "2, worst 0→1" in lines[row + 2]
@@ -198,3 +199,15 @@ def test_a_large_run_fits() -> None:
     run = pair_run(ranks=20, bad={(each, 19 - each): Verdict.FAIL for each in range(20) if each != 19 - each})
     assert len(run.run.samples) == 1520
     assert len(render([run] * 20, width=100, color=False).splitlines()) <= 40
+
+
+def test_a_pass_says_how_much_it_means_and_what_makes_it_mean_more() -> None:
+    """A share of a guess beside a bound of 2% of it reads as if one were the other."""
+    reference = Reference(1100.0, -0.05, 0.05, "Gb/s", "run1")
+    host = judgement(samples((0, 1), GIB, operation="allreduce"), value=90000.0)
+    known = judgement(samples((0, 3), GIB), reference=reference)
+    text = render([judged([host])], width=120, color=False, system="mysite")
+    (row,) = [line for line in text.splitlines() if "allreduce" in line and "90,000" in line]
+    assert row.split()[-3:] == ["150.0", "x", "floor"]
+    assert "fabricheck calibrate mysite" in text
+    assert "fabricheck calibrate" not in render([judged([known])], width=120, color=False, system="mysite")

@@ -6,6 +6,7 @@ ReFrame is real and runs nothing (`--dry-run`); the programs of module systems a
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +96,7 @@ def test_modules_of_easybuild(tmp_path: Path) -> None:
     assert loads == sorted(loads)
     launch = launch_of(lines)
     assert launch.startswith(f"srun {tmp_path / 'built' / 'site' / 'fabricbench'} --transport=copy ")
-    assert "--expect-ranks=4" in launch and launch.endswith("--output=result.jsonl")
+    assert "--expect-ranks=4" in launch and " --output=result.jsonl " in launch
     assert loads[-1] < lines.index(launch)
 
 
@@ -134,5 +135,22 @@ def test_a_container(tmp_path: Path) -> None:
     before, _, after = launch.partition(" /images/cuda.sif ")
     assert f'-B"{program.parent}:{program.parent}"' in before and "--nv" in before and ":/rfm_workdir" in before
     assert after.startswith(f"{program} --transport=copy ")
-    assert after.endswith("--output=result.jsonl")
+    assert after.endswith("--output=result.jsonl --case=SmokePeers,@theirs:gpu+site")
     assert lines.index("export APPTAINER_CACHE=/c") < lines.index(launch)
+
+
+def test_a_container_of_pyxis(tmp_path: Path) -> None:
+    """Options of srun, which mounts the stage folder, the program and the suite where they lie."""
+    container = {"platform": "Pyxis", "image": "nvcr.io#nvidia/cuda:12.4", "options": ["--no-container-mount-home"]}
+    lines = job_script(
+        tmp_path, "SmokePeers", system={}, partition={}, environment={"extras": {"container": container}}
+    )
+    launch = launch_of(lines)
+    program = tmp_path / "built" / "site" / "fabricbench"
+    before, _, after = launch.partition(f" {program} ")
+    words = shlex.split(before)
+    assert words[0] == "srun" and after.startswith("--transport=copy ")
+    assert {"--container-image=nvcr.io#nvidia/cuda:12.4", "--no-container-mount-home"} <= {*words}
+    (mounts,) = [word.partition("=")[2].split(",") for word in words if word.startswith("--container-mounts=")]
+    (workdir,) = [word.partition("=")[2] for word in words if word.startswith("--container-workdir=")]
+    assert {f"{folder}:{folder}" for folder in (program.parent, suite_root(), workdir)} == {*mounts}

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.session.check_files import check_files
+from fabricheck.errors import UserError
+from fabricheck.session.check_files import check_files, require_tags
+from fabricheck.session.reading import level_of
+from fabricheck.session.reframe import Selection
 from tests.support.nodes import ROOT
 
 CHECKS = ROOT / "checks"
@@ -73,3 +76,14 @@ def test_what_cannot_be_told_is_loaded(tmp_path: Path, text: str) -> None:
     (tmp_path / "unsure.py").write_text(text)
     (tmp_path / "other.py").write_text("class O:\n    tags = {'other'}\n")
     assert [file.stem for file in check_files(tmp_path, ["wanted"], [])] == ["sure", "unsure"]
+
+
+def test_a_tag_that_no_check_has_is_a_mistake_and_several_are_a_choice() -> None:
+    """ReFrame would take `smok` for smoke and `vendor` for vendor-mixed too, and of several those that have all."""
+    require_tags(CHECKS, ["smoke", "vendor", "smoke|nightly"])
+    with pytest.raises(UserError, match=r"no check has the tag 'smok': choose from acceptance, cross-check"):
+        require_tags(CHECKS, ["smok"])
+    for tags, others in ((("vendor",), ("vendor-mixed",)), (("smoke", "tuning"), ("nightly", "smokes"))):
+        (pattern,) = Selection("local", tags).choice
+        assert all(re.match(pattern, tag) for tag in tags) and not any(re.match(pattern, tag) for tag in others)
+        assert level_of(Selection("local", tags).arguments()) == "+".join(tags)
