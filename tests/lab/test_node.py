@@ -481,7 +481,8 @@ def test_where_the_runtime_has_no_handles_the_driver_maps_memory_of_other_ranks(
         assert run.header["plan"]["handles"] == "vmm"
         wanted = expected(alps.topology, transport, 0, 1)
         assert run.gbps("unidirectional", [0, 1]) == pytest.approx(wanted, rel=0.05)
-        assert alps.run(*options, "--operations=pingpong", "--handles=ipc").status == 6
+        for unknown in ("ipc", "fabric"):
+            assert alps.run(*options, "--operations=pingpong", f"--handles={unknown}").status == 6
     assert "handles" not in alps.run(*options, "--operations=pingpong").header["plan"]
     assert not list(alps.folder.glob("memory-*"))
 
