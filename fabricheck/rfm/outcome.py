@@ -46,7 +46,10 @@ _ENDED = (
     re.compile(r"\*\*\* JOB .* CANCELLED"),
 )
 # The rank in such a line, which ended by itself or was killed.
-_RANK = re.compile(r"process rank (\d+) with PID .* exited on signal|: tasks? (\d+): (?!Exited)")
+_RANK = re.compile(
+    r"process rank (?P<rank>\d+) with PID .* on node (?P<host>\S+) exited on signal"
+    r"|srun: error: (?P<node>\S+): tasks? (?P<task>\d+): (?!Exited)"
+)
 # srun ends the others with the first task that ended: what was terminated before that is no consequence.
 _TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
 _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
@@ -148,8 +151,10 @@ def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     line = what_ended(errors.splitlines()).strip()
     if run.footer is not None or not line:
         return
-    number = next(filter(None, rank.groups()), "") if (rank := _RANK.search(line)) else ""
-    host = next((place.host for place in run.ranks if str(place.rank) == number), "")
+    found = _RANK.search(line)
+    rank, launched_on = (found["rank"] or found["task"], found["host"] or found["node"]) if found else ("", "")
+    # The launcher may know a node by its address only; ranks are not known before the header.
+    host = next((place.host for place in run.ranks if str(place.rank) == rank), launched_on)
     code, nodes = ("rank-crashed", (Component.of_node(host),)) if host else ("benchmark-failed", ())
     yield Finding(code, Verdict.INCOMPLETE, line, nodes)
 

@@ -5,13 +5,13 @@ H=$(cd "$(dirname "$0")" && pwd); T0=$(date +%s); LIMIT=${LIMIT:-480}; RES=${RES
 say() { echo "[$(( $(date +%s) - T0 )) s] $*"; }
 left() { echo $(( LIMIT - $(date +%s) + T0 )); }
 unset OMPI_MCA_plm; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PYTHONDONTWRITEBYTECODE=1
-# Sites of two nodes (duo), of four on the same GPUs (quad), and of two under commands with Slurm's names (flot).
+# Sites of two nodes (duo, with a tuning profile tuna), of four on the same GPUs (quad), and under commands with Slurm's names (flot).
 export DUO=${DUO_AT:-/tmp/duo-run}; export FABRICHECK_SITES=$DUO FABRICHECK_LAUNCHES=1; S=$DUO/site_configs; R=$DUO/reference_values
 rm -rf "$DUO"; mkdir -p "$RES" "$DUO" && cp -r "$H"/* "$DUO"
 [ -n "$UNBOUND" ] && sed -i 's/"mpi": "openmpi",/"mpi": "site",/; s#"launcher_options": \[#"launcher_options": ["--bind-to", "none", #' $S/duo/settings.py
-cp -r $S/duo $S/quad; cp -r $S/duo $S/flot
-for s in quad flot; do sed "s/duo/$s/" $R/duo.yaml > $R/$s.yaml; sed -i "s/\"duo\"/\"$s\"/g" $S/$s/settings.py; sed -i "s/^system: duo/system: $s/" $S/$s/topology.yaml; done
-sed -i 's/"nodes": 2/"nodes": 4/; s/ 16 if gpu/ 8 if gpu/; s#/hosts"#/hosts4"#' $S/quad/settings.py; sed -i 's/nid\[001-002\]/nid[001-004]/g' $S/quad/topology.yaml
+for s in quad flot tuna; do cp -r $S/duo $S/$s; done
+for s in quad flot tuna; do sed "s/duo/$s/" $R/duo.yaml > $R/$s.yaml; sed -i "s/\"duo\"/\"$s\"/g" $S/$s/settings.py; sed -i "s/^system: duo/system: $s/" $S/$s/topology.yaml; done
+sed -i 's/"nodes": 2/"nodes": 4/; s/ 16 if gpu/ 8 if gpu/; s#/hosts"#/hosts4"#' $S/quad/settings.py; sed -i 's/"tuning_profile": "default"/"tuning_profile": "alps"/' $S/tuna/settings.py; sed -i 's/nid\[001-002\]/nid[001-004]/g' $S/quad/topology.yaml
 sed -i 's/"scheduler": "local"/"scheduler": "squeue"/; s/"launcher": "mpirun"/"launcher": "srun"/; s/"launcher_options": .*\],/"launcher_options": [],/' $S/flot/settings.py
 for n in 1 2 3 4; do echo "10.79.0.$n slots=1"; done > $DUO/hosts4
 nvidia-smi -L 2>/dev/null | sed -n 's/.*UUID: \(GPU-[^)]*\)).*/\1/p' | { n=0; while read u; do echo $u > $DUO/uuid$n; n=$((n+1)); done; }
@@ -35,37 +35,60 @@ keep() { # NAME: what comes back of a run
   d=$(ls -d /tmp/out/$1/runs/*/ 2>/dev/null | tail -1); [ -n "$d" ] || return; mkdir -p $RES/$1; cp $d/verdict.json $RES/$1/ 2>/dev/null
   find $d -name "*.jsonl" -size +0 -size -200k | while read f; do cp $f $RES/$1/$(basename $(dirname $f))-$(basename $f); done
   find $d -name rfm_job.err -size +0 | while read f; do tail -40 $f > $RES/$1/$(basename $(dirname $f)).err; done; }
-fc() { # NAME WORDS...: one run of fabricheck, whose judging goes on beside the start of the next one
-  n=$1; shift; [ $(left) -lt 20 ] && { say "no time for $n"; return; }
-  rm -rf /tmp/out/$n; mkdir -p /tmp/out/$n
-  (timeout $(left) python3 -m fabricheck run --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --no-store --output /tmp/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch /tmp/out/$n/ended) &
-  until [ -e /tmp/out/$n/ended ] || [ $(find /tmp/out/$n/runs -name judgement.json 2>/dev/null | wc -l) -ge ${TESTS:-1} ]; do sleep 0.1; done; say "$n measured"; }
-pair() { n=$1; shift; fc $n --name "^NodePairs %transport=$T" "$@"; }
-signal() { (timeout 60 python3 $H/signal_rank.py $1 nid002 ${2:-0.6} &); }
+fc() { # NAME WORDS...: starts one run of fabricheck, whose job waits for its turn
+  local n=$1; shift; rm -rf /tmp/out/$n; mkdir -p /tmp/out/$n
+  (timeout $(left) env DUO_TURN=$n python3 -m fabricheck run --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --no-store --output /tmp/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch /tmp/out/$n/ended) & }
+turn() { # NAME TESTS: until its job has ended; its judging goes on
+  echo $1 > $DUO/turn
+  until [ -e /tmp/out/$1/ended ] || [ $(find /tmp/out/$1/runs -name judgement.json 2>/dev/null | wc -l) -ge $2 ]; do sleep 0.1; done; say "$1 measured"; }
+pair() { local n=$1; shift; fc $n --name "^NodePairs %transport=$T" "$@"; }
+fleet() { SYSTEM=flot PATH=$DUO/bin:$PATH fc $1 --tag smoke --nodes all; }
+signal() { (timeout 60 python3 $H/signal_rank.py $1 nid002 ${2:-2} &); }
 net() { sh $H/net.sh "$@"; }
-tell() { wait; for n in "$@"; do echo "== $n: $(tail -1 $RES/$n.txt)"; grep -E "^(PASS|DEGRADED|FAIL|INVALID|INCOMPLETE|SUSPECT|Error) " -A1 $RES/$n.txt | grep -v "^--" | head -${LINES_:-8}; keep $n; done; }
-step() { case $1 in
-  green) TESTS=${TIMES:-10} pair green -- --repeat=${TIMES:-10};;
-  half) net rate nid002 5gbit; pair half; net rate nid002 10gbit;;
-  minus10) net rate nid002 9gbit; pair minus10; net rate nid002 10gbit;;
-  minus5) net rate nid002 9.5gbit out; pair minus5; net rate nid002 10gbit;;
-  smoke6) net rate nid002 9.4gbit out; fc smoke6 --name "^SmokeNodes %transport=$T"; net rate nid002 10gbit;;
-  smoke) fc smoke --name "^SmokeNodes %transport=$T";;
-  network) TESTS=2 fc network --name "^NodeGroups %transport=$T" --name "^NetworkCollectives %transport=$T %nodes=2";;
-  mtu) net mtu nid002 1400; pair mtu; net mtu nid002 1500;;
-  down) net port nid002 down; pair down -- -S NodePairs.timeout=5; net port nid002 up;;
+add() { echo "$2" >> $DUO/env.$1; }
+# What of a step comes first: its run; then, once nothing else measures, what is planted; what undoes it is for all.
+begin() { case $1 in
+  green) pair green -- --repeat=${TIMES:-10};;
+  smoke|smoke6) fc $1 --name "^SmokeNodes %transport=$T";;
+  network) fc network --name "^NodeGroups %transport=$T" --name "^NetworkCollectives %transport=$T %nodes=2";;
+  down) pair down -- -S NodePairs.timeout=5;;
   management) DUO_IFNAME=mgmt0 pair management;;
-  variable) echo 'export NCCL_SOCKET_NTHREADS=2' > $DUO/env.nid002; pair variable; rm $DUO/env.nid002;;
-  conf) touch /etc/nccl.conf; cp /etc/nccl.conf $DUO/conf.nid002; echo 'NCCL_NSOCKS_PERTHREAD=2' >> $DUO/conf.nid002; pair conf; rm $DUO/conf.nid002;;
-  debug) for n in 1 2; do echo 'export NCCL_DEBUG=WARN' > $DUO/env.nid00$n; done; pair debug; rm $DUO/env.nid00?;;
-  library) L=$(find / -name "libnccl.so.2" -path "*site-packages*" -not -path "/proc/*" 2>/dev/null | head -1); echo "export LD_LIBRARY_PATH=$(dirname $L)" > $DUO/env.nid002; pair library; rm $DUO/env.nid002;;
-  killed) signal KILL; pair killed -- -S NodePairs.budget=1;;
-  hang) signal STOP; pair hang -- -S NodePairs.timeout=5 -S NodePairs.budget=1; python3 $H/signal_rank.py KILL nid002 0 1;;
-  slow) unshare --pid --fork --mount-proc python3 $H/burn.py 60 1 > $RES/burn.txt 2>&1 & b=$!; sleep 5; SYSTEM=flot PATH=$DUO/bin:$PATH TESTS=99 fc slow --tag smoke --nodes all; kill $b;;
-  fleet) SYSTEM=flot PATH=$DUO/bin:$PATH TESTS=99 fc fleet --tag smoke --nodes all;;
-  victims) net up ${RATE:-10gbit} nid003 nid004; cores $(( $(nproc) / 4 )); SYSTEM=quad fc victims --name "^NetworkVictims %transport=$T"; cores $(( $(nproc) / 2 ));;
-  tuning) TESTS=1 fc tuning --name "^TuningBetweenNodes %transport=$T";;
-  cross) fc cross --name "^CrossCheckNccl %operation=bidirectional" -- -P nodes=2;;
-  esac; done_="$done_ $1"; }
-for s in "$@"; do step $s; done
-tell $done_; say end
+  killed) pair killed -- -S NodePairs.budget=2;;
+  hang) pair hang -- -S NodePairs.timeout=5 -S NodePairs.budget=2;;
+  fleet|slow) fleet $1;;
+  local|tenant) fc $1 --name "^SmokeHostCopies";;
+  victims) SYSTEM=quad fc victims --name "^NetworkVictims %transport=$T";;
+  tuning) SYSTEM=tuna fc tuning --name "^TuningBetweenNodes %transport=$T %setting=NCCL_IGNORE_CPU_AFFINITY";;
+  cross) FABRICHECK_NCCL_TESTS=$PEERS fc cross --name "^CrossCheckNccl %operation=bidirectional %nodes=2";;
+  *) pair $1;; esac; }
+plant() { case $1 in
+  half) net rate nid002 5gbit;;
+  minus10) net rate nid002 9gbit;;
+  minus5) net rate nid002 9.5gbit out;;
+  smoke6) net rate nid002 9.4gbit out;;
+  mtu) net mtu nid002 1400;;
+  down) net port nid002 down;;
+  variable) add nid002 'export NCCL_SOCKET_NTHREADS=2';;
+  conf) touch /etc/nccl.conf; cp /etc/nccl.conf $DUO/conf.nid002; echo 'NCCL_NSOCKS_PERTHREAD=2' >> $DUO/conf.nid002;;
+  debug) add nid001 'export NCCL_DEBUG=WARN'; add nid002 'export NCCL_DEBUG=WARN';;
+  library) add nid002 "export LD_LIBRARY_PATH=$(dirname $(find / -name "libnccl.so.2" -path "*site-packages*" -not -path "/proc/*" 2>/dev/null | head -1))";;
+  killed) signal KILL;;
+  hang) signal STOP;;
+  slow) burn 1;;
+  tenant) burn 0;;
+  victims) net up ${RATE:-10gbit} nid003 nid004; cores $(( $(nproc) / 4 ));;
+  esac; }
+burn() { unshare --pid --fork --kill-child --mount-proc python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
+undo() {
+  net rate nid002 ${RATE:-10gbit}; net mtu nid002 1500; net port nid002 up; rm -f $DUO/env.* $DUO/conf.*; cores $(( $(nproc) / 2 ))
+  [ -n "$b" ] && kill $b; b=; [ $1 = hang ] && python3 $H/signal_rank.py KILL nid002 0 1; }
+tests() { case $1 in green) echo ${TIMES:-10};; network) echo 2;; fleet|slow) echo 99;; *) echo 1;; esac; }
+tell() { local n; for n in "$@"; do
+  echo "== $n: $(tail -1 $RES/$n.txt)"; grep -E "^(PASS|DEGRADED|FAIL|INVALID|INCOMPLETE|SUSPECT|Error) " -A1 $RES/$n.txt | grep -v "^--" | head -${LINES_:-8}; keep $n; done; }
+steps=("$@"); begin $1
+for k in "${!steps[@]}"; do n=${steps[$k]}; next=${steps[$((k+1))]}
+  plant $n; [ -n "$next" ] && [ $(left) -gt 30 ] && begin $next
+  turn $n $(tests $n); undo $n; done_="$done_ $n"
+  [ -e /tmp/out/$next ] || { [ -n "$next" ] && say "no time for $next and later"; break; }
+done
+wait; tell $done_; say end
