@@ -17,7 +17,7 @@ for n in 1 2 3 4; do echo "10.79.0.$n slots=1"; done > $DUO/hosts4
 nvidia-smi -L 2>/dev/null | sed -n 's/.*UUID: \(GPU-[^)]*\)).*/\1/p' | { n=0; while read u; do echo $u > $DUO/uuid$n; n=$((n+1)); done; }
 [ -e $DUO/uuid0 ] && export DUO_GPU=1; T=${DUO_GPU:+ccl}; T=${T:-mpi}; cores() { echo $1 > $DUO/cores; }; cores $(( $(nproc) / 2 ))
 [ -e /sys/fs/cgroup/cgroup.subtree_control ] && echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
-sh $H/net.sh up ${RATE:-10gbit}
+sh $H/net.sh up ${RATE:-10gbit}; for h in nid001 nid002; do sh $H/net.sh rate $h ${RATE:-10gbit}; done
 
 # Of Slurm what `fabricheck run --nodes` asks for: steps are started by mpirun.
 mkdir -p $DUO/bin; put() { { echo '#!/bin/bash'; cat; } > $DUO/bin/$1; chmod +x $DUO/bin/$1; }
@@ -32,15 +32,15 @@ exec mpirun -np $((r * count)) --host ${list#,} --bind-to none "$@"
 X
 
 keep() { # NAME: what comes back of a run
-  d=$(ls -d /tmp/out/$1/runs/*/ 2>/dev/null | tail -1); [ -n "$d" ] || return; mkdir -p $RES/$1; cp $d/verdict.json $RES/$1/ 2>/dev/null
-  find $d -name "*.jsonl" -size +0 -size -200k | while read f; do cp $f $RES/$1/$(basename $(dirname $f))-$(basename $f); done
+  d=$(ls -d $DUO/out/$1/runs/*/ 2>/dev/null | tail -1); [ -n "$d" ] || return; mkdir -p $RES/$1; cp $d/verdict.json $RES/$1/ 2>/dev/null
+  find $d -name "*.jsonl" -size +0 -size -200k -not -path "*/rounds/*" | while read f; do cp $f $RES/$1/$(basename $(dirname $f))-$(basename $f); done
   find $d -name rfm_job.err -size +0 | while read f; do tail -40 $f > $RES/$1/$(basename $(dirname $f)).err; done; }
 fc() { # NAME WORDS...: starts one run of fabricheck, whose job waits for its turn
-  local n=$1; shift; rm -rf /tmp/out/$n; mkdir -p /tmp/out/$n
-  (timeout $(left) env DUO_TURN=$n python3 -m fabricheck run --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --no-store --output /tmp/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch /tmp/out/$n/ended) & }
+  local n=$1; shift; rm -rf $DUO/out/$n; mkdir -p $DUO/out/$n
+  (timeout $(left) env DUO_TURN=$n python3 -m fabricheck run --system ${SYSTEM:-duo} --built ${BUILT:-/tmp/built} --no-store --output $DUO/out/$n "$@" > $RES/$n.txt 2>&1; echo "exit $?" >> $RES/$n.txt; touch $DUO/out/$n/ended) & }
 turn() { # NAME TESTS: until its job has ended; its judging goes on
   echo $1 > $DUO/turn
-  until [ -e /tmp/out/$1/ended ] || [ $(find /tmp/out/$1/runs -name judgement.json 2>/dev/null | wc -l) -ge $2 ]; do sleep 0.1; done; say "$1 measured"; }
+  until [ -e $DUO/out/$1/ended ] || [ $(find $DUO/out/$1/runs -name judgement.json 2>/dev/null | wc -l) -ge $2 ]; do sleep 0.1; done; say "$1 measured"; }
 pair() { local n=$1; shift; fc $n --name "^NodePairs %transport=$T" "$@"; }
 fleet() { SYSTEM=flot PATH=$DUO/bin:$PATH fc $1 --tag smoke --nodes all; }
 signal() { (timeout 60 python3 $H/signal_rank.py $1 nid002 ${2:-2} &); }
@@ -59,7 +59,7 @@ begin() { case $1 in
   local|tenant) fc $1 --name "^SmokeHostCopies";;
   victims) SYSTEM=quad fc victims --name "^NetworkVictims %transport=$T";;
   tuning) SYSTEM=tuna fc tuning --name "^TuningBetweenNodes %transport=$T %setting=NCCL_IGNORE_CPU_AFFINITY";;
-  cross) FABRICHECK_NCCL_TESTS=$PEERS fc cross --name "^CrossCheckNccl %operation=bidirectional %nodes=2";;
+  cross) FABRICHECK_NCCL_TESTS=$PEERS fc cross --name "^CrossCheckNccl %operation=bidirectional %nodes=2" -- -S CrossCheckNccl.iterations=20 -S CrossCheckNccl.rounds=6;;
   *) pair $1;; esac; }
 plant() { case $1 in
   half) net rate nid002 5gbit;;
@@ -89,6 +89,6 @@ steps=("$@"); begin $1
 for k in "${!steps[@]}"; do n=${steps[$k]}; next=${steps[$((k+1))]}
   plant $n; [ -n "$next" ] && [ $(left) -gt 30 ] && begin $next
   turn $n $(tests $n); undo $n; done_="$done_ $n"
-  [ -e /tmp/out/$next ] || { [ -n "$next" ] && say "no time for $next and later"; break; }
+  [ -e $DUO/out/$next ] || { [ -n "$next" ] && say "no time for $next and later"; break; }
 done
 wait; tell $done_; say end
