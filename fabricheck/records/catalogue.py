@@ -226,7 +226,7 @@ CATALOGUE: Mapping[str, Entry] = {
          "Was the interface renamed? `ip -br link`, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES")),
     "path-unproven": Entry("The path of the data is not proven", _OTHER, _CHECKED,
         "The result has no footer, which holds the proof; or no library reported a path, and the site requires one.",
-        (_STDERR, "Does `mpi` in extras of the environment name the library, whose log is then asked for?")),
+        (_STDERR, "Does `mpi` in extras of the environment name the MPI library? Its log has the path")),
     "wrong-network": Entry("The data went over another network", _OTHER, _MEASURED,
         "The kernel counted at least a tenth of the data on an interface that is not a NIC of the system.",
         ("Was the interface renamed? `ip -br link`",
