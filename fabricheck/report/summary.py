@@ -79,6 +79,17 @@ def machine(runs: Sequence[RunJudgement]) -> str:
     return "; ".join([*(f"{times} x {name}" for name, times in models.items()), *dict.fromkeys(versions), *days[:1]])
 
 
+def smallest_losses(runs: Iterable[RunJudgement]) -> str:
+    """The loss from which on a goodput that passed would not: of half of them, and of all. Empty where none passed."""
+    passed = [each for run in runs for each in run.judgements if each.verdict is Verdict.PASS and each.value > 0]
+    bounds = [(each.yardstick.bound, each.value) for each in passed if each.yardstick and each.better == "higher"]
+    if not bounds:
+        return ""
+    losses = [1 - bound / value for bound, value in bounds]
+    half, whole = percent(statistics.median(losses)), percent(max(losses))
+    return f"smallest loss seen: {half} by half of the goodputs, {whole} by all"
+
+
 def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{times:,} {each.value}" for each, times in count(verdicts))
 
