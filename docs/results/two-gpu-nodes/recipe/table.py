@@ -21,6 +21,5 @@ for file in sorted(Path(sys.argv[1]).glob("*/verdict.json"), key=lambda each: ea
     codes = dict.fromkeys(named(each) for each in found)
     worse = sum(each["verdict"] != "PASS" for each in metrics)
     passed = sum(run["verdict"] == "PASS" for run in runs)
-    print(
-        f"| {file.parent.name} | {told['verdict']}, {passed} of {len(runs)} runs PASS | {goodput}, {worse} not PASS | {'; '.join(codes)} |"
-    )
+    verdict = f"{told['verdict']}, {passed} of {len(runs)} runs PASS"
+    print(f"| {file.parent.name} | {verdict} | {goodput}, {worse} not PASS | {'; '.join(codes)} |")
