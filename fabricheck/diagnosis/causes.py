@@ -298,9 +298,11 @@ def _of_whole(
                 at_fault, code = tuple(map(Component.of_node, sorted(hosts))), known
             else:
                 at_fault = _innocent_cleared(own, runs)
-                if not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
-                    continue  # that the only pair there is is slow clears no device
                 code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
+                if not at_fault and (pair := _pair_of_nodes(own)) is not None:
+                    at_fault, code = (pair,), "slow-pair"
+                elif not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
+                    continue  # that the only pair there is is slow clears no device
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
 
 
@@ -309,6 +311,14 @@ def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequ
     hosts = _hosts_of(runs[group.run])
     named = {one.node for each in problems for one in each.components if one.kind is Kind.NODE}
     return len(hosts) == 1 and hosts <= named
+
+
+def _pair_of_nodes(own: Sequence[Affected]) -> Component | None:
+    """The pair of ends on two nodes between which all was measured; None where there were others."""
+    rows = [row for affected in own for row in affected.rows]
+    ends = {tuple(sorted(row.ends)) for row in rows}
+    (only,) = ends if len(ends) == 1 else ((),)
+    return _between(only, rows) if len({end.node for end in only}) == 2 else None
 
 
 def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> tuple[Component, ...]:

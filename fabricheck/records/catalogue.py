@@ -101,9 +101,9 @@ CATALOGUE: Mapping[str, Entry] = {
         "other links.",
         ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
          "State at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN, _BUNDLE), "A link"),
-    "slow-pair": Entry("is slower than the other pairs", _SLOW, _CONTRAST,
-        "This pair is slower than its peers. Both ends are fast with other partners, so either end or the path "
-        "between is at fault.",
+    "slow-pair": Entry("is slow, by an end or the path", _SLOW, _CONTRAST,
+        "Slower than its peers, and both ends are fast with other partners; or the only pair: then software can be at "
+        "fault, too.",
         ("Drain neither; measure each with a third partner",
          "Two nodes with others: `fabricheck run --system {system} --name NodePairs --nodes {nodes},OTHERS`",
          _AGAIN), "A pair"),

@@ -208,3 +208,12 @@ def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(
 def test_the_only_pair_clears_no_device_where_it_is_slow(ranks: int, codes: list[str]) -> None:
     slow = pair_run(ranks=ranks, bad={way: Verdict.FAIL for way in permutations(range(ranks), 2)})
     assert [code for code, _ in blamed(diagnose([slow], slow.problems))] == codes
+
+
+def test_the_only_pair_of_two_nodes_is_named_and_no_setting() -> None:
+    """As on two nodes with a port each: a port at half rate is all that a session shows."""
+    slow = pair_run(ranks=2, bad={way: Verdict.FAIL for way in permutations(range(2), 2)})
+    first, second = slow.run.ranks
+    slow = replace(slow, run=replace(slow.run, ranks=(first, replace(second, host="nid002"))))
+    ((code, components),) = blamed(diagnose([slow], slow.problems))
+    assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu1",))
