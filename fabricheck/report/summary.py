@@ -13,7 +13,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import count, number, plural, quantity_of, share_of_yardstick, strength
+from fabricheck.report.content import count, number, percent, plural, quantity_of, share_of_yardstick, strength
 from fabricheck.suite import program
 
 _MOST_NUMBERS = 4

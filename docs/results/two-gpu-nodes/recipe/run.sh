@@ -78,10 +78,11 @@ plant() { case $1 in
   tenant) burn 0;;
   victims) net up ${RATE:-10gbit} nid003 nid004; cores $(( $(nproc) / 4 ));;
   esac; }
+# unshare itself does not end by SIGTERM.
 burn() { unshare --pid --fork --kill-child --mount-proc python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
 undo() {
   net rate nid002 ${RATE:-10gbit}; net mtu nid002 1500; net port nid002 up; rm -f $DUO/env.* $DUO/conf.*; cores $(( $(nproc) / 2 ))
-  [ -n "$b" ] && kill $b; b=; [ $1 = hang ] && python3 $H/signal_rank.py KILL nid002 0 1; }
+  [ -n "$b" ] && kill -KILL $b; b=; [ $1 = hang ] && python3 $H/signal_rank.py KILL nid002 0 1; }
 tests() { case $1 in green) echo ${TIMES:-10};; network) echo 2;; fleet|slow) echo 99;; *) echo 1;; esac; }
 tell() { local n; for n in "$@"; do
   echo "== $n: $(tail -1 $RES/$n.txt)"; grep -E "^(PASS|DEGRADED|FAIL|INVALID|INCOMPLETE|SUSPECT|Error) " -A1 $RES/$n.txt | grep -v "^--" | head -${LINES_:-8}; keep $n; done; }
