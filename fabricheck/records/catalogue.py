@@ -101,7 +101,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "other links.",
         ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
          "State at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN, _BUNDLE), "A link"),
-    "slow-pair": Entry("is slow, by an end or the path", _SLOW, _CONTRAST,
+    "slow-pair": Entry("is slow (an end or path)", _SLOW, _CONTRAST,
         "Slower than its peers, and both ends are fast with other partners; or the only pair: then software can be at "
         "fault, too.",
         ("Drain neither; measure each with a third partner",
@@ -451,11 +451,11 @@ CATALOGUE: Mapping[str, Entry] = {
     "node-busy": Entry("is busy with other work", _STATE, _REPORTED,
         "At least half of its cores were busy before the test began. That slows a test.",
         ("Find the process: `top -b -n 1` on {node}; run again when the node is idle",), "A node"),
-    "host-memory-slow": Entry("copies its own memory slowly", _STATE, _MEASURED,
+    "host-memory-slow": Entry("copies memory slowly", _STATE, _MEASURED,
         "All that is slow crosses host memory, and a core's copy in the header is a third below earlier sessions or "
         "other nodes.",
-        ("Other work on {node} or its host, missing DIMMs, power limits: `top -b -n 1`, `dmidecode -t memory`",
-         _AGAIN), "A node"),
+        ("Other work on {node}: `top -b -n 1`", "Missing DIMMs, power limits: `dmidecode -t memory`", _AGAIN),
+        "A node"),
     "few-cores": Entry("Ranks have no spare core", _STATE, _REPORTED,
         "A library's own thread sends the data. With one core a rank, thread and rank compete for it.",
         ("Set `cores` in the partition's extras",)),
