@@ -345,7 +345,7 @@ def test_mpi_without_evidence(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, '"mpi": name.partition("-")[0],', '"mpi": "a name of its own",')
     done = site.run("pair")
-    said = "[path-forbidden]"
+    said = "[path-unproven]"
     expect(done, "MPI does not say over what it sends", "its log is not asked for", Verdict.INVALID, said)
 
 
