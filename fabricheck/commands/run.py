@@ -119,6 +119,7 @@ def run(
     fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
+    from fabricheck.session.check_files import require_tags
     from fabricheck.session.reframe import Selection, run_suite
     from fabricheck.suite import Suite, output_folder, require_plain, suite_root
 
@@ -127,6 +128,7 @@ def run(
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
+    require_tags(suite.root / "checks", tags)
     if built is not None:
         require_plain("the program of --built", built)
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()

@@ -112,8 +112,8 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
         ),
         (["judge", str(HOST), "--policy", "none.yaml"], "none.yaml: cannot be read"),
         (["judge", str(HOST), "--key", "transport"], "--key 'transport' is not NAME=VALUE"),
-        (["judge", str(HOST), "--test", "Ping %transport=ccl"], "its transport is mpiand --test or --key has ccl"),
-        (["judge", str(HOST), "--key", "num_tasks=4"], "its num_tasks is 2and --test or --key has 4"),
+        (["judge", str(HOST), "--test", "Ping %transport=ccl"], "its transport is mpi and --test or --key has ccl"),
+        (["judge", str(HOST), "--key", "num_tasks=4"], "its num_tasks is 2 and --test or --key has 4"),
     ],
 )
 def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
