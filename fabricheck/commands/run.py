@@ -119,7 +119,6 @@ def run(
     fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
-    from fabricheck.session.check_files import require_tags
     from fabricheck.session.reframe import Selection, run_suite
     from fabricheck.suite import Suite, output_folder, require_plain, suite_root
 
@@ -128,7 +127,6 @@ def run(
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
-    require_tags(suite.root / "checks", tags)
     if built is not None:
         require_plain("the program of --built", built)
     prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
@@ -180,9 +178,11 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.abandoned import only_run
+    from fabricheck.session.check_files import require_tags
 
     system = selection.whole_system
     suite.require(system)
+    require_tags(suite.root / "checks", selection.tags)
     try:
         with only_run(output, system) as why_not:
             if why_not:
@@ -198,9 +198,11 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
 
 
 def _list(suite: Suite, selection: Selection, output: Path) -> None:
+    from fabricheck.session.check_files import require_tags
     from fabricheck.session.reframe import list_suite
     from fabricheck.session.start import require_ready
 
+    require_tags(suite.root / "checks", selection.tags)
     if selection.whole_system in suite.systems():
         require_ready(suite, selection.whole_system, None)
     listing = list_suite(suite, selection, output)
