@@ -84,9 +84,9 @@ def test_a_message_fits_into_a_line_of_a_terminal() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for line in commands_in(page):
-        if match := re.match(r"make ([a-z]+)\b(?!=)", line):
+        if match := re.match(r"make ([a-z-]+)\b(?!=)", line):
             assert match[1] in targets, line
         if match := re.match(r"(?:nice )?python -m (fabricheck|tools|benchmarks)([\w.]+)", line):
             assert find_spec(f"{match[1]}{match[2]}"), line

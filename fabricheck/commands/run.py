@@ -178,9 +178,11 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.abandoned import only_run
+    from fabricheck.session.check_files import require_tags
 
     system = selection.whole_system
     suite.require(system)
+    require_tags(suite.root / "checks", selection.tags)
     try:
         with only_run(output, system) as why_not:
             if why_not:
@@ -196,9 +198,11 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
 
 
 def _list(suite: Suite, selection: Selection, output: Path) -> None:
+    from fabricheck.session.check_files import require_tags
     from fabricheck.session.reframe import list_suite
     from fabricheck.session.start import require_ready
 
+    require_tags(suite.root / "checks", selection.tags)
     if selection.whole_system in suite.systems():
         require_ready(suite, selection.whole_system, None)
     listing = list_suite(suite, selection, output)

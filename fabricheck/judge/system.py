@@ -262,9 +262,10 @@ class Judged:
 def case_of_header(run: Run) -> tuple[str, dict[str, Key]]:
     """Class and attributes of the test that a result file says it is of; nothing where it was measured by hand."""
     try:
-        return parse_case(name_of_header(run.header))
+        test, attributes = parse_case(name_of_header(run.header))
     except UserError:
         return "", {}
+    return (test, attributes) if "$partition" in attributes else ("", {})
 
 
 def without_references(judged: Sequence[Judged]) -> str:

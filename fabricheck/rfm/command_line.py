@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import reframe as rfm
+
+from fabricheck.records.case import name_without_blanks
 from fabricheck.suite import suite_root
 
 
@@ -64,6 +67,12 @@ class Plan:
             *([f"--devices={','.join(map(str, self.devices))}"] if self.devices else []),
             *self.more,
         ]
+
+
+def case_options(test: rfm.RegressionTest) -> list[str]:
+    """The option that leaves the name of the test case in the header; none for a name that a shell would take apart."""
+    name = f"{test.display_name} @{test.current_partition.fullname}+{test.current_environ.name}"
+    return [f"--case={word}"] if (word := name_without_blanks(name)) else []
 
 
 def place_options(transport: str, ranks: int, nodes: int, output: str) -> list[str]:

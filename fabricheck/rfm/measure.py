@@ -19,7 +19,6 @@ from fabricheck.errors import reason_of
 from fabricheck.extras import Effort, effort_problems, renamed_keys, unsupported_settings
 from fabricheck.fleet.settings import KEY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import name_without_blanks
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
@@ -29,7 +28,7 @@ from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
-from fabricheck.rfm.command_line import Plan, ranks_together
+from fabricheck.rfm.command_line import Plan, case_options, ranks_together
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
@@ -175,8 +174,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     fleet_problems: tuple[Finding, ...] = ()
     #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job).
     plan_list = ""
-    #: Nodes that take no job, which a test of all nodes leaves out.
-    away: tuple[Finding, ...] = ()
+    away: tuple[Finding, ...] = ()  # nodes that take no job, which a test of all nodes leaves out
 
     @run_after("init")
     def select(self) -> None:
@@ -296,10 +294,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def write_command(self) -> None:
         self.executable = shlex.quote(self.fabricbench.program)
-        case = name_without_blanks(
-            f"{self.display_name} @{self.current_partition.fullname}+{self.current_environ.name}"
-        )
-        self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *[f"--case={case}"] * bool(case)]
+        self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *case_options(self)]
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
@@ -338,12 +333,10 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def chosen_ranks(self) -> str:
         """Which ranks go at the same time; empty where fabricbench is to choose."""
-        placement = getattr(self, "placement", None)  # not declared in here, so that it may be a parameter
-        if placement is None:
+        if (placement := getattr(self, "placement", None)) is None:  # not declared in here: it may be a parameter
             return ""
-        where = self.current_partition.fullname
-        together = ranks_together(placement, where, self.num_tasks_per_node)
-        self.leave_out_if(not together, f"no GPUs of {where} can be placed {placement}")
+        together = ranks_together(placement, self.current_partition.fullname, self.num_tasks_per_node)
+        self.leave_out_if(not together, f"no GPUs of {self.current_partition.fullname} can be placed {placement}")
         return together
 
     @run_before("sanity")

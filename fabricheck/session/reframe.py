@@ -34,7 +34,7 @@ from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started, unwritable
-from fabricheck.session.check_files import check_files, require_tags
+from fabricheck.session.check_files import check_files
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
@@ -109,8 +109,7 @@ def run_suite(
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     command += _places(folder)
-    mark = progress.mark if progress is not None and progress.mark is not None else lambda _: None
-    mark("reading the checks …")
+    (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
     try:
         listing = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile)
     except UserError:
@@ -229,7 +228,6 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
 def _command(suite: Suite, selection: Selection) -> list[str]:
     """ReFrame's, without what to do and where to leave files."""
     suite.require(selection.whole_system)
-    require_tags(suite.root / "checks", selection.tags)
     files = check_files(suite.root / "checks", selection.choice, selection.patterns)
     return [*_reframe(files), *selection.arguments()]
 

@@ -47,7 +47,10 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
     program.chmod(0o755)
     built: Path = program.parent.parent
     selection = Selection(
-        "toy", names=("HostNuma %host_numa=remote",), more=(f"--setvar=BuildFabricbench.prebuilt={built}",)
+        "toy",
+        names=("HostNuma %host_numa=remote",),
+        more=(f"--setvar=BuildFabricbench.prebuilt={built}",),
+        one_by_one=True,
     )
     session = run_suite(toy.suite, selection, toy.output)
     told = (*session.problems, *problems_of_cases(session.cases))
