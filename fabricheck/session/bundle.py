@@ -52,7 +52,7 @@ def write_bundle(
     called: Callable[[str], str] = hiding or str
     own = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
     members = [*((str(file.relative_to(folder)), file) for file in own), *reproduce.files_of_system(folder)]
-    written = []
+    written: list[str] = []
 
     def add(name: str, data: bytes, time: float) -> None:
         info = tarfile.TarInfo(f"{called(folder.resolve().name)}/{name}")
