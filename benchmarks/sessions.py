@@ -25,7 +25,7 @@ from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST_LAUNCHES, Chance, Launch, Sign, beyond_chance, is_open, that_counts
+from fabricheck.session.launches import MOST_LAUNCHES, Chance, Launch, Sign, beyond_chance, deciding_launch, is_open
 from fabricheck.suite import suite_root
 
 GPUS, RUNS = 8, 20
@@ -83,7 +83,7 @@ def launched_again(
             launches[test].append(found.get(test, Launch(Verdict.PASS)))
     chance = Chance.of(metrics, launches.values())
     beyond = {test: signs[0][0] - 1 for test, each in launches.items() if (signs := beyond_chance(each, chance))}
-    return {test: each[beyond.get(test, that_counts(each))] for test, each in launches.items()}
+    return {test: each[beyond.get(test, deciding_launch(each))] for test, each in launches.items()}
 
 
 def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence[int] | None], Slow]) -> Flags:

@@ -6,11 +6,11 @@ from fabricheck.rfm import CrossCheck, ImbSuite, NcclTestsSuite, OsuSuite
 
 @rfm.simple_test
 class CrossCheckNccl(rfm.RunOnlyRegressionTest, NcclTestsSuite, CrossCheck):
-    """fabricbench and nccl-tests interleaved, over the same library."""
+    """fabricbench and nccl-tests interleaved, over the same library, on a node and between two."""
 
     descr = "fabricbench beside nccl-tests"
     operation = parameter(["bidirectional", "allreduce", "alltoall", "allgather", "reduce_scatter", "broadcast"])
-    nodes = parameter([1])
+    nodes = parameter([1, 2])
     sizes = {"other": "1KiB:256MiB"}
     tags = {"cross-check"}
 

@@ -107,13 +107,13 @@ def mark_of(verdict: Mapping[str, Any]) -> str:
 def why_refused(verdict: Mapping[str, Any], system: str, hours: float, now: datetime.datetime) -> str:
     """Why nothing may be done by a verdict; empty where it may."""
     if verdict.get("rehearsal"):
-        return "is of a REHEARSAL on emulated GPUs: no node is to be drained for it"
+        return "is of a REHEARSAL on emulated GPUs: it drains no node"
     if verdict["system"] != system:
-        return f"is of {verdict['system']} and not of {system}: give the verdict of this system"
+        return f"is of {verdict['system']} instead of {system}: give the verdict of this system"
     ended = datetime.datetime.fromisoformat(_text(verdict["session"]["ended"]))
     age = (now - ended) / datetime.timedelta(hours=1)
     if not -1 <= age <= hours:
-        return f"was measured {age:,.1f} hours ago: measure again, or lift the {hours:g} hours with --hours"
+        return f"was measured {age:,.1f} hours ago: measure again, or raise the limit of {hours:g} hours with --hours"
     return ""
 
 
@@ -176,9 +176,9 @@ def _said(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True)
     except FileNotFoundError:
-        raise UserError(f"there is no {command[0]} here: run this where the scheduler's commands are") from None
+        raise UserError(f"{command[0]} is not installed here: run this where the scheduler's commands are") from None
     except subprocess.SubprocessError as error:
-        raise UserError(f"the scheduler does not say which nodes it has: {error}") from None
+        raise UserError(f"the scheduler does not list its nodes: {error}") from None
     return done.stdout
 
 
@@ -198,7 +198,7 @@ def over_the_cap(chosen: Sequence[Node], nodes: Mapping[str, Node], share: float
         if ours > most:
             return (
                 f"{ours:,} of the {len(members):,} nodes of {partition or 'the system'} would be drained, and {most:,} "
-                f"may be: that is software or a setting, so none is; --really {ours} drains them"
+                f"are allowed: suspect software or a setting; none is drained (--really {ours} drains them)"
             )
     return ""
 
@@ -236,12 +236,12 @@ def read_waivers(file: Path, nodes: Mapping[str, Node], today: datetime.date) ->
         except (ValueError, UserError):
             raise ValueError(f"{where}: is not NODES OWNER LAST-DAY REASON, such as 2026-12-31") from None
         if today > last:
-            _tell(f"{where}: the waiver of {hosts} ended on {last}: {owner} renews it or it goes")
+            _tell(f"{where}: the waiver of {hosts} ended on {last}: renew it ({owner}) or remove it")
             continue
         for name in names:
             node = find(name, nodes)
             if node is None:
-                _tell(f"{where}: the scheduler has no node {name}: nothing is waived by that")
+                _tell(f"{where}: the scheduler has no node {name}: this waiver has no effect")
                 continue
             yield node.name, f"waived by {owner} until {last}: {reason}"
 
@@ -283,13 +283,13 @@ def to_drain(said: Said, nodes: Mapping[str, Node], waived: Mapping[str, str]) -
     for host, reason in said.bad.items():
         node = find(host, nodes)
         if node is None:
-            _tell(f"{host!r}: the scheduler has no such node: not drained")
+            _tell(f"{host!r}: unknown to the scheduler: not drained")
         elif node.name in waived:
             _tell(f"{node.name}: {waived[node.name]}: not drained")
         elif host.partition(".")[0] in said.busy:
-            _tell(f"{node.name}: others used it while it was measured: measure it again; not drained")
+            _tell(f"{node.name}: others used it during the measurement: measure again; not drained")
         elif node.away:
-            _tell(f"{node.name}: is down or drained already ({node.reason or 'without a reason'}): left as it is")
+            _tell(f"{node.name}: already down or drained ({node.reason or 'without a reason'}): left as it is")
         else:
             chosen[node.name] = node, said.mark + reason
     return [*chosen.values()]
@@ -302,7 +302,7 @@ def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[N
         if node is None or host in now.bad:
             continue
         if not passed_since(before.verdict, now.verdict, host):
-            _tell(f"{host}: what failed before does not pass in {now.file}: not undrained")
+            _tell(f"{host}: a test that failed before does not pass in {now.file}: not undrained")
         elif not (node.away and node.reason.startswith(before.mark)):
             _tell(f"{host}: is not drained by {before.file} ({node.reason or 'no reason'}): left as it is")
         else:
@@ -310,12 +310,16 @@ def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[N
 
 
 def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
-    parser = argparse.ArgumentParser(prog="drain.py", description="Print how to drain the nodes that a run found bad.")
+    parser = argparse.ArgumentParser(
+        prog="drain.py", description="Print the commands that drain the bad nodes of a run."
+    )
     parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
-    parser.add_argument("--system", required=True, help="of which the verdict has to be, as `fabricheck run --system`")
+    parser.add_argument("--system", required=True, help="the system of the verdict, as `fabricheck run --system`")
     parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm")
     parser.add_argument("--waivers", type=Path, metavar="FILE")
-    parser.add_argument("--after", type=Path, metavar="VERDICT_JSON", help="by which nodes were drained before")
+    parser.add_argument(
+        "--after", type=Path, metavar="VERDICT_JSON", help="the earlier verdict, by which nodes were drained"
+    )
     parser.add_argument("--really", type=int, default=0, metavar="N", help="drain N nodes of a partition at most")
     parser.add_argument("--hours", type=float, default=_HOURS, help="older verdicts are refused  [default: 24]")
     given = parser.parse_args(arguments)

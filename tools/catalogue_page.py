@@ -66,7 +66,7 @@ def guide() -> str:
 
 def reference() -> str:
     """Everything that the catalogue has, by code, as Markdown."""
-    certainties = "\n".join(f"- *{each.value.replace(':', '*:', 1)}" for each in Certainty)
+    certainties = "\n".join(f"- *{each.value.replace(' (', '* (', 1)}" for each in Certainty)
     return "\n".join(
         [
             _REFERENCE_HEAD.format(certainties=certainties),
@@ -107,7 +107,7 @@ def _section(code: str) -> Iterator[str]:
 
 
 def _tag(certainty: Certainty) -> str:
-    return certainty.value.partition(":")[0].capitalize()
+    return certainty.value.partition(" (")[0].capitalize()
 
 
 def _escaped(text: str) -> str:

@@ -97,17 +97,17 @@ def run(
     """Run the checks of a system, judge them and write the report.
 
     When: at acceptance, every night, after an upgrade. Tags choose how much; the seconds are those of one node with
-    four H200 and with two, with fabricbench built before (docs/results, 2026-11-21 and 22):
+    two H100, without a GPU-aware MPI library, with fabricbench built before (docs/every-night.md, 2026-11-26):
 
     \b
-    smoke          27 s    20 s   every link once
-    nightly       113 s    75 s   a short selection of acceptance
-    acceptance    345 s   162 s   all that fabricbench measures
-    observations     not timed    what `fabricheck observations` needs
-    tuning           not timed    each variable of the tuning, on and off
-    vendor           not timed    OSU, nccl-tests or rccl-tests, IMB
-    vendor-mixed     not timed    OSU between host and device memory
-    cross-check      not timed    fabricbench and a vendor tool, interleaved
+    smoke          19 s   every link once
+    nightly        41 s   a short selection of acceptance
+    acceptance    107 s   all that fabricbench measures
+    observations not timed   what `fabricheck observations` needs
+    tuning      not timed   each variable of the tuning, on and off
+    vendor      not timed   OSU, nccl-tests or rccl-tests, IMB
+    vendor-mixed not timed   OSU between host and device memory
+    cross-check not timed   fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input, or a PASS that could not be stored.

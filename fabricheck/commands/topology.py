@@ -59,7 +59,13 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
             "rows": [asdict(row) for row in table],
             "estimates": [asdict(one) for one in estimates(topology)],
             "published": [
-                {**asdict(one), "judges": one.judges and one.judges.model_dump(exclude_defaults=True)}
+                {
+                    **one.model_dump(exclude={"value", "judges"}),
+                    "low": one.low,
+                    "high": one.high,
+                    "judges": one.judges and one.judges.model_dump(exclude_defaults=True),
+                    "share_of_nominal": one.judges and one.judges.share_of_nominal,
+                }
                 for one in published
             ],
         }

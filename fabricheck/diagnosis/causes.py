@@ -26,6 +26,8 @@ from fabricheck.records.verdict import Verdict, worst
 _LEAST_LOSS = 0.02
 # Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
 _ALIKE = 0.75
+# What slows all that is measured on a node, the surest first.
+_OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Measurements of something else than was asked for: whose speed is whose, nobody knows.
 _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
 
@@ -119,8 +121,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     parts = [*shared, *_of_pairs(table)]
     named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
     parts = _without_explained(parts, problems, named)
-    busy = {node for each in findings if each.code == "node-busy" for one in each.components for node in one.nodes}
-    whole = [*_of_whole(table, runs, problems, busy)]
+    whole = [*_of_whole(table, runs, problems, [each for each in findings if each.code in _OF_WHOLE_NODES])]
     collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
     crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
@@ -277,10 +278,13 @@ def _between(ends: Sequence[Component], rows: Sequence[Row]) -> Component:
 
 
 def _of_whole(
-    table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], busy: set[str]
+    table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], of_nodes: Sequence[Finding]
 ) -> Iterator[Cause]:
-    """What is slow between all that was measured: by one library alone, on one node alone, on nodes that are `busy`
-    with other work, or everywhere."""
+    """What is slow between all that was measured: by one library alone, on one node alone, on nodes of each of which
+    `of_nodes` tells what slows all, or everywhere."""
+    told: dict[str, set[str]] = {code: set() for code in _OF_WHOLE_NODES}
+    for each in of_nodes:
+        told[each.code].update(*(one.nodes for one in each.components))
     whole = [group for group in table if group.whole]
     # What is slow between all alike says nothing of where single bytes go wrong.
     split = [Affected(each, tuple(row for row in each.slow if not row.wrong) or each.slow) for each in whole]
@@ -290,13 +294,15 @@ def _of_whole(
         if own:
             verdict = worst(row.judgement.verdict for each in own for row in each.rows)
             hosts = frozenset[str]().union(*(_hosts_of(runs[each.group.run]) for each in own))
-            if hosts and hosts <= busy:
-                at_fault, code = tuple(map(Component.of_node, sorted(hosts))), "node-busy"
+            if known := next((code for code in _OF_WHOLE_NODES if hosts and hosts <= told[code]), None):
+                at_fault, code = tuple(map(Component.of_node, sorted(hosts))), known
             else:
                 at_fault = _innocent_cleared(own, runs)
-                if not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
-                    continue  # that the only pair there is is slow clears no device
                 code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
+                if not at_fault and (pair := _pair_of_nodes(own)) is not None:
+                    at_fault, code = (pair,), "slow-pair"
+                elif not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
+                    continue  # that the only pair there is is slow clears no device
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
 
 
@@ -305,6 +311,14 @@ def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequ
     hosts = _hosts_of(runs[group.run])
     named = {one.node for each in problems for one in each.components if one.kind is Kind.NODE}
     return len(hosts) == 1 and hosts <= named
+
+
+def _pair_of_nodes(own: Sequence[Affected]) -> Component | None:
+    """The pair of ends on two nodes between which all was measured; None where there were others."""
+    rows = [row for affected in own for row in affected.rows]
+    ends = {tuple(sorted(row.ends)) for row in rows}
+    (only,) = ends if len(ends) == 1 else ((),)
+    return _between(only, rows) if len({end.node for end in only}) == 2 else None
 
 
 def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> tuple[Component, ...]:

@@ -130,8 +130,8 @@ def _payload(question: Question) -> Payload | None:
 def _inside(question: Question) -> Payload | None:
     """Of a collective between the GPUs of a node."""
     mover = _MOVERS[question.transport]
-    found = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
-    reduced = in_switch(question, found) is not None
+    own_algorithm = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
+    reduced = in_switch(question, own_algorithm) is not None
     return least_payload(_between_gpus(question), "ccl in switch" if reduced else mover)
 
 

@@ -120,11 +120,11 @@ def _least_cut(network: Network, leaves: tuple[str, ...], others: tuple[str, ...
 
 def _by_leaves(network: Network, nodes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
     """Nodes by the switches that their ports are plugged into."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    by_leaves: dict[tuple[str, ...], list[str]] = {}
     for node in sorted(nodes):
         leaves = tuple(sorted({network.leaf_of(port) for port in network.ports_of(node)}))
-        found.setdefault(leaves, []).append(node)
-    return found
+        by_leaves.setdefault(leaves, []).append(node)
+    return by_leaves
 
 
 def _ports_gbps(network: Network, node: str) -> float:

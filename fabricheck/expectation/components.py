@@ -67,9 +67,9 @@ def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[s
     measured = {rank for ranks in pairs if len({hosts.get(rank) for rank in ranks}) > 1 for rank in ranks}
     indexes = gpu_of_ranks(run)
     gpus: dict[str, list[Gpu]] = {hosts[rank]: [] for rank in sorted(measured & set(hosts))}
-    for each in run.ranks:
-        if each.rank in measured and each.device:
-            gpus[each.host].append(topology.gpu(indexes[each.rank]))
+    for measured_rank in run.ranks:
+        if measured_rank.rank in measured and measured_rank.device:
+            gpus[measured_rank.host].append(topology.gpu(indexes[measured_rank.rank]))
     return {host: _nics(topology, tuple(own)) or _nics_that_sent(run, host, topology) for host, own in gpus.items()}
 
 

@@ -105,11 +105,11 @@ PAYLOADS = (
 def payload(technology: str, mover: str) -> Payload | None:
     """The entry with the longest name that a technology starts with; None where nobody has said."""
     known = [one for one in PAYLOADS if one.mover == mover and technology.startswith(one.technology)]
-    return max(known, key=lambda one: len(one.technology), default=None)
+    return max(known, key=lambda data: len(data.technology), default=None)
 
 
 def least_payload(technologies: Iterable[str], mover: str) -> Payload | None:
     """That of the technology on the way that carries the least; None where one of them is unknown."""
-    found = [payload(one, mover) for one in dict.fromkeys(technologies)]
-    known = [one for one in found if one is not None]
-    return min(known, key=lambda one: one.share) if known and len(known) == len(found) else None
+    payloads = [payload(one, mover) for one in dict.fromkeys(technologies)]
+    known = [one for one in payloads if one is not None]
+    return min(known, key=lambda data: data.share) if known and len(known) == len(payloads) else None

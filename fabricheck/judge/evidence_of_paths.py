@@ -39,7 +39,7 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
         lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
         where = "to or from it" if alone else f"between {fold(sorted(ends))}"
         text = (
-            f"packets of {lost:,} bytes are lost {where}, of {passed:,} bytes pass ({_ways(own)}): "
+            f"packets of {lost:,} bytes are lost {where}, those of {passed:,} pass ({_ways(own)}): "
             "a port on the path has a smaller MTU"
         )
         yield Evidence("packets-too-large", host, port, text, verdict, network=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -36,8 +35,11 @@ class _Judges(Where):
     share_of_nominal: Annotated[float, Field(gt=0)] | None = None
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Published(BaseModel):
+    """One published value, or the least and the most of a range. `alarm_of`: the bound that this owner runs machines
+    against."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     what: _Text
     relation: Literal["is", "about", "at_least", "at_most", "from_to"] = "is"
@@ -51,34 +53,26 @@ class _Entry(BaseModel):
     alarm_of: _Text | None = None
     judges: _Judges | None = None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the most, equal unless it is a range."""
+        low, high = self.value if isinstance(self.value, list) else (self.value, self.value)
+        return low, high
+
+    @property
+    def low(self) -> float:
+        return self.ends[0]
+
+    @property
+    def high(self) -> float:
+        return self.ends[1]
+
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     system: _Text
-    values: Annotated[list[_Entry], Field(min_length=1)]
-
-
-@dataclass(frozen=True)
-class Published:
-    """One published value. `low` and `high` are equal unless `relation` is `from_to`; None where nothing was said.
-
-    `alarm_of`: it is the bound that this owner runs machines against.
-    """
-
-    what: str
-    relation: str
-    low: float
-    high: float
-    unit: str
-    statistic: str | None
-    conditions: str
-    source: str
-    software: str | None
-    date: str | None
-    judges: Where | None = None
-    share_of_nominal: float | None = None
-    alarm_of: str | None = None
+    values: Annotated[list[Published], Field(min_length=1)]
 
 
 def yardsticks_of_papers(
@@ -88,8 +82,8 @@ def yardsticks_of_papers(
     for one in published:
         if one.judges is None or not matches(one.judges, metric, facts):
             continue
-        unit = one.unit if one.share_of_nominal is None else "share of nominal"
-        ends = [one.low, one.high] if one.share_of_nominal is None else [one.share_of_nominal] * 2
+        share = one.judges.share_of_nominal
+        unit, ends = (one.unit, one.ends) if share is None else ("share of nominal", (share, share))
         low, high = (in_unit(each, unit, metric, expectation) for each in ends)
         if low is None or high is None:
             continue
@@ -115,12 +109,9 @@ def load_published(path: Path) -> tuple[Published, ...]:
         raise file.rejection(error) from None
     if entries.system != path.stem:
         file.fail(("system",), f"is {entries.system!r}, but the file is that of {path.stem!r}")
-    found = []
     for position, one in enumerate(entries.values):
-        pair = isinstance(one.value, list)
-        if pair != (one.relation == "from_to"):
+        if isinstance(one.value, list) != (one.relation == "from_to"):
             file.fail(("values", position, "value"), "is a pair for the relation from_to, and only for that")
-        low, high = one.value if isinstance(one.value, list) else (one.value, one.value)
         if one.judges is not None:
             check_where(file, ("values", position, "judges"), one.judges)
             if one.judges.share_of_nominal is None and one.unit not in get_args(Unit):
@@ -131,30 +122,13 @@ def load_published(path: Path) -> tuple[Published, ...]:
                 file.fail(("values", position, "judges"), f"a value that is {one.relation} is not a baseline")
         if one.alarm_of is not None and one.relation != "is":
             file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
-        if low > high:
-            file.fail(("values", position, "value"), f"goes from {low:g} down to {high:g}")
-        found.append(
-            Published(
-                one.what,
-                one.relation,
-                low,
-                high,
-                one.unit,
-                one.statistic,
-                one.conditions,
-                one.source,
-                one.software,
-                one.date,
-                one.judges,
-                one.judges.share_of_nominal if one.judges is not None else None,
-                one.alarm_of,
-            )
-        )
+        if one.low > one.high:
+            file.fail(("values", position, "value"), f"goes from {one.low:g} down to {one.high:g}")
     told = {
         position: Told(one.judges, one.low, one.unit, one.alarm_of)
-        for position, one in enumerate(found)
-        if one.judges is not None and one.share_of_nominal is None
+        for position, one in enumerate(entries.values)
+        if one.judges is not None and one.judges.share_of_nominal is None
     }
     for position, each in told.items():
         check_alarm(file, ("values", position, "value"), each, told.values())
-    return tuple(found)
+    return tuple(entries.values)

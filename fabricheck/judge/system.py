@@ -101,7 +101,7 @@ class SystemJudge:
         return self.compare(
             [
                 replace(
-                    self.judge_anyhow(run, case.test, case.attributes),
+                    self.judge_or_invalid(run, case.test, case.attributes),
                     test=str(case),
                     nodes=int(case.attributes.get("partition_nodes", 0)),
                     trusted=case.trusts_its_run,
@@ -160,7 +160,7 @@ class SystemJudge:
 
         return known
 
-    def judge_anyhow(
+    def judge_or_invalid(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
     ) -> RunJudgement:
         """As `judge_alone`, for one of many runs: where it cannot be judged, it is INVALID and says why.

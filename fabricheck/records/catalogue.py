@@ -16,11 +16,11 @@ from fabricheck.records.component import Component, Kind
 class Certainty(str, Enum):
     """How sure a finding is of what it names."""
 
-    MEASURED = "measured: the figures are the evidence"
-    CONTRAST = "by contrast: it is slow, and its peers are not"
-    REPORTED = "reported: by the node, its driver or the library itself"
-    CHECKED = "checked: the result contradicts the request or the site's files"
-    TOLD = "information: it changes no verdict"
+    MEASURED = "measured (the figures are the evidence)"
+    CONTRAST = "by contrast (it is slow, and its peers are not)"
+    REPORTED = "reported (by the node, its driver or the library itself)"
+    CHECKED = "checked (the result contradicts the request or the site's files)"
+    TOLD = "information (it changes no verdict)"
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ CATALOGUE: Mapping[str, Entry] = {
         "other links.",
         ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
          "State at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN, _BUNDLE), "A link"),
-    "slow-pair": Entry("is slower than the other pairs", _SLOW, _CONTRAST,
-        "This pair is slower than its peers. Both ends are fast with other partners, so either end or the path "
-        "between is at fault.",
+    "slow-pair": Entry("is slow (an end or path)", _SLOW, _CONTRAST,
+        "Slower than its peers, and both ends are fast with other partners; or the only pair: then software can be at "
+        "fault, too.",
         ("Drain neither; measure each with a third partner",
          "Two nodes with others: `fabricheck run --system {system} --name NodePairs --nodes {nodes},OTHERS`",
          _AGAIN), "A pair"),
@@ -225,8 +225,8 @@ CATALOGUE: Mapping[str, Entry] = {
          "What did it try? `UCX_LOG_LEVEL=info`, `FI_LOG_LEVEL=info`",
          "Was the interface renamed? `ip -br link`, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES")),
     "path-unproven": Entry("The path of the data is not proven", _OTHER, _CHECKED,
-        "The result has no footer, which holds the proof.",
-        (_STDERR,)),
+        "The result has no footer, which holds the proof; or no library reported a path, and the site requires one.",
+        (_STDERR, "Does `mpi` in extras of the environment name the MPI library? Its log has the path")),
     "wrong-network": Entry("The data went over another network", _OTHER, _MEASURED,
         "The kernel counted at least a tenth of the data on an interface that is not a NIC of the system.",
         ("Was the interface renamed? `ip -br link`",
@@ -451,6 +451,11 @@ CATALOGUE: Mapping[str, Entry] = {
     "node-busy": Entry("is busy with other work", _STATE, _REPORTED,
         "At least half of its cores were busy before the test began. That slows a test.",
         ("Find the process: `top -b -n 1` on {node}; run again when the node is idle",), "A node"),
+    "host-memory-slow": Entry("copies memory slowly", _STATE, _MEASURED,
+        "All that is slow crosses host memory, and a core's copy in the header is a third below earlier sessions or "
+        "other nodes.",
+        ("Other work on {node}: `top -b -n 1`", "Missing DIMMs, power limits: `dmidecode -t memory`", _AGAIN),
+        "A node"),
     "few-cores": Entry("Ranks have no spare core", _STATE, _REPORTED,
         "A library's own thread sends the data. With one core a rank, thread and rank compete for it.",
         ("Set `cores` in the partition's extras",)),

@@ -60,6 +60,15 @@ class Finding:
         """Its components in words; empty where it has none."""
         return either(self.components)
 
+    @property
+    def reason(self) -> str:
+        """The message without the one of its files, and the line there, that it begins with."""
+        path = next((file for file in self.files if self.message.startswith(f"{file}:")), "")
+        if not path:
+            return self.message
+        line, colon, rest = self.message[len(path) + 1 :].partition(":")
+        return f"line {line}:{rest}" if colon and line.isdecimal() else f"{line}{colon}{rest}".strip()
+
     def as_json(self) -> dict[str, Any]:
         """All of it; figures and lists that it does not have are left out."""
         figures = {name: getattr(self, name) for name in ("measured", "expected", "p")}

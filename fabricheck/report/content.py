@@ -6,7 +6,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricheck.judge.overall import SEVERITY
@@ -164,11 +164,7 @@ def percent(share: float | None) -> str:
 
 def short_message(problem: Finding, judged: RunJudgement) -> str:
     """The message without the file that it begins with, for where the file is named already."""
-    path = judged.run.path
-    if path and problem.message.startswith(f"{path}:"):
-        line, colon, rest = problem.message[len(path) + 1 :].partition(":")
-        return f"line {line}:{rest}" if colon and line.isdecimal() else f"{line}{colon}{rest}".strip()
-    return problem.message
+    return replace(problem, files=(judged.run.path,)).reason
 
 
 def quantity_of(judged: Judgement) -> Quantity:

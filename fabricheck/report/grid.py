@@ -70,19 +70,19 @@ def _of_nodes(
     `at_fault`: by metric the nodes that the diagnosis names."""
     in_order = sorted(zip(runs, checks, strict=True), key=lambda pair: pair[0].test or pair[0].run.path)
     names = list(dict.fromkeys(name for _, name in in_order))
-    found: dict[tuple[str, str], list[_OnNode]] = {}
+    on_nodes: dict[tuple[str, str], list[_OnNode]] = {}
     for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
         for host, (verdict, bad) in _by_host(run, at_fault).items():
             on_node = _OnNode(verdict, bad, len(run.judgements), f"run{position}")
-            found.setdefault((host, check), []).append(on_node)
+            on_nodes.setdefault((host, check), []).append(on_node)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
     severity = dict(lost) | {
-        host: max((SEVERITY[one.verdict] for name in names for one in found.get((host, name), ())), default=0)
+        host: max((SEVERITY[one.verdict] for name in names for one in on_nodes.get((host, name), ())), default=0)
         for host in hosts
     }
     rows = sorted([*hosts, *lost], key=lambda host: (-severity[host], host))
     columns = names[:_MOST_COLUMNS]
-    cells = tuple(tuple(_of_check(found.get((host, name), ()), host, name) for name in columns) for host in rows)
+    cells = tuple(tuple(_of_check(on_nodes.get((host, name), ()), host, name) for name in columns) for host in rows)
     left = [
         plural(len(some) - most, what)
         for some, most, what in ((names, _MOST_COLUMNS, "more check"), (rows, _MOST_ROWS, "more node"))
@@ -114,22 +114,22 @@ def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mappi
     A metric counts for the nodes that the diagnosis names for it, else for every node that took part.
     """
     host_of = {rank.rank: rank.host for rank in run.run.ranks}
-    found: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
+    by_host: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
     counts: Counter[str] = Counter()
     for judgement in run.judgements:
         if judgement.verdict is not Verdict.PASS:
             hosts = {host_of[rank] for rank in judgement.samples.ranks if rank in host_of}
             for host in (hosts & at_fault.get(id(judgement), frozenset())) or hosts:
-                found[host].append(judgement.verdict)
+                by_host[host].append(judgement.verdict)
                 counts[host] += 1
     for problem in run.all_problems:
-        named = {host for each in problem.components for host in each.nodes} & found.keys()
-        for host in named or found:
-            found[host].append(problem.verdict)
-    if run.final_verdict not in ({one for verdicts in found.values() for one in verdicts} or {Verdict.PASS}):
+        named = {host for each in problem.components for host in each.nodes} & by_host.keys()
+        for host in named or by_host:
+            by_host[host].append(problem.verdict)
+    if run.final_verdict not in ({one for verdicts in by_host.values() for one in verdicts} or {Verdict.PASS}):
         # Nothing says which node it is of.
-        found = {host: [*verdicts, run.final_verdict] for host, verdicts in found.items()}
-    return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in found.items()}
+        by_host = {host: [*verdicts, run.final_verdict] for host, verdicts in by_host.items()}
+    return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in by_host.items()}
 
 
 def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Place:

@@ -31,7 +31,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.lines import summary
-from fabricheck.report.summary import counted, coverage, next_of_pass
+from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
 
@@ -148,8 +148,10 @@ def _lines(
     width: int,
     system: str,
 ) -> Iterator[_Line]:
-    totals = f"{counted(ranked)}; {coverage(ranked).message}"
-    first, *more = _wrap(marked(totals, rehearsal=rehearsed(ranked)), width - 12, _MOST_LINES)
+    totals, is_rehearsed = f"{counted(ranked)}; {coverage(ranked).message}", rehearsed(ranked)
+    if is_rehearsed and (losses := smallest_losses(ranked)):
+        totals += f"; {losses}"
+    first, *more = _wrap(marked(totals, rehearsal=is_rehearsed), width - 12, _MOST_LINES)
     yield _Line(verdict, first)
     if next_ := next_of_pass(verdict, ranked, system):
         more.append(f"next: {next_}")

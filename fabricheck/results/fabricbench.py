@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from fabricheck.errors import UserError
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Rank, Run, Samples, describe_places
@@ -50,6 +51,9 @@ from fabricheck.wholefile import open_file
 
 # What the GPU runtime calls an allocation of each kind.
 _ALLOCATED = {"managed": "managed", "migrated": "managed"}
+
+# A rank of whose communicator NCCL's RAS has no data, as fabricbench joins its lines.
+_LOST_RANK = re.compile(r"\bRank (\d+) -- GPU \d+")
 
 # A longer list of the same complaint says nothing more.
 _LONGEST_LIST = 5
@@ -256,15 +260,22 @@ class _Reader:
 
     def check_file(self) -> None:
         if self.error is not None:
-            self.incomplete(
-                self.end, self.describe_error(self.error), _CODE_OF_ERROR.get(self.error.kind, "benchmark-failed")
-            )
+            code = _CODE_OF_ERROR.get(self.error.kind, "benchmark-failed")
+            ended = self.problem(self.end, self.describe_error(self.error), Verdict.INCOMPLETE, code)
+            self.problems.append(replace(ended, components=self.nodes_of_error(self.error)))
         elif self.footer is None and not any(each.verdict is Verdict.INCOMPLETE for each in self.problems):
             self.incomplete(self.last, "there is no footer: the run was cut off; see the benchmark's error output")
 
     def ranks(self) -> tuple[Rank, ...]:
         header = self.header
         return tuple(rank_of(each, header.platform) for each in header.ranks) if header is not None else ()
+
+    def nodes_of_error(self, error: ErrorModel) -> tuple[Component, ...]:
+        """The nodes of the ranks that the error, or the library, misses; none where that is all of them."""
+        missing = {*error.missing_ranks, *map(int, _LOST_RANK.findall(error.library or ""))}
+        lost = {rank.host for rank in self.ranks() if rank.rank in missing}
+        others = {rank.host for rank in self.ranks()} - lost
+        return tuple(map(Component.of_node, sorted(lost))) if others else ()
 
     def describe_error(self, error: ErrorModel) -> str:
         what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""

@@ -90,7 +90,8 @@ def require(
     if run.footer is not None:
         proof = dict(run.footer["proof"])
         proof["facts"] = {**run.header["environment"], **facts_of_remarks(proof), **proof.get("facts", {})}
-        mistakes = [("path-forbidden", path_mistakes(proof, forbidden, required, described, _where(run)))]
+        code = "path-forbidden" if proof["evidence"] is not None else "path-unproven"
+        mistakes = [(code, path_mistakes(proof, forbidden, required, described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})
         stray = _interface_mistakes(sent, interfaces) if interfaces else _management_mistakes(run, sent, nics)
         mistakes.append(("wrong-network", stray))

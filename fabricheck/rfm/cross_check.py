@@ -98,7 +98,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             lost = [file.name for file in files if not file.exists()]
             if lost:
                 text = f"round {turn} of {self.rounds} left no {lost[0]}"
-                raise not_judged(folder, [Finding("not-measured", Verdict.INCOMPLETE, text)], self.last_words())
+                raise not_judged(folder, [Finding("not-measured", Verdict.INCOMPLETE, text)], self.stderr_tail())
             run = read_run(files[0])
             output = parse(asked, files[1].read_text(errors="replace"), files[1].name)
             problems += [*run.problems, *check_output(output, asked)]

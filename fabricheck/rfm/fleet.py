@@ -66,9 +66,9 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
             (each.folder / RESULT).rename(each.folder / _INVALID)
             problems += [_of_node(one, each.name) for one in run.problems]
             continue
-        runs.append(judge.judge_anyhow(run, type(test).__name__, attributes_of(test)))
+        runs.append(judge.judge_or_invalid(run, type(test).__name__, attributes_of(test)))
     if not runs:
-        why = f": {fleet.ended}" if fleet.ended else test.last_words()
+        why = f": {fleet.ended}" if fleet.ended else test.stderr_tail()
         none = Finding("no-result", Verdict.INCOMPLETE, f"none of {len(fleet.nodes)} nodes left a result{why}")
         raise not_judged(stage, [none, *problems])
     if fleet.ended:

@@ -9,6 +9,7 @@ from pathlib import Path
 import reframe as rfm
 
 from fabricheck import mpi
+from fabricheck.expectation.gpus import ONE_PATH
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh
@@ -25,7 +26,9 @@ def read_guarded(
     `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
     """
     run = read_run(file)
-    extras, is_over_nodes = test.current_environ.extras, test.num_nodes > 1
+    # Copies and kernels go over NVLink, whose bytes no interface counts.
+    is_over_nodes = test.num_nodes > 1 and test.transport not in ONE_PATH
+    extras = test.current_environ.extras
     if test.transport == "mpi" and is_over_nodes:
         run = with_logs(run, test.output() + test.errors())
     problems = require(

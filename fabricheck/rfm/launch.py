@@ -302,17 +302,18 @@ def topology_of(where: str) -> Topology | None:
     return find_topology(where, site_root(where) / "site_configs") if described(where) else None
 
 
-def fitting_partitions(features: Sequence[str], *, several_nodes: bool) -> list[str]:
+def fitting_partitions(features: Sequence[str], *, several_nodes: bool, in_domain: bool = False) -> list[str]:
     """The partitions with all of `features`, as ReFrame's `valid_systems`.
 
     Of one node: all that are not emulated, as features. Of several: by name those of the current system that have
-    several nodes, or say that they do by the feature `multinode`.
+    several nodes, or say that they do by the feature `multinode`; `in_domain`: those whose nodes NVLink joins.
     """
     if not several_nodes:
         return [" ".join(["-emulated", *(f"+{each}" for each in features)])]
     partitions = rt.runtime().system.partitions
     able = [each for each in partitions if nodes_of(each) > 1 or "multinode" in each.features]
     able = [each for each in able if KEY not in each.extras]  # its network is screened as a whole
+    able = [each for each in able if not in_domain or is_nvlink_domain(each.fullname)]
     return [each.fullname for each in able if set(features) <= set(each.features)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,6 @@ from fabricheck.rfm.launch import (
     fitting_partitions,
     gpu_environments,
     gpus_of,
-    is_nvlink_domain,
     nodes_for,
     ports_of,
     prepare_launcher,
@@ -51,7 +50,7 @@ from fabricheck.rfm.outcome import (
     EXIT_STATUS,
     RESULT,
     describe_end,
-    lost_words,
+    lost_nodes_text,
     no_results,
     not_judged,
     read_exit_status,
@@ -80,8 +79,8 @@ class FabricbenchCheck(RegressionTestPlugin):
       the same time), `ranks_per_device`.
     - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
       and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
-      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`;
-      nodes that are emulated have no memory of their own to measure.
+      than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`,
+      with `in_nvlink_domain` of nodes that NVLink joins; emulated nodes have no memory of their own to measure.
     - *setup*: the ranks of a node are as many as its GPUs (`devices` of the partition) and at least `ranks_per_device`;
       without GPUs `ranks`, and one where there are several nodes. `nodes` is 0 for all of the partition's (its
       `extras["nodes"]`); with `rank_a_port` a node has a rank for each of its NIC ports, on the GPU that the topology
@@ -141,7 +140,6 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
-    #: Whether it is for partitions whose nodes are all in one NVLink domain.
     in_nvlink_domain = variable(bool, value=False)
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
@@ -174,11 +172,10 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
     fleet_problems: tuple[Finding, ...] = ()
-    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job); its seconds at most.
+    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job).
     plan_list = ""
-    plan_options: Sequence[str] = ()
-    planned_seconds = 0.0
-    away: tuple[Finding, ...] = ()  # nodes that take no job, which a test of all nodes leaves out
+    #: Nodes that take no job, which a test of all nodes leaves out.
+    away: tuple[Finding, ...] = ()
 
     @run_after("init")
     def select(self) -> None:
@@ -193,8 +190,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def fitting_systems(self) -> list[str]:
         features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
-        found = fitting_partitions(features, several_nodes=self.wanted_nodes != 1)
-        return [each for each in found if is_nvlink_domain(each)] if self.in_nvlink_domain else found
+        return fitting_partitions(features, several_nodes=self.wanted_nodes != 1, in_domain=self.in_nvlink_domain)
 
     def fitting_environments(self) -> list[str]:
         return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
@@ -301,8 +297,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.executable = shlex.quote(self.fabricbench.program)
         self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *case_options(self)]
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
-        leave = [f"echo $status > {EXIT_STATUS}"] * (not self.plan_list)  # not all schedulers tell it
-        self.postrun_cmds = ["status=$?", *leave, "exit $status"]
+        self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:
         return Plan(
@@ -359,7 +354,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
 
     def exit_status(self) -> int:
-        return read_exit_status(Path(self.stagedir), self.last_words())
+        return read_exit_status(Path(self.stagedir), self.stderr_tail())
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
@@ -382,11 +377,11 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            words, where = self.last_words(), self.current_partition.fullname
-            raise not_judged(Path(self.stagedir), [no_results(file, status, words, where)])
+            none = no_results(file, status, self.stderr_tail(), self.current_partition.fullname)
+            raise not_judged(Path(self.stagedir), [none])
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
-        alone = judge.judge_anyhow(run, type(self).__name__, attributes_of(self))
+        alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
         from fabricheck.findings.of_session import with_what_it_tells
 
@@ -414,9 +409,9 @@ class FabricbenchCheck(RegressionTestPlugin):
     def read_guarded(self, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths) -> Run:
         return read_guarded(self, file, status, environment, paths)
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""
-        return lost_words(self) + describe_end(self.errors())
+        return lost_nodes_text(self) + describe_end(self.errors())
 
     def errors(self) -> str:
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))

@@ -15,6 +15,7 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.judge.node_state import evidence_without_run
 from fabricheck.judge.overall import SEVERITY
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -43,6 +44,11 @@ _ENDED = (
     re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
     re.compile(r"noticed that process rank .* exited on signal"),
     re.compile(r"\*\*\* JOB .* CANCELLED"),
+)
+# The rank in such a line, which ended by itself or was killed.
+_RANK = re.compile(
+    r"process rank (?P<rank>\d+) with PID .* on node (?P<host>\S+) exited on signal"
+    r"|srun: error: (?P<node>\S+): tasks? (?P<task>\d+): (?!Exited)"
 )
 # srun ends the others with the first task that ended: what was terminated before that is no consequence.
 _TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
@@ -120,7 +126,7 @@ def describe_end(errors: str) -> str:
     return "".join(f": {each.strip()}" for each in (ended, said) if each)
 
 
-def lost_words(test: rfm.RegressionTest) -> str:
+def lost_nodes_text(test: rfm.RegressionTest) -> str:
     """The nodes that Slurm lost during the job of `test`, for the end of a message."""
     return "".join(f": {each}" for each in nodes_lost(test))
 
@@ -136,15 +142,21 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
     problems = (Finding("node-lost", Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
     told = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
-    return (*problems, *told, *_first_ended(run, errors))
+    return (*problems, *told, *first_ended(run, errors))
 
 
-def _first_ended(run: Run, errors: str) -> Iterator[Finding]:
+def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
     own node only. That one ended first is no proof that it is at fault."""
     line = what_ended(errors.splitlines()).strip()
-    if run.footer is None and line:
-        yield Finding("benchmark-failed", Verdict.INCOMPLETE, f"{run.path}: {line}")
+    if run.footer is not None or not line:
+        return
+    found = _RANK.search(line)
+    rank, launched_on = (found["rank"] or found["task"], found["host"] or found["node"]) if found else ("", "")
+    # The launcher may know a node by its address only; ranks are not known before the header.
+    host = next((place.host for place in run.ranks if str(place.rank) == rank), launched_on)
+    code, nodes = ("rank-crashed", (Component.of_node(host),)) if host else ("benchmark-failed", ())
+    yield Finding(code, Verdict.INCOMPLETE, line, nodes)
 
 
 def what_ended(lines: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ class FleetScreen(FabricbenchCheck):
         problems = [replace(each, verdict=Verdict.INCOMPLETE) for each in read_findings(stage / TROUBLES)]
         status = self.exit_status()
         if status != 0:
-            why = f": {ended}" if (ended := Fleet.read(folder).ended) else self.last_words()
+            why = f": {ended}" if (ended := Fleet.read(folder).ended) else self.stderr_tail()
             problems.append(
                 Finding("network-not-screened", Verdict.INCOMPLETE, f"the network was not screened as a whole{why}")
             )
@@ -64,7 +64,7 @@ class FleetScreen(FabricbenchCheck):
                 continue
             problems += self.read_guarded(file, 0, self.wanted_environment(), self.paths()).problems
         if not launches:
-            none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.last_words()}")
+            none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.stderr_tail()}")
             raise not_judged(stage, problems or [none])
         if any(one.verdict is Verdict.INVALID for one in problems):
             raise not_judged(stage, problems)

@@ -105,9 +105,9 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         asked = self.asked()
         if not (folder / OUTPUT).exists():
             if (checked := self.checked_output(asked)) is not None:
-                raise not_judged(folder, [*checked.problems, AT_CHECKING], self.last_words())
+                raise not_judged(folder, [*checked.problems, AT_CHECKING], self.stderr_tail())
             text = f"{self.tool} left no output (exit status {status})"
-            raise not_judged(folder, [Finding("no-result", Verdict.INCOMPLETE, text)], self.last_words())
+            raise not_judged(folder, [Finding("no-result", Verdict.INCOMPLETE, text)], self.stderr_tail())
         text = (folder / OUTPUT).read_text(errors="replace")
         output = parse_report(folder, asked) or parse(asked, text, OUTPUT)
         samples, problems = choose_samples(output, asked), list(check_output(output, asked))

@@ -129,14 +129,14 @@ class Chance:
 
 def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:
     """Of launches of which PASS counts, what chance does not explain in one of the others, with the number of that."""
-    if launches[that_counts(launches)].verdict is not Verdict.PASS:
+    if launches[deciding_launch(launches)].verdict is not Verdict.PASS:
         return ()
     every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
     found = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
     return tuple({sign.finding.components: (number, sign) for number, sign in reversed(found)}.values())[::-1]
 
 
-def that_counts(launches: Sequence[Launch]) -> int:
+def deciding_launch(launches: Sequence[Launch]) -> int:
     """Which of several launches of what was DEGRADED at first counts: one launch is one draw of what differs.
 
     FAIL and INVALID stand whatever the others say. Else DEGRADED stands where half of the launches or more have one and

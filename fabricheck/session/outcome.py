@@ -23,6 +23,7 @@ from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
+from fabricheck.session.host_copies import find_slow_copies
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reading import Session
 from fabricheck.site.validation import test_classes
@@ -75,6 +76,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *find_all(runs, judge),
         *_taken_over(session),
         *_tuning_effects(session.cases, judge),
+        *find_slow_copies(session.folder, system, judged),
     ]
     problems, findings = split(told)
     known = Known.of_session(judged, told)

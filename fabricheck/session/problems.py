@@ -91,13 +91,13 @@ def problems_of_cases(cases: Iterable[Case], known: Known | None = None) -> Iter
             if one in known:
                 continue
             if measured:
-                yield replace(one, message=_say([case], one.message))
+                yield replace(one, message=_say([case], one.reason))
             else:
                 lost.setdefault((case.partition, case.environment, one), []).append(case)
         if case.result == "pass" and not case.is_build and not measured:
             yield Finding("no-result", Verdict.INCOMPLETE, f"{case}: passed without leaving a result file")
     for (_, _, one), members in lost.items():
-        yield replace(one, message=_say(members, one.message))
+        yield replace(one, message=_say(members, one.reason))
 
 
 def _found_in(case: Case) -> list[Finding]:
@@ -115,8 +115,7 @@ def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
         if case.does_not_apply:
             without.setdefault((case.partition, case.environment, _why(case)), []).append(case)
     for (_, _, why), members in without.items():
-        verb = "does not apply" if len(members) == 1 else "do not apply"
-        yield Finding("does-not-apply", Verdict.PASS, _say(members, f"{verb}: {why}"))
+        yield Finding("does-not-apply", Verdict.PASS, _say(members, f"does not apply: {why}"))
     for case in cases:
         if case.launches:
             said = ", ".join(each.value for each in case.launches)
@@ -158,9 +157,9 @@ def _of_build(case: Case) -> str:
 
 
 def _say(alike: Sequence[Case], what: str) -> str:
-    """One line about cases of one partition and environment of which the same is to be said."""
+    """What is to be said of cases of one partition and environment, and then which they are."""
     first, names = alike[0], Counter(case.test for case in alike)
     if len(alike) == 1:
-        return f"{first}: {what}"
+        return f"{what} ({first})"
     named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
-    return f"{len(alike)} tests @{first.partition}+{first.environment}: {what}: {named}"
+    return f"{what} ({len(alike)} tests @{first.partition}+{first.environment}: {named})"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fabricheck.report.content import number
+from fabricheck.results.check_judgement import read_judgement
 
 _STATUS = re.compile(
     r"^\[ +(OK|FAIL|SKIP|ABORT|ERROR|XFAIL|XPASS) +\] \( *(\d+)/(\d+)\) "
@@ -184,7 +185,10 @@ class _Ended:
 
 
 def _last_word(stage: Path) -> str:
-    """The last line of a job's stderr, which mostly says what ended it; ReFrame gives its reasons only at the end."""
+    """What a check found, else the last line of its job's stderr; ReFrame gives its reasons only at the end."""
+    judgement = read_judgement(stage)
+    if judgement is not None and judgement.findings:
+        return judgement.findings[0].reason
     try:
         with (stage / "rfm_job.err").open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))

@@ -22,8 +22,8 @@ from fabricheck.session.launches import (
     Sign,
     Thing,
     beyond_chance,
+    deciding_launch,
     is_open,
-    that_counts,
     write_launched,
 )
 from fabricheck.session.outcome import Outcome, judge_session
@@ -186,7 +186,7 @@ class _Tried:
         self.folders.append(folder)
 
     def launched(self, chance: Chance) -> Launched:
-        counts = that_counts(self.launches)
+        counts = deciding_launch(self.launches)
         verdict = self.launches[counts].verdict
         several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
         p = chance.p_value(self.launches) if several else None

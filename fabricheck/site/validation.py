@@ -186,7 +186,7 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
             backend_of(extras)
         except UserError as error:
             yield f"{where}: {error}"
-        for problem in misplaced_keys(extras, "environment"):
+        for problem in (*misplaced_keys(extras, "environment"), *_old_compilers(environment.get("modules"))):
             yield f"{where}: {problem}"
     for problem in undriven(partitions, environments):
         yield f"{settings}: {problem}"
@@ -195,6 +195,16 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
         if name and name not in names:
             yield f"{settings.parent / f'topology-{name}.yaml'}: there is no partition {name!r} in {settings}"
     yield from _extras_problems(root, settings, partitions, topologies)
+
+
+def _old_compilers(modules: object) -> Iterator[str]:
+    """Modules of a CUDA that cannot compile fabricbench."""
+    for module in modules if isinstance(modules, list) else ():
+        name = str(module.get("name") if isinstance(module, dict) else module)
+        version = re.fullmatch(r"(?:.*/)?(?:cuda|cudatoolkit)/(\d+)\b.*", name, re.IGNORECASE)
+        # nvcc has C++17 from 11.0 on (CUDA 11.0 release notes).
+        if version and int(version[1]) < 11:
+            yield f"the module {name} cannot compile fabricbench, which is C++17: name one of CUDA 11.0 or later"
 
 
 def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
@@ -139,8 +139,9 @@ class Network:
     def routes(self, source: str, destination: str) -> tuple[Route, ...]:
         """All ways of equal cost from a node or port to another, in the order of their names.
 
-        Where a node is given, those of all its ports that are equally near. None from a node to itself. Raises
-        UserError for an unknown node or port.
+        Where a node is given, those of all its ports that are equally near; so it is for ports that no switch joins, as
+        on two rails without a spine: data change the rail inside a node. None from a node to itself. Raises UserError
+        for an unknown node or port.
         """
         ways: list[tuple[str, ...]] = []
         for start, other in product(self._ports(source), self._ports(destination)):
@@ -148,6 +149,8 @@ class Network:
                 continue
             between = self._between(self.leaf_of(start), self.leaf_of(other))
             ways.extend((start, *switches, other) for switches in between)
+        if not ways and ":" in source + destination and node_of(source) != node_of(destination):
+            return self.routes(node_of(source), node_of(destination))
         nearest = min(map(len, ways), default=0)
         return tuple(self._route(way) for way in sorted(ways) if len(way) == nearest)
 
@@ -174,14 +177,36 @@ class Network:
         return {}
 
     def _between(self, leaf: str, other: str) -> tuple[tuple[str, ...], ...]:
-        """Sequences of switches, both ends included. Kept, since nodes share leaves."""
+        """Sequences of switches, both ends included; none where none join them. Kept, since nodes share leaves."""
         if (leaf, other) not in self._ways:
             import networkx as nx
 
-            # Not over another node's port: nodes do not forward.
-            switches = self.graph.subgraph(one.name for one in self.switches)
-            self._ways[leaf, other] = tuple(tuple(way) for way in nx.all_shortest_paths(switches, leaf, other))
+            joined = self._fabric[leaf] is self._fabric[other]
+            found = nx.all_shortest_paths(self._switch_graph, leaf, other) if joined else ()
+            self._ways[leaf, other] = tuple(tuple(way) for way in found)
         return self._ways[leaf, other]
+
+    @cached_property
+    def _switch_graph(self) -> nx.Graph[str]:
+        # Not over another node's port: nodes do not forward.
+        return self.graph.subgraph(one.name for one in self.switches)
+
+    @cached_property
+    def _fabric(self) -> dict[str, frozenset[str]]:
+        """Of each switch all that trunks join with it: several such fabrics are rails without a spine."""
+        import networkx as nx
+
+        parts = map(frozenset, nx.connected_components(self._switch_graph))
+        return {switch: part for part in parts for switch in part}
+
+    def apart(self) -> tuple[str, ...]:
+        """The nodes that no switches join with some of the others; none where all have a way to all."""
+        fabrics = {
+            node: frozenset(self._fabric[self.leaf_of(port)] for port in self.ports_of(node)) for node in self.nodes
+        }
+        kinds = dict.fromkeys(fabrics.values())
+        alone = next((one for one, other in combinations(kinds, 2) if not one & other), None)
+        return tuple(node for node, own in fabrics.items() if alone is not None and not own & alone)
 
     def _route(self, way: tuple[str, ...]) -> Route:
         links = [self.graph.edges[ends]["link"] for ends in pairwise(way)]
@@ -263,12 +288,8 @@ def network_from(file: YamlFile, entry: NetworkEntry, nics: Iterable[str]) -> Ne
     network = Network(nodes, tuple(ports), switches, links)
     if alone := [node for node in nodes if not network.ports_of(node)]:
         file.fail(("network", "nodes"), f"{fold(alone)}: no links")
-    import networkx as nx
-
-    parts = list(nx.connected_components(network.graph))
-    if len(parts) > 1:
-        apart = fold({node_of(one) for one in min(parts, key=len)})
-        file.fail(("network", "links"), f"no links connect {apart} to the rest")
+    if apart := network.apart():
+        file.fail(("network", "links"), f"no links connect {fold(apart)} to the rest")
     return network
 
 

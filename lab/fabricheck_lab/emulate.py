@@ -50,8 +50,10 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
         cluster = up_in_miniature(system, nodes, scale, suite_root(), name)
     else:
         cluster = Cluster.up(topology or suite_root() / "site_configs" / "emulated" / "topology.yaml", name)
-    count = len(cluster.layout.network.nodes)
-    click.echo(f"{name}: {count} nodes are idle after {time.monotonic() - begin:.1f} s")
+    network = cluster.layout.network
+    click.echo(f"{name}: {len(network.nodes)} nodes are idle after {time.monotonic() - begin:.1f} s")
+    if len(network.switches) == 1 and len(network.nodes) > 1:
+        click.echo(f"{name}: all are on one switch: leaves and trunks need `network` in topology.yaml")
 
 
 @emulate.command()

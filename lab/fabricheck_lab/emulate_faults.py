@@ -172,7 +172,7 @@ def clear(*, name: str) -> None:
 @click.option("--one-side", is_flag=True, help="Slow down only what GPU sends.")
 @_name
 def gpu_link(*, node: str, gpu: str, other: str, percent: float, one_side: bool, name: str) -> None:
-    """The link from a GPU to another, a switch or a CPU loses PERCENT of its rate.
+    """The link from a GPU to another, a switch or a CPU loses PERCENT of its rate; to itself: its memory.
 
     \b
     fabricheck emulate fault gpu-link nid002 gpu0 gpu1 50

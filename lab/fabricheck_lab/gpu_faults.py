@@ -58,9 +58,10 @@ class EmulatedNode:
         return str(name)
 
     def links(self, one: str, other: str) -> tuple[str, str]:
-        """The two directions of the link between two ends. UserError where there is none."""
+        """The two directions of the link between two ends; of a GPU and itself its memory. UserError where none is."""
         known = [each["name"] for each in self.content["links"]]
-        names = f"{one}->{other}", f"{other}->{one}"
+        memory = f"{one} memory"
+        names = (memory, memory) if one == other else (f"{one}->{other}", f"{other}->{one}")
         if names[0] not in known:
             ends = ", ".join(name.partition("->")[2] for name in known if name.startswith(f"{one}->"))
             raise UserError(f"{one} of {self.name} has no link to {other}: it is linked to {ends or 'nothing'}")

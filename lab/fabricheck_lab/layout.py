@@ -155,7 +155,8 @@ class Layout:
         """Subnets behind other switches, each with the addresses of all next hops of equal cost."""
         switches = self.network.graph.subgraph(one.name for one in self.network.switches)
         for leaf in switches:
-            if leaf == switch or not any(True for _ in self.bridges(leaf)):
+            behind = leaf != switch and nx.has_path(switches, switch, leaf)
+            if not behind or not any(True for _ in self.bridges(leaf)):
                 continue
             ways = nx.all_shortest_paths(switches, switch, leaf)
             hops = sorted({next(pairwise(way))[1] for way in ways})

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.suite import MINIATURE
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, load_topology, partition_files
-from fabricheck.topology.network import fold
+from fabricheck.topology.network import Network, NetworkSwitch, fold, node_of
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
 
@@ -191,44 +193,63 @@ def node_names(miniature: Miniature) -> tuple[str, ...]:
 
 
 def small_network(topology: Topology, miniature: Miniature) -> dict[str, Any]:
-    """Switches and cables of a few nodes: ports that share a switch in the system share one here.
+    """Switches and cables of a few nodes: a part of the described network, else one switch.
 
-    Where a node has ports on several switches, a spine joins them, at the rate of all the ports below.
+    The part has two nodes of a leaf where it can, of leaves far apart, and the switches on the shortest ways between
+    them. A trunk keeps its share of what the ports below its leaf carry, and the rate of one of its links at least:
+    whatever it is shared with, a single message has that.
     """
-    nodes = fold(node_names(miniature))
-    leaves = _leaf_of_nics(topology)
-    count = len(set(leaves.values()))
-    source = "miniature: the shaper is set to it"
-    links = []
-    for nic in topology.nics:
-        rate = f"{nic.rate_gbps * miniature.scale * 1e3:.9g} Mb/s"
-        leaf = f"leaf{leaves[nic.name]}"
-        links.append(
-            {"technology": "shaped veth", "rate": rate, "source": source, "pairs": [[f"{nodes}:{nic.name}", leaf]]}
-        )
-    switches = [{"name": f"leaf[0-{count - 1}]" if count > 1 else "leaf0"}]
-    if count > 1:
-        switches.append({"name": "spine0"})
-        below = max(
-            sum(nic.rate_gbps for nic in topology.nics if leaves[nic.name] == leaf) for leaf in set(leaves.values())
-        )
-        rate = f"{below * miniature.nodes * miniature.scale * 1e3:.9g} Mb/s"
-        links.append(
-            {"technology": "shaped veth", "rate": rate, "source": source, "pairs": [[f"leaf[0-{count - 1}]", "spine0"]]}
-        )
-    return {"nodes": nodes, "switches": switches, "links": links}
-
-
-def _leaf_of_nics(topology: Topology) -> dict[str, int]:
-    """A number for the switch of each NIC, by the first node of the described network; 0 where there is none."""
+    names = node_names(miniature)
     network = topology.network
     if network is None:
-        return {nic.name: 0 for nic in topology.nics}
-    numbers: dict[str, int] = {}
-    found = {}
-    for port in network.ports_of(network.nodes[0]):
-        found[port.partition(":")[2]] = numbers.setdefault(network.leaf_of(port), len(numbers))
-    return {nic.name: found.get(nic.name, 0) for nic in topology.nics}
+        nics = ((f"{fold(names)}:{nic.name}", "leaf0", nic.rate_gbps) for nic in topology.nics)
+        return _network(names, [NetworkSwitch("leaf0")], nics, miniature.scale)
+    chosen = _spread(network, miniature.nodes)
+    new = dict(zip(chosen, names, strict=True))
+    ways = [way.components for pair in combinations(chosen, 2) for way in network.routes(*pair)]
+    leaves = [network.leaf_of(port) for node in chosen for port in network.ports_of(node)]
+    used = {*leaves, *(name for way in ways for name in way)}
+    below, here = Counter(map(network.leaf_of, network.ports)), Counter(leaves)
+    links = []
+    for link in network.links:
+        first, second = link.ends
+        if node_of(first) in new and ":" in first:
+            links.append((f"{new[node_of(first)]}:{first.partition(':')[2]}", second, link.total_gbps))
+        elif link.name in used:
+            shares = [here[end] / below[end] for end in link.ends if below[end]] or [here.total() / below.total()]
+            share = max(shares)
+            links.append((first, second, max(link.total_gbps * share, link.rate_gbps)))
+    switches = [switch for switch in network.switches if switch.name in used]
+    return _network(names, switches, links, miniature.scale)
+
+
+def _network(
+    nodes: Iterable[str], switches: Iterable[NetworkSwitch], links: Iterable[tuple[str, str, float]], scale: float
+) -> dict[str, Any]:
+    shaped = {"technology": "shaped veth", "source": "miniature: the shaper is set to it"}
+    return {
+        "nodes": fold(nodes),
+        "switches": [{"name": each.name, **({"group": each.group} if each.group else {})} for each in switches],
+        "links": [
+            {**shaped, "rate": f"{gbps * scale * 1e3:.9g} Mb/s", "pairs": [[one, other]]} for one, other, gbps in links
+        ],
+    }
+
+
+def _spread(network: Network, count: int) -> list[str]:
+    """So many nodes of a network, two of a leaf where that is possible. Raises UserError where it has fewer."""
+    if count > len(network.nodes):
+        raise UserError(f"--nodes {count}: the network of topology.yaml has {len(network.nodes)} nodes")
+    by_leaves: dict[tuple[str, ...], list[str]] = {}
+    for node in network.nodes:
+        by_leaves.setdefault(tuple(map(network.leaf_of, network.ports_of(node))), []).append(node)
+    groups = [*by_leaves.values()]
+    for several in range(min(len(groups), (count + 1) // 2), len(groups) + 1):
+        taken = [groups[place * len(groups) // several] for place in range(several)]
+        turns = [node for turn in zip_longest(*taken) for node in turn if node is not None]
+        if len(turns) >= count:
+            return sorted(turns[:count], key=network.nodes.index)
+    raise AssertionError("all groups have all nodes")
 
 
 def write_topology(miniature: Miniature, root: Path, folder: Path) -> Path:

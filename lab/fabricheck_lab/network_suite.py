@@ -120,11 +120,8 @@ class Site:
         """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""
         done = self.run(partition)
         assert done.status == 0, done.output
-        file = self.root / "reference_values" / "emulated.yaml"
-        known = file.read_text(encoding="utf-8") if file.exists() else ""
-        if "NodePairs:" not in known:
-            known = HEADER
         goodputs = {name: value for name, value in done.metrics.items() if name.endswith("_goodput")}
         assert goodputs
-        lines = [f"    {name}: [{value}, {-bound}, {bound}, Gb/s]" for name, value in goodputs.items()]
-        file.write_text("\n".join([known.rstrip("\n"), f"  emulated:{partition}:", *lines, ""]), encoding="utf-8")
+        lines = [f"    {name}: [{value}, {-bound}, {bound}, Gb/s]\n" for name, value in goodputs.items()]
+        references = f"{HEADER}  emulated:{partition}:\n{''.join(lines)}"
+        (self.root / "reference_values" / "emulated.yaml").write_text(references, encoding="utf-8")

@@ -269,7 +269,7 @@ def _deviations_of(run: Run, test: str, judge: SystemJudge) -> Iterator[tuple[st
     transport = str(run.header["transport"])
     assert judge.topology is not None
     judge = replace(judge, topology=with_payload(judge.topology, _MOVER_OF[transport]))
-    for each in judge.judge_anyhow(run).judgements:
+    for each in judge.judge_or_invalid(run).judgements:
         scope, expected = scope_of(run, each.samples), each.expectation.expected
         timed = expected and each.unit == "Gb/s" and 8e-9 * each.samples.bytes / expected >= SHORTEST_S
         modelled = scope == "network" or transport in ("copy", "kernel", "ccl")

@@ -1,5 +1,6 @@
-"""A Sierra-like OpenPOWER system: four V100 a node, CUDA 9.2.148 and Spectrum MPI 10.3 (OpenPOWER evaluation, §4).
+"""A Sierra-like OpenPOWER system: four V100 a node and Spectrum MPI 10.3 (OpenPOWER evaluation, §4).
 
+The paper had CUDA 9.2.148, which cannot compile C++17: the module has to be 11.0 or later.
 The paper does not say how its jobs were started; LSF with lrun is what Sierra itself has (Livermore Computing pages).
 """
 
@@ -13,7 +14,7 @@ site_configuration = gpu_cluster(
         jobs=Jobs(access=["-q pbatch"], scheduler="lsf", launcher="lrun"),
         gpus=Gpus(count=4, model="V100", arch="sm_70", api="cuda", links=["nvlink"]),
         software=Software(
-            name="spectrum-mpi", modules=["gcc", "spectrum-mpi", "cuda/9.2.148"], mpi="spectrum-mpi", gpu_arch="70"
+            name="spectrum-mpi", modules=["gcc", "spectrum-mpi", "cuda"], mpi="spectrum-mpi", gpu_arch="70"
         ),
         nodes=2,  # the paper measures two (section 4); put your own number
     )

@@ -143,7 +143,7 @@ class Loop {
           stamp();
           const std::int64_t spent = contention_->attack(*work_);
           check(last);
-          for (std::int64_t i = 0; i < turn; ++i) first[2 * i] = spent / turn;
+          for (std::int64_t i = 0; i < turn; ++i) first[2 * i] = spent / turn / calls_;
         }
       }
     }

@@ -192,16 +192,28 @@ def test_what_only_one_library_loses_is_the_library() -> None:
     assert blamed(found)[0] == ("slow-library", ("NCCL 2.29.1",)), blamed(found)
 
 
-@pytest.mark.parametrize(("busy", "code"), [(("nid001",), "node-busy"), (("nid002",), "all-slow"), ((), "all-slow")])
-def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(busy: tuple[str, ...], code: str) -> None:
+@pytest.mark.parametrize("told_of", ["node-busy", "host-memory-slow"])
+@pytest.mark.parametrize(("busy", "code"), [(("nid001",), ""), (("nid002",), "all-slow"), ((), "all-slow")])
+def test_where_all_is_slow_on_a_busy_node_that_is_named_and_no_setting(
+    busy: tuple[str, ...], code: str, told_of: str
+) -> None:
     """Nothing is known of the node before it is idle."""
     slow = pair_run(bad={way: Verdict.FAIL for way in permutations(range(4), 2)})
-    told = [Finding("node-busy", Verdict.PASS, "3.9 of 4 cores", (Component.of_node(host),)) for host in busy]
+    told = [Finding(told_of, Verdict.PASS, "3.9 of 4 cores", (Component.of_node(host),)) for host in busy]
     ((found, components),) = blamed(diagnose([slow], slow.problems, told))
-    assert (found, components) == (code, busy if code == "node-busy" else ())
+    assert (found, components) == (code or told_of, () if code else busy)
 
 
 @pytest.mark.parametrize(("ranks", "codes"), [(2, []), (3, ["all-slow"])])
 def test_the_only_pair_clears_no_device_where_it_is_slow(ranks: int, codes: list[str]) -> None:
     slow = pair_run(ranks=ranks, bad={way: Verdict.FAIL for way in permutations(range(ranks), 2)})
     assert [code for code, _ in blamed(diagnose([slow], slow.problems))] == codes
+
+
+def test_the_only_pair_of_two_nodes_is_named_and_no_setting() -> None:
+    """As on two nodes with a port each: a port at half rate is all that a session shows."""
+    slow = pair_run(ranks=2, bad={way: Verdict.FAIL for way in permutations(range(2), 2)})
+    first, second = slow.run.ranks
+    slow = replace(slow, run=replace(slow.run, ranks=(first, replace(second, host="nid002"))))
+    ((code, components),) = blamed(diagnose([slow], slow.problems))
+    assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu1",))

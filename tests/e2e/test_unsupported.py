@@ -51,24 +51,24 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
     )
     session = run_suite(toy.suite, selection, toy.output)
     told = (*session.problems, *problems_of_cases(session.cases))
-    problems = [each for each in told if each.message.startswith("HostNuma")]
-    return problems, [each for each in session.findings if each.message.startswith("HostNuma")]
+    problems = [each for each in told if "HostNuma" in each.message]
+    return problems, [each for each in session.findings if "HostNuma" in each.message]
 
 
 def test_what_nobody_declared_leaves_the_run_incomplete(toy: ToySuite) -> None:
     (problem,), findings = told(toy, "'unsupported': {'host_memory=managed': 'another reason'}")
     assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
-    assert problem.code == "not-measured" and problem.message.endswith(REASON)
+    assert problem.code == "not-measured" and REASON in problem.message
 
 
 def test_what_the_site_declares_does_not_apply(toy: ToySuite) -> None:
     problems, (finding,) = told(toy, "'unsupported': {'host_numa=remote': 'one NUMA node'}")
     assert problems == []
     assert "does not apply: this node cannot run it: " in finding.message
-    assert finding.message.endswith(f"{REASON}, as the site declares (host_numa=remote: one NUMA node)")
+    assert f"{REASON}, as the site declares (host_numa=remote: one NUMA node)" in finding.message
 
 
 def test_the_key_of_an_earlier_version_is_named_with_the_new_one(toy: ToySuite) -> None:
     (problem,), findings = told(toy, "'lacks': {'host_numa=remote': 'one NUMA node'}")
     assert (problem.verdict, findings) == (Verdict.INCOMPLETE, [])
-    assert problem.message.endswith("partition toy:default: 'lacks' in extras is now named 'unsupported': rename it")
+    assert "partition toy:default: 'lacks' in extras is now named 'unsupported': rename it" in problem.message

@@ -11,7 +11,6 @@ import pytest
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
-from tests.support.effort import is_full
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +18,7 @@ def calibrated(cluster: Cluster, programs: Path, tmp_path_factory: pytest.TempPa
     """The suite with references of what the cluster gave while nothing was wrong."""
     root = tmp_path_factory.mktemp("site")
     site = Site(cluster, root, programs, size="1MiB")
-    # All that runs on two leaves runs with FULL=1 only.
-    for partition in ("one-leaf", "two-leaves") if is_full() else ("one-leaf",):
-        site.calibrate(partition)
+    site.calibrate("one-leaf")
     return site
 
 

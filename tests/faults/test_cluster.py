@@ -38,14 +38,11 @@ def replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("partition", "attempt"),
-    [(LEAF, 2), pytest.param(ALL, 2, marks=pytest.mark.full)],
-)
-def test_the_healthy_cluster_is_green(site: Site, partition: str, attempt: int) -> None:
-    """The first time, when it has no references, is when they are taken."""
+@pytest.mark.parametrize("partition", [LEAF, pytest.param(ALL, marks=pytest.mark.full)])
+def test_the_healthy_cluster_is_green(site: Site, partition: str) -> None:
+    """One leaf with its references, which it was green without; two leaves without."""
     done = site.run(partition)
-    assert done.status == 0, f"attempt {attempt}: {done.output}"
+    assert done.status == 0, done.output
     (script,) = done.folder.glob("output/**/NodePairs*/rfm_job.sh")
     assert "#SBATCH --no-requeue" in script.read_text()
     assert "#SBATCH --time=0:5:0" in script.read_text()  # the partition's time_limit
@@ -105,28 +102,21 @@ def test_a_slow_second_port(site: Site) -> None:
 @pytest.mark.full
 def test_collectives_over_more_and_more_nodes(site: Site) -> None:
     """Each count of nodes is a run of its own, judged by what its links allow."""
-    done = site.run(ALL, name="NetworkCollectives")
+    done = site.run(ALL, "--", "--setvar=NetworkCollectives.sizes=host:512KiB", name="NetworkCollectives")
     assert done.status == 0, done.output
     runs = [read_run(file) for file in done.folder.glob("output/**/result.jsonl")]
     assert sorted(len({rank.host for rank in run.ranks}) for run in runs) == [2, 4, 8]
     assert all({one.operation for one in run.samples} == {"alltoall", "allreduce"} for run in runs)
 
 
-@pytest.mark.parametrize(
-    ("percent", "verdict"),
-    [
-        pytest.param(5, Verdict.DEGRADED, marks=pytest.mark.full),
-        (10, Verdict.DEGRADED),
-        pytest.param(50, Verdict.FAIL, marks=pytest.mark.full),
-    ],
-)
-def test_a_slow_link(site: Site, percent: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize("percent", [pytest.param(5, marks=pytest.mark.full), 10])
+def test_a_slow_link(site: Site, percent: int) -> None:
     faults.slow(site.cluster, "nid002:hsn0", percent)
     expect(
         site.run(LEAF),
         f"a link is {percent}% slower",
         "fault slow nid002:hsn0",
-        verdict,
+        Verdict.DEGRADED,
         "[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]",
     )
 
@@ -322,7 +312,7 @@ def test_another_network(site: Site) -> None:
     """Open MPI takes the management network, and no variable says so: the kernel's counters do."""
     replace(site.root / "site_configs/emulated/modulefiles/fabricheck-openmpi", "if_include hsn0", "if_include mgmt0")
     replace(site.root / "site_configs/emulated/settings.py", '{"OMPI_MCA_btl_tcp_if_include": "hsn0"}', "{}")
-    done = site.run(LEAF)
+    done = site.run("pair")
     expect(
         done, "MPI takes the management network", "another interface in the module", Verdict.INVALID, "[wrong-network]"
     )
@@ -355,7 +345,7 @@ def test_mpi_without_evidence(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, '"mpi": name.partition("-")[0],', '"mpi": "a name of its own",')
     done = site.run("pair")
-    said = "[path-forbidden]"
+    said = "[path-unproven]"
     expect(done, "MPI does not say over what it sends", "its log is not asked for", Verdict.INVALID, said)
 
 
@@ -363,7 +353,7 @@ def test_mpi_without_evidence(site: Site) -> None:
 def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     settings = site.root / "site_configs/emulated/settings.py"
     replace(settings, 'if "-" in name else []', 'if "-" in name else ["--export=PATH,SLURM_MPI_TYPE"]')
-    done = site.run(LEAF)
+    done = site.run("pair")
     said = "[setting-not-in-effect]"
     expect(done, "the launcher does not pass a variable on", "srun --export", Verdict.INVALID, said)
 
@@ -381,7 +371,7 @@ def test_the_wrong_module(site: Site) -> None:
 def test_faster_than_the_link(site: Site) -> None:
     for port in ("nid001:hsn0", "nid002:hsn0"):
         faults.unshaped(site.cluster, port)
-    done = site.run(LEAF)
+    done = site.run("pair")
     expect(done, "a value is above the nominal rate", "fault unshaped", Verdict.INVALID, "plausible")
 
 
@@ -392,7 +382,7 @@ def test_a_full_file_system(site: Site) -> None:
     output.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(output)], check=True)
     try:
-        command = site.command(LEAF)
+        command = site.command("pair")
         done = site.cluster.run(command, timeout_s=240)
         assert done.returncode != 0, done.stdout
         line = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]

@@ -208,7 +208,7 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ((verdict, text),) = told(run_with([node(host) for host in HOSTS], one))
     assert verdict is Verdict.DEGRADED
     assert text == (
-        "nid002: hsn0: packets of 9,000 bytes are lost to or from it, of 1,500 bytes pass (nid001 → nid002, "
+        "nid002: hsn0: packets of 9,000 bytes are lost to or from it, those of 1,500 pass (nid001 → nid002, "
         "nid002 → nid001, nid002 → nid004 and 2 more): a port on the path has a smaller MTU"
     )
     # A job that left no results too; and two ends of which nobody knows which it is.
@@ -217,7 +217,7 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ]
     two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
     ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
-    assert "are lost between nid[001-002], of 1,500 bytes pass (nid001 → nid002, nid002 → nid001)" in text
+    assert "are lost between nid[001-002], those of 1,500 pass (nid001 → nid002, nid002 → nid001)" in text
     # ALPS has hsn0 to hsn3: of another network it is only told.
     other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
     for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):

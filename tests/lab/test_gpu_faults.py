@@ -69,6 +69,7 @@ PLANTED: tuple[tuple[str, dict[str, Any], str], ...] = (
         "gpu0 -> gpu1 has 50% of its rate in this direction",
     ),
     ("gpu-link nid002 gpu0 cpu0 100 --one-side", {"links": {"gpu0->cpu0": 0.0}}, "gpu0 -> cpu0 has 0% of its rate"),
+    ("gpu-link nid002 gpu0 gpu0 50", {"links": {"gpu0 memory": 0.5}}, "gpu0 -> gpu0 has 50% of its rate"),
     ("gpu-missing nid002 3", {"missing_gpus": ["gpu3"]}, "gpu3 is not there"),
     (
         "gpu-slow nid002 gpu0 40",

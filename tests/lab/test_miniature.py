@@ -150,3 +150,41 @@ def test_what_cannot_be_emulated_is_one_line(name: str, nodes: int, scale: float
 
 def test_no_collective_of_mpi_gets_device_memory_whose_links_it_would_not_use(miniature: Made) -> None:
     assert all("device-collectives" not in each["features"] for each in miniature.settings["environments"])
+
+
+FABRIC = """\
+  nodes: nid[001-064]
+  switches: [{name: "leaf[1-4]", group: hall1}, {name: "spine[1-2]"}, {name: unused}]
+  links:
+    - technology: cable
+      rate: 200 Gb/s
+      source: made up
+      pairs: [["nid[001-016]:ib0", leaf1], ["nid[017-032]:ib0", leaf2], ["nid[033-048]:ib0", leaf3],
+              ["nid[049-064]:ib0", leaf4]]
+    - {technology: trunk, count: 4, rate: 200 Gb/s, source: made up, pairs: [["leaf[1-4]", "spine[1-2]"]]}
+"""
+
+
+@pytest.mark.parametrize(("nodes", "leaves", "trunk"), [(2, 1, None), (4, 2, 0.05), (16, 4, 0.05), (64, 4, 0.2)])
+def test_a_miniature_keeps_leaves_and_trunks_of_the_described_network(
+    tmp_path: Path, nodes: int, leaves: int, trunk: float | None
+) -> None:
+    """A leaf has sixteen ports of 200 Gb/s, 3,200 in all, and 1,600 upwards: a part of it keeps half, or one link."""
+    site = tmp_path / "site_configs" / "made"
+    site.mkdir(parents=True)
+    text = (
+        (ROOT / "site_configs" / "hgx-h200" / "topology.yaml").read_text().replace("system: hgx-h200", "system: made")
+    )
+    nics = "nics:\n  - {name: ib0, model: NDR200, rate: 200 Gb/s, source: made up}\n"
+    (site / "topology.yaml").write_text(f"{text}\n{nics}network:\n{FABRIC}")
+    small = load_topology(write_topology(plan("made", nodes, None, tmp_path), tmp_path, tmp_path))
+    assert small.network is not None
+    used = [small.network.leaf_of(port) for port in small.network.ports]
+    assert len(small.network.nodes) == nodes and len(set(used)) == leaves
+    assert max(map(used.count, used)) - min(map(used.count, used)) == 0
+    rates = {round(link.total_gbps, 6) for link in small.network.links if ":" not in link.ends[0]}
+    assert rates == (set() if trunk is None else {trunk})
+    assert {each.group for each in small.network.switches if each.name.startswith("leaf")} == {"hall1"}
+    Layout("test", small)
+    with pytest.raises(UserError, match="has 64 nodes"):
+        small = load_topology(write_topology(Miniature("made", "", 65, 1e-4), tmp_path, tmp_path))

@@ -25,6 +25,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.node_state import evidence_of_node
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
@@ -480,7 +481,8 @@ def test_where_the_runtime_has_no_handles_the_driver_maps_memory_of_other_ranks(
         assert run.header["plan"]["handles"] == "vmm"
         wanted = expected(alps.topology, transport, 0, 1)
         assert run.gbps("unidirectional", [0, 1]) == pytest.approx(wanted, rel=0.05)
-        assert alps.run(*options, "--operations=pingpong", "--handles=ipc").status == 6
+        for unknown in ("ipc", "fabric"):
+            assert alps.run(*options, "--operations=pingpong", f"--handles={unknown}").status == 6
     assert "handles" not in alps.run(*options, "--operations=pingpong").header["plan"]
     assert not list(alps.folder.glob("memory-*"))
 
@@ -501,6 +503,8 @@ def test_two_trays_of_an_nvlink_domain_reach_each_others_memory(alps: Machine, t
             wanted = expected(alps.topology, transport, *pair)
             assert run.gbps("unidirectional", pair) == pytest.approx(wanted, rel=0.05)
         assert {one["wrong_bytes"] for one in run.records} == {0}
+        read = read_run(alps.folder / f"result-{alps.runs}.jsonl")
+        assert read.footer is not None and len(read.samples) == len(run.records)
     with told(alps, fabric=True):
         run = alps.run(*options, *operations, *ITERATIONS, by=two)
     assert run.status == 2 and "imex" in run.said

@@ -81,7 +81,7 @@ def test_every_test_of_the_judge_says_the_same_of_both(name: str, recorded: Path
         run = slowed(whole, loss)
         kept = replace(run, samples=tuple(map(reduced, run.samples)))
         assert sum(each.kept_of > 0 for each in kept.samples) > len(run.samples) / 3
-        one, other = (judge.compare((judge.judge_anyhow(each, name, {}),)).runs[0] for each in (run, kept))
+        one, other = (judge.compare((judge.judge_or_invalid(each, name, {}),)).runs[0] for each in (run, kept))
         assert verdicts(one) == verdicts(other)
         assert [each.verdict for each in one.problems] == [each.verdict for each in other.problems]
         for a, b in zip(one.judgements, other.judgements, strict=True):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
+from fabricheck.records.component import Component
 from fabricheck.records.metrics import expected_metric_names, metrics_of
 from fabricheck.records.order_statistics import kept_ranks
 from fabricheck.records.pair_rule import PairRule
@@ -386,6 +387,7 @@ def test_the_error_record_names_who_is_missing_and_where(tmp_path: Path) -> None
     assert verdicts(run) == {INCOMPLETE}
     gpus = ", ".join(f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks[2:] if each.device)
     assert f"no progress for 60 s; ranks 2-3 (on nid007, {gpus}) did not arrive" in said(run)
+    assert [each.components for each in run.problems] == [(Component.of_node("nid007"),)]
     assert len(run.samples) == 4
     assert run.footer is None
 
@@ -402,6 +404,23 @@ def test_the_error_record_tells_what_the_library_says(tmp_path: Path, name: str)
     (problem,) = changed(tmp_path, hang, CUDA).problems
     assert problem.verdict is INCOMPLETE
     assert problem.message.endswith(f"during allreduce of 8 B: no progress for 60 s; {name} says: {dead}")
+
+
+def test_a_rank_that_nccl_lost_names_its_node(tmp_path: Path) -> None:
+    """What NCCL 2.28.3 said on two nodes, of a process that was stopped on the second of them."""
+    lost = (
+        "INCOMPLETE: Missing communicator data from 1 job process; Process 7054 on node 10.78.0.2 managing GPU 0 (NVML "
+        "1). #0-0 (e0ddf10888842ff1) INCOMPLETE: Missing communicator data from 1 rank; Rank 3 -- GPU 0 (NVML 1) "
+        "managed by process 7054 on node 10.78.0.2"
+    )
+
+    def hang(lines: list[Line]) -> None:
+        lines[0]["ranks"][3]["host"] = "nid002"
+        error = {"record": "error", "run_id": lines[0]["run_id"], "kind": "timeout", "message": "no progress for 60 s"}
+        lines[5:] = [error | {"operation": "allreduce", "bytes": 8, "missing_ranks": [], "library": lost}]
+
+    (problem,) = changed(tmp_path, hang, CUDA).problems
+    assert (problem.code, problem.components) == ("rank-hangs", (Component.of_node("nid002"),))
 
 
 def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from fabricheck.session.launches import (
     Launched,
     Sign,
     beyond_chance,
+    deciding_launch,
     is_open,
     read_launched,
-    that_counts,
     write_launched,
 )
 from fabricheck.session.problems import problems_of_cases
@@ -58,22 +58,22 @@ QUIET, LOUD = Chance(1000), Chance(28_672, (1,) * 30)
     ],
 )
 def test_most_of_those_that_ended_decide(launches: tuple[Launch, ...], counts: int) -> None:
-    assert that_counts(launches) == counts
+    assert deciding_launch(launches) == counts
 
 
 def test_what_is_slow_by_something_else_each_time_is_not_green() -> None:
     other = Launch(Verdict.DEGRADED, frozenset("c"))
-    assert (A, B, other)[that_counts((A, B, other))].verdict is Verdict.DEGRADED
+    assert (A, B, other)[deciding_launch((A, B, other))].verdict is Verdict.DEGRADED
 
 
 @given(st.lists(st.sampled_from([P, N, F, A, B, AB]), max_size=4), st.sampled_from([1, 3]))
 def test_what_is_settled_by_most_of_all_no_later_launch_changes(later: list[Launch], most: int) -> None:
     launches = [A, *later][:most]
     if not is_open(launches, most, QUIET):
-        verdict = launches[that_counts(launches)].verdict
+        verdict = launches[deciding_launch(launches)].verdict
         for one in (P, A, B, AB, N):
             more = [*launches, *[one] * (most - len(launches))]
-            assert more[that_counts(more)].verdict is verdict
+            assert more[deciding_launch(more)].verdict is verdict
 
 
 @pytest.mark.parametrize(

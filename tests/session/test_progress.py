@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.check_judgement import write_judgement
 from fabricheck.session.progress import Progress, TimeLeft, past_seconds
 
 SAID = """\
@@ -56,6 +59,16 @@ def test_what_a_failed_job_said_last_stands_in_its_line(tmp_path: Path) -> None:
     (tmp_path / "rfm_job.err").write_text("noise\n" * 5000 + "mpirun has detected an attempt to run as root.\n\n")
     (line,) = [line for line in said(SAID.replace("STAGE", str(tmp_path)), width=120) if "PingPong" in line]
     assert "mpirun has detected an attempt to run as root" in line
+
+
+def test_what_a_check_found_stands_in_its_line_before_what_its_job_said(tmp_path: Path) -> None:
+    (tmp_path / "rfm_job.err").write_text("-" * 70 + "\n")
+    file = str(tmp_path / "result.jsonl")
+    write_judgement(
+        tmp_path, [Finding("rank-crashed", Verdict.INCOMPLETE, f"{file}: rank 1 was killed", files=(file,))]
+    )
+    (line,) = [line for line in said(SAID.replace("STAGE", str(tmp_path)), width=120) if "PingPong" in line]
+    assert "rank 1 was killed" in line and file not in line
 
 
 def test_what_checks_took_the_last_time_says_how_long_the_rest_takes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,25 @@ def test_published_values(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError) as error:
         load_published(file)
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "too_old"),
+    [
+        ("cuda/9.2.148", True),
+        ("nvidia/cudatoolkit/10.1", True),
+        ("cuda/11.0", False),
+        ("cuda", False),
+        ("gcc/9", False),
+    ],
+)
+def test_validate_knows_which_cuda_compiles_fabricbench(tmp_path: Path, module: str, too_old: bool) -> None:
+    site = tmp_path / "site_configs" / "sierra"
+    shutil.copytree(ROOT / "site_configs" / "sierra", site)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    settings = site / "settings.py"
+    text = settings.read_text()
+    assert text.count('"cuda"]') == 1
+    settings.write_text(text.replace('"cuda"]', f'"{module}"]'))
+    found = [problem for problem in problems(tmp_path, "sierra") if "C++17" in problem]
+    assert len(found) == too_old and all(module in problem for problem in found)

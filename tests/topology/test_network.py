@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.errors import UserError
+from fabricheck.expectation.between_nodes import alltoall_gbps, pair_rates
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import DISTANCES, Network, fold, node_of, unfold
 
@@ -64,6 +67,44 @@ def test_routes_on_one_switch_and_over_spines(tmp_path: Path) -> None:
     assert "leaf0--spine1" in far[1].components
     assert len(network.routes("nid001", "nid003")) == 2 * 2 * 2
     assert network.routes("nid001", "nid001") == ()
+
+
+RAILS = (
+    GOOD[: GOOD.index("  switches:")]
+    + """\
+  switches: [{name: "rail[0-1]"}]
+  links:
+    - technology: cable
+      rate: 100 Gb/s
+      source: made up
+      pairs: [["nid[001-004]:hsn0", rail0], ["nid[001-004]:hsn1", rail1]]
+"""
+)
+
+
+def test_rails_without_a_spine(tmp_path: Path) -> None:
+    network = load(tmp_path, RAILS)
+    ((*_, first, _, _),) = (each.components for each in network.routes("nid001:hsn0", "nid004:hsn0"))
+    assert first == "nid004:hsn0--rail0"
+    assert [each.components[3] for each in network.routes("nid001", "nid004")] == ["rail0", "rail1"]
+    # From a rail to another the data change inside one of the nodes.
+    assert network.routes("nid001:hsn0", "nid004:hsn1") == network.routes("nid001", "nid004")
+    assert network.distance("nid001", "nid004") == "same-switch"
+    ways = Ways(network)
+    for pair in (("nid001", "nid004"), ("nid001:hsn0", "nid004:hsn0"), ("nid001:hsn0", "nid004:hsn1")):
+        named = {tuple(ways.components[each] for each in way) for way in ways.routes(*pair)}
+        assert named == {each.components for each in network.routes(*pair)}
+    rates = pair_rates(network, "nid001:hsn0", "nid004:hsn1")
+    assert (rates.expected, rates.ceiling) == (100, 200)
+    assert alltoall_gbps(network, frozenset(network.nodes)) == math.inf
+
+
+def test_nodes_that_share_no_rail_are_a_mistake(tmp_path: Path) -> None:
+    text = RAILS.replace(
+        '["nid[001-004]:hsn0", rail0], ["nid[001-004]:hsn1"', '["nid[001-003]:hsn0", rail0], ["nid[003-004]:hsn1"'
+    )
+    with pytest.raises(UserError, match="no links connect nid004 to the rest"):
+        load(tmp_path, text)
 
 
 def test_distances(tmp_path: Path) -> None:

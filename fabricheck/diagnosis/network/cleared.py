@@ -58,7 +58,7 @@ def find_cleared(
             each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else _SURE) < most
             for each in over
         ):
-            worst = min(over, key=lambda each: float(np.median(each)))
+            worst = min(over, key=lambda losses: float(np.median(losses)))
             text = (
                 f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy: "
                 f"{worst.size} pairs with known-good partners reached {np.median(worst):.0%} of healthy pairs"

@@ -58,7 +58,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         with contextlib.suppress(UserError):  # then nobody is cleared
             rounds = pairs_of(again, topology, operation=operation)
             healthy = find_cleared(ways, located, rounds, duplex=duplex, least_loss=policy.smallest_loss_of_distance)
-    for suspect in sorted(located.suspects, key=lambda each: -each.loss):
+    for suspect in sorted(located.suspects, key=lambda fault: -fault.loss):
         if suspect in healthy:
             yield healthy[suspect]
         elif suspect in count:

@@ -64,6 +64,9 @@ class Ways:
             if node_of(start) != node_of(other):
                 between = self.between(self.network.leaf_of(start), self.network.leaf_of(other))
                 ways.extend((start, other, way) for way in between)
+        nodes = node_of(source), node_of(destination)
+        if not ways and nodes[0] != nodes[1] and nodes != (source, destination):
+            return self.routes(*nodes)
         nearest = min((len(way) for _, _, way in ways), default=0)
         routes = [(*self._end(a), *way, *self._end(b)[::-1]) for a, b, way in ways if len(way) == nearest]
         if self.routing is None or len(routes) < 2:
@@ -87,7 +90,7 @@ class Ways:
     def _back(self, leaf: str, other: str) -> list[tuple[str, ...]]:
         if other == leaf:
             return [(leaf,)]
-        return [(*way, other) for hop in self._before[leaf][other] for way in self._back(leaf, hop)]
+        return [(*way, other) for hop in self._before[leaf].get(other, ()) for way in self._back(leaf, hop)]
 
     def _in_positions(self, way: tuple[str, ...]) -> tuple[int, ...]:
         positions = [self.position[way[0]]]

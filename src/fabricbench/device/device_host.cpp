@@ -1,4 +1,5 @@
-// The host backend: the "device" is the memory of the host, and a stream does its work at once.
+// The host backend: the "device" is the memory of the host, and a stream does its work at once. What only the copy and
+// kernel transports use is missing, as they are.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -22,8 +23,6 @@ std::byte* allocate(std::size_t bytes) {
                    "no " + format_size(bytes) + " of host memory: choose smaller --sizes or fewer ranks a node");
   return static_cast<std::byte*>(memory);
 }
-
-[[noreturn]] void not_here() { throw RunError("library", "the host backend has no device"); }
 
 }  // namespace
 
@@ -56,18 +55,11 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
 }
 std::string HostMemory::allocation() const { return "pageable"; }
 
-std::string why_no_peers(Handles) { return "the host backend has no device"; }
-Memory exportable(std::size_t, Handles) { not_here(); }
-IpcHandle export_memory(const Memory&, Handles) { not_here(); }
-Memory open_peer(const IpcHandle&, Handles) { not_here(); }
-
 Stream::Stream() = default;
 Stream::~Stream() = default;
 Stream::Stream(Stream&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
 
 void Stream::copy(void* destination, const void* source, std::size_t bytes) { std::memcpy(destination, source, bytes); }
-void Stream::copy_by_kernel(void*, const void*, std::size_t, bool, std::int64_t) { not_here(); }
-void Stream::migrate(void*, std::size_t, bool) { not_here(); }
 
 void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
                   bool stamps_only) {
@@ -76,24 +68,9 @@ void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& patte
 
 void Stream::set_byte(void* destination, std::size_t bytes, int value) { std::memset(destination, value, bytes); }
 
-void Stream::sum(float* out, const std::vector<const float*>& inputs, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    float total = 0;
-    for (const float* input : inputs) total += input[i];
-    out[i] = total;
-  }
-}
-
 void Stream::synchronize() {}
 
 std::string why_no_trains() { return "the host backend has no device"; }
-TrainClock::TrainClock() = default;
-TrainClock::~TrainClock() = default;
-TrainClock::TrainClock(TrainClock&&) noexcept {}
-void TrainClock::start(Stream&) { not_here(); }
-void TrainClock::stop(Stream&) {}
-void TrainClock::release() {}
-std::int64_t TrainClock::ns() const { return 0; }
 
 void Stream::count_wrong(const pattern::Check& check, std::size_t, std::uint64_t* total) {
   *total += count_wrong_on_host(check);

@@ -248,7 +248,9 @@ class CopiedReduction final : public Work {
 
 device::Memory Copy::allocate(const World& world, std::size_t bytes) {
   using device::Handles;
-  const auto there = [&](Handles handles) { return world.first_said(device::why_no_peers(handles)).empty(); };
+  const auto why_not = [&](Handles handles) { return world.first_said(device::why_no_peers(handles)); };
+  const auto there = [&](Handles handles) { return why_not(handles).empty(); };
+  if (const std::string reason = wanted_ ? why_not(*wanted_) : ""; !reason.empty()) throw UnsupportedError(reason);
   const Handles best = world.node_count > 1 ? Handles::fabric : there(Handles::ipc) ? Handles::ipc : Handles::vmm;
   // Memory that is not passed on needs no handle.
   handles_ = wanted_ ? *wanted_ : there(best) ? best : Handles::ipc;

@@ -141,8 +141,8 @@ def test_a_run_that_cannot_be_judged_is_invalid_and_keeps_its_metrics(packed: To
     judge = SystemJudge(packed, None, Policy())
     here = changed(tmp_path, lambda lines: None)
     away = changed(tmp_path, lambda lines: lines[0]["ranks"][1].update(host="vm7"))
-    assert judge.judge_anyhow(here) == judge.judge(here)
-    judged = judge.judge_anyhow(away)
+    assert judge.judge_or_invalid(here) == judge.judge(here)
+    judged = judge.judge_or_invalid(away)
     assert judged.verdict is Verdict.INVALID
     assert "cannot be judged: a rank ran on 'vm7'" in judged.problems[0].message
     assert [each.name for each in judged.judgements] == [each.name for each in judge.judge(here).judgements]

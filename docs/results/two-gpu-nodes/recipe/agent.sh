@@ -8,7 +8,7 @@ export DUO_FOLDER=$D
 exec nsenter --net=/run/netns/$h unshare --uts --mount --ipc bash -c '
 hostname $DUO_HOST; mount -t sysfs sysfs /sys 2>/dev/null; [ -e /proc/self/cgroup ] && grep -q ^0:: /proc/self/cgroup && mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 [ -e /sys/fs/cgroup/cgroup.controllers ] || { mount -t tmpfs none /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/cpuset && mount -t cgroup -o cpuset none /sys/fs/cgroup/cpuset; } 2>/dev/null
-n=$(( ${DUO_HOST#nid00} - 1 ))
+n=$(( ${DUO_HOST#nid00} - 1 )); gpus=$(ls /dev | grep -c "^nvidia[0-9]"); c=$(cat $DUO_FOLDER/cores); [ $gpus -gt 0 ] && n=$(( n * c * gpus / $(nproc --all) ))
 U=$DUO_FOLDER/uuid$n; [ -e $U ] && export CUDA_VISIBLE_DEVICES=$(cat $U)
 [ -e $DUO_FOLDER/conf.$DUO_HOST ] && mount --bind $DUO_FOLDER/conf.$DUO_HOST /etc/nccl.conf
 if [ -e /dev/nvidia$n ]; then

@@ -22,6 +22,11 @@ site_configuration = {
                     "environs": ["openmpi"],
                     "max_jobs": 1,
                     "features": ["gpu", "cuda"] if gpu else [],
+                    # Of several runs that were started, one measures at a time (run.sh).
+                    "prepare_cmds": [
+                        f'case $PWD in *Build*) ;; *) until [ "${{DUO_TURN:-}}" = "" ] || '
+                        f'grep -qsx "$DUO_TURN" {folder}/turn; do sleep 0.1; done;; esac'
+                    ],
                     **(
                         {"devices": [{"type": "gpu", "arch": "sm_90", "model": "H100 80GB HBM3", "num_devices": 1}]}
                         if gpu
