@@ -174,7 +174,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     fleet_problems: tuple[Finding, ...] = ()
     #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job).
     plan_list = ""
-    away: tuple[Finding, ...] = ()  # nodes that take no job, which a test of all nodes leaves out
+    #: Nodes that take no job, which a test of all nodes leaves out.
+    away: tuple[Finding, ...] = ()
 
     @run_after("init")
     def select(self) -> None:

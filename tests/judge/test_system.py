@@ -54,7 +54,7 @@ def reference_of(found: Judged) -> float | None:
 
 
 def value(root: Path, test: str, **attributes: str | int) -> float | None:
-    return reference_of(judged(root, test, **attributes))
+    return reference_of(ByHand(lambda name: SystemJudge.of(name, root), "hgx-h200", test, attributes).read(CUDA))
 
 
 def of_case(file: Path, case: str) -> Path:
