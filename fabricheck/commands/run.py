@@ -100,14 +100,14 @@ def run(
     two H100, without a GPU-aware MPI library, with fabricbench built before (docs/every-night.md, 2026-11-26):
 
     \b
-    smoke          19 s   every link once
-    nightly        41 s   a short selection of acceptance
-    acceptance    107 s   all that fabricbench measures
+    smoke            19 s        every link once
+    nightly          41 s        a short selection of acceptance
+    acceptance       107 s       all that fabricbench measures
     observations not timed   what `fabricheck observations` needs
-    tuning      not timed   each variable of the tuning, on and off
-    vendor      not timed   OSU, nccl-tests or rccl-tests, IMB
+    tuning       not timed   each variable of the tuning, on and off
+    vendor       not timed   OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed not timed   OSU between host and device memory
-    cross-check not timed   fabricbench and a vendor tool, interleaved
+    cross-check  not timed   fabricbench and a vendor tool, interleaved
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input, or a PASS that could not be stored.

@@ -172,8 +172,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     #: Of a partition that is a fleet inside of its job: what starts the ranks, and what was wrong with its nodes.
     fleet_launcher = "fabricheck.fleet.sweep"
     fleet_problems: tuple[Finding, ...] = ()
-    #: The list of plans that its own is in, where it shares a job (fabricheck.rfm.shared_job).
-    plan_list = ""
+    plan_list = ""  # that its own plan is in, where it shares a job (fabricheck.rfm.shared_job)
     #: Nodes that take no job, which a test of all nodes leaves out.
     away: tuple[Finding, ...] = ()
 

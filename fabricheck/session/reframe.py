@@ -41,14 +41,12 @@ from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.state.programs import NOT_HERE
 from fabricheck.suite import Suite, require_plain
 
-#: ReFrame's, beside the runs (config/common.py).
-DATABASE = "results.db"
+DATABASE = "results.db"  #: ReFrame's, beside the runs (config/common.py).
 
 
 #: What ReFrame printed, in the folder of a session.
 OUTPUT = "reframe.out"
-# How often that is looked at.
-_FOLLOW_S = 0.3
+_FOLLOW_S = 0.3  # how often that is looked at
 
 
 @dataclass(frozen=True)
