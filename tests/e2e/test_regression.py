@@ -1,29 +1,20 @@
 """A link of a real cluster loses 5% of its rate: compare and watch find it and name it. Needs root.
 
-A run of the suite, with Slurm and MPI, on network namespaces whose links are shaped. Each session is the job of that
-run once more, judged and stored as `fabricheck store import` does it.
+Each session is a run of the suite, with Slurm and MPI, on network namespaces whose links are shaped.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from fabricheck.history.folders import scan
-from fabricheck.session.reading import REPORT
-from fabricheck.session.storing import import_folder
-from fabricheck.suite import Suite
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
@@ -38,7 +29,7 @@ NAMED = f"{LINK} or nid002"
 PAIRS, CROSSING = 12, 6
 # What watch needs before it can raise an alert: its shortest warm-up, and the lag.
 WARM_UP, LAG = 8, 5
-FEWEST_SESSIONS, MOST_SESSIONS = 5, 12
+FEWEST_SESSIONS, MOST_SESSIONS = 5, 8
 CANNOT_SAY = 4
 
 
@@ -51,32 +42,11 @@ class Nightly:
     site: Site
     store: Path
 
-    @cached_property
-    def first(self) -> Path:
-        """The folder of a run of the suite."""
-        return self.site.run("one-leaf").folder
-
     def measure(self, firmware: int) -> None:
-        """A session. Its verdict may be red, for it is judged by itself too; that it was stored is what counts."""
+        """A session. The verdict may be red, for a run is judged by itself too; that it was stored is what counts."""
         before = self.sessions
-        folder = self.store.parent / f"session{before}"
-        shutil.copytree(self.first, folder)
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-        info = report["session_info"]
-        info.update(uuid=str(uuid.uuid4()), firmware=str(firmware), time_start_unix=time.time())
-        (script,) = folder.glob("*/emulated/one-leaf/openmpi/NodePairs*/rfm_job.sh")
-        for stale in ("result.jsonl", "judgement.json"):
-            (script.parent / stale).unlink()
-        steps = [line for line in script.read_text(encoding="utf-8").splitlines() if "fabricheck.state" not in line]
-        script.write_text("\n".join(steps), encoding="utf-8")
-        words = ["salloc", "--quiet", "--partition=leaf0", "--exclusive", "--ntasks=4", "--ntasks-per-node=1"]
-        job = ["sh", "-c", f'cd "{script.parent}" && exec "$@"', "sh", *words, "bash", script.name]
-        done = self.site.cluster.run(job, timeout_s=100)
-        assert done.returncode == 0, done.stdout + done.stderr
-        info["time_end_unix"] = time.time()
-        (folder / REPORT).write_text(json.dumps(report), encoding="utf-8")
-        import_folder(self.store, folder, Suite(self.site.root), "emulated")
-        assert self.sessions == before + 1
+        done = self.site.run("one-leaf", "--", f"--session-extras=firmware={firmware}")
+        assert self.sessions == before + 1, done.output
 
     def measure_until(self, firmware: int, ask: Callable[[], Answer], enough: Callable[[Answer], bool]) -> Answer:
         """Sessions until what is answered is `enough`: a busy machine is noisy and needs more of them."""
@@ -113,7 +83,7 @@ class Nightly:
 def nightly(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Nightly]:
     (tmp_path / "suite").mkdir()
     store = tmp_path / "store"
-    yield Nightly(Site(cluster, tmp_path / "suite", programs, size="1MiB"), store)
+    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="1MiB"), store)
     faults.clear(cluster)
 
 
