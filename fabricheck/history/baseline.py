@@ -7,20 +7,14 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
+from fabricheck.history.levels import FIRST, errors_of, gains_of, level_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.rows import Arrays, by_rows, sample_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Sessions that a level that wanders is the mean of, with exponential weights.
-_MEMORIES = (30.0, 10.0, 3.0)
-# A shorter memory has to predict this much better, lest a metric that stands still is taken for one that wanders; what
-# is not better than this in squares, cut off at _REACH, is not looked at closely.
-_GAIN = 0.85
-_WORTH_A_LOOK = 0.95
 # Days of the week are told from each other from so many sessions of each on.
 _FEWEST_OF_DAY = 6
 # Fewer metrics tell too little of what all have in common.
@@ -38,9 +32,9 @@ class Baseline:
     """What is usual, shapes (metrics,); `season` has (metrics, 7), `error` (metrics, sessions of the window).
 
     `own_spread` is that of what is left after all that is known, `whole_spread` that of the values. `loading`: how much
-    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `decay`: of a level
-    that wanders, what a session more leaves of the weight of those before; 0 of one that stands. `total` and `weight`
-    make it after the window. `error`: the values less all that is known.
+    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `gain`: that of the
+    level (`levels`), which is at `level` after the window; 0 of one that stands. `error`: the values less all that is
+    known before.
     """
 
     count: Ints
@@ -50,46 +44,54 @@ class Baseline:
     season: Floats
     loading: Floats
     factor_reach: float
-    decay: Floats
-    total: Floats
-    weight: Floats
+    gain: Floats
+    level: Floats
     error: Floats
 
 
-def fit(values: Floats, days: Ints, lag: int, shared: npt.NDArray[np.bool_]) -> Baseline:
-    """The baseline of a window of sessions, shape (metrics, sessions); more is worse, NaN is not measured.
+def fit(values: Floats, days: Ints, until: int, shared: npt.NDArray[np.bool_], least: float) -> Baseline:
+    """The baseline of a window of sessions, shape (metrics, sessions); more is worse, NaN is not measured. Those from
+    `until` on tell only where a level is that is followed.
 
-    `days`: the day of the week of each session, shape (sessions,). `lag`: a level is known so many sessions later.
-    `shared`: which metrics tell, and have, what all have in common.
+    `days`: the day of the week of each session, shape (sessions,). `shared`: which metrics tell, and have, what all
+    have in common. `least`: the least spread.
     """
 
     def levels(rows: slice) -> Arrays:
-        known = centre_and_spread(values[rows])
+        known = centre_and_spread(values[rows, :until])
         centred = values[rows] - known.centre[:, None]
-        season = _season(centred, days)
+        season = _season(centred[:, :until], days[:until])
         rest = centred - season[:, days]
-        return known.count, known.centre, season, np.maximum(centre_and_spread(rest).spread, 1e-12), rest
+        spread = np.maximum(centre_and_spread(rest[:, :until]).spread, 1e-12)
+        return known.count, known.centre, season, spread, rest
 
     parts = by_rows(levels, len(values))
     count, centre, season, whole, rest = cast("tuple[Ints, Floats, Floats, Floats, Floats]", parts)
     factor = factor_of(rest, whole, np.flatnonzero(shared))
+    usual = factor[:until]
     # A factor that is hardly there says nothing: as if there were sessions in which it did nothing.
-    square = max(float((factor**2).sum()) + 0.05 * factor.size, 1e-12)
+    square = max(float((usual**2).sum()) + 0.05 * usual.size, 1e-12)
+    reach = _REACH * float(usual.std()) if usual.size else 0.0
+    factor[until:] = np.clip(factor[until:], -reach, reach)
 
-    def errors(rows: slice) -> Arrays:
-        kept = np.clip(np.nan_to_num(rest[rows] / whole[rows, None]), -_REACH, _REACH)
-        loading = np.where(shared[rows], kept @ factor / square, 0.0)
-        left = rest[rows] - (loading * whole[rows])[:, None] * factor
-        spread = centre_and_spread(left).spread
-        decay, total, weight, error = _wander(left, spread, lag)
-        wandering = np.flatnonzero(decay)
-        if wandering.size:
-            spread[wandering] = centre_and_spread(error[wandering]).spread
-        return loading, np.maximum(spread, 1e-12), decay, total, weight, error
+    def left(rows: slice) -> Arrays:
+        kept = np.clip(np.nan_to_num(rest[rows, :until] / whole[rows, None]), -_REACH, _REACH)
+        loading = np.where(shared[rows], kept @ usual / square, 0.0)
+        error = rest[rows] - (loading * whole[rows])[:, None] * factor
+        return loading, error, np.maximum(centre_and_spread(error[:, :until]).spread, 1e-12)
 
-    loading, own, decay, total, weight, error = cast("tuple[Floats, ...]", by_rows(errors, len(values)))
-    reach = _REACH * float(factor.std()) if factor.size else 0.0
-    return Baseline(count, centre, whole, own, season, loading, reach, decay, total, weight, error)
+    loading, error, own = cast("tuple[Floats, ...]", by_rows(left, len(values)))
+    gain, level = np.zeros(len(values)), np.zeros(len(values))
+    for rows in (shared, ~shared):  # what all have in common is one series, of which they tell nothing
+        gain[rows] = gains_of(error[rows, :until], least)
+    follows = np.flatnonzero(gain)
+    if follows.size:
+        most = _REACH * own[follows]
+        level[follows] = level_of(error[follows], most, gain[follows])
+        error[follows, :until] = errors_of(error[follows, :until], most, gain[follows])
+        error[follows, :FIRST] = np.nan
+        own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
+    return Baseline(count, centre, whole, own, season, loading, reach, gain, level, error[:, :until])
 
 
 def factor_of(rest: Floats, spread: Floats, rows: Ints) -> Floats:
@@ -134,36 +136,3 @@ def _season(centred: Floats, days: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             found[rows] = level * np.clip(1 - 2 * inside / between, 0, 1)[:, None]
     return np.nan_to_num(found)
-
-
-def _wander(rest: Floats, spread: Floats, lag: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of the memory whose level predicts best `lag` sessions ahead: decay, total and weight after all sessions, and
-    what the level leaves of `rest`, whose spreads are given. 0, and all of it, of a level that stands."""
-    decay, total, weight = np.zeros(len(rest)), np.zeros(len(rest)), np.zeros(len(rest))
-    error, least = rest, _GAIN * spread
-    there = np.isfinite(rest)
-    values = np.where(there, rest, 0.0)
-    reach = _REACH * spread[:, None]
-    square = (np.clip(values, -reach, reach) ** 2).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-    for memory in _MEMORIES:
-        each = float(np.exp(-1 / memory))
-        totals = lfilter([1.0], [1.0, -each], values, axis=1)
-        weights = lfilter([1.0], [1.0, -each], there.astype(np.float64), axis=1)
-        predicted = np.full(rest.shape, np.nan)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            known = np.where(weights > 1e-6, totals / weights, 0.0)
-        predicted[:, lag + 1 :] = known[:, : max(rest.shape[1] - lag - 1, 0)]
-        left = rest - predicted
-        # A level that stands is predicted worse by any memory; that is told without putting values in order.
-        kept = np.clip(np.nan_to_num(left), -reach, reach)
-        mean = (kept**2).sum(axis=1) / np.maximum(np.isfinite(left).sum(axis=1), 1)
-        rows = np.flatnonzero(mean < _WORTH_A_LOOK * square)
-        found = centre_and_spread(left[rows]).spread
-        better = found < least[rows]
-        rows = rows[better]
-        if rows.size:
-            error = error.copy() if error is rest else error
-            least[rows] = found[better]
-            error[rows], decay[rows] = left[rows], each
-            total[rows], weight[rows] = totals[rows, -1], weights[rows, -1]
-    return decay, total, weight, error

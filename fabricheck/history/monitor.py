@@ -92,6 +92,8 @@ class Monitored:
     spread: Floats
     thresholds: Floats
     streak: Floats
+    jump: float
+    gain: Floats
     correlation: Floats
     bad_sessions: Floats
     open: Flags
@@ -152,6 +154,7 @@ class _Watch:
             score = usual.score(deviation)
             self.watched += np.isfinite(score) & ~state.open
             self._chart(score, deviation, session)
+            usual.follow(session, deviation, state.open)
             self._recover(deviation, session)
             self._improve(deviation, session, kept)
         return Monitored(
@@ -164,6 +167,8 @@ class _Watch:
             spread=usual.spread,
             thresholds=usual.thresholds,
             streak=usual.streak,
+            jump=usual.jump,
+            gain=usual.gain,
             correlation=usual.weights @ CORRELATION,
             bad_sessions=usual.weights @ np.asarray([each.bad.rate for each in KINDS]),
             open=state.open,
@@ -232,6 +237,7 @@ class _Watch:
             )
         )
         self.base[metric, began:session] = np.nan
+        usual.back(metric, began)
         state.open[metric] = True
         state.alert[metric] = len(self.alerts) - 1
         state.sums[:, metric] = 0
@@ -249,13 +255,16 @@ class _Watch:
         if len(state.recent) < _SETTLED or not state.open.any():
             return
         latest = np.stack(state.recent, axis=1)
+        # A level that is followed need not come back to where it was, nor does a later one tell a further loss.
+        stands = self.usual.gain == 0
+        back = np.where(stands, 1.0, np.maximum(self.usual.whole / self.usual.spread, 1.0))
         for metric in np.flatnonzero(state.open).tolist():
             if session - self.alerts[state.alert[metric]].session < _SETTLED or np.isnan(latest[metric]).all():
                 continue
             now = float(np.nanmedian(latest[metric]))
-            if now < 1.0:
+            if now < back[metric]:
                 self._end(metric, session)
-            elif np.isnan(state.settled[metric]) and np.isfinite(latest[metric]).all():
+            elif stands[metric] and np.isnan(state.settled[metric]) and np.isfinite(latest[metric]).all():
                 state.settled[metric] = now
 
     def _end(self, metric: int, session: int, *, accepted: bool = False, worsened: bool = False) -> None:

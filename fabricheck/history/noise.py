@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import norm
 
-from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS, Kind
+from fabricheck.history.hazard import BAD_SESSIONS, CORRELATIONS, KINDS
 from fabricheck.history.robust import CUT
 from fabricheck.history.rows import Arrays, by_rows, sample_of
 
@@ -31,8 +31,6 @@ _RUN, _LONGER, _WEEKS = 7, 1.25, 4
 _ROUNDS, _SETTLED = 100, 1e-6  # of EM, until nothing changes by more than this
 
 _CORRELATION = np.asarray([each.correlation for each in KINDS])
-# Of a metric whose level wanders: sessions as much alike as any kind has them.
-WANDERING = np.asarray([float(each == Kind(CORRELATIONS[-1], BAD_SESSIONS[0])) for each in KINDS])
 _LONG_RUN = (1 + _CORRELATION) / (1 - _CORRELATION)
 _INDEPENDENT = (1 - _CORRELATION**2) / (1 + _CORRELATION**2)
 

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from fabricheck.history.baseline import FEWEST_FOR_COMMON, fit, shift_of_all
 from fabricheck.history.hazard import CHARTS, CLIP, KINDS, thresholds
-from fabricheck.history.noise import WANDERING, independent_share, kinds_of_noise, long_run_variance
+from fabricheck.history.levels import level_of
+from fabricheck.history.noise import independent_share, kinds_of_noise, long_run_variance
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import FEWEST, normal_score
+from fabricheck.history.robust import CUT, FEWEST, normal_score
 from fabricheck.history.rows import sample_of
 from fabricheck.history.streak import least_of_streak
 
@@ -29,10 +30,8 @@ _FIT_EVERY, _FIT_GROWN = 5, 0.1
 # and half as far again, for what that is told from may be few; and never below so many spreads.
 _JUMP_SESSIONS, _JUMP_MARGIN, _LEAST_JUMP = 300_000, 1.5, 10.0
 _FEWEST_FOR_JUMP = 1000
-# Neighbours that are more alike than this are those of a level that wanders.
-_WANDERS = 0.7
 CORRELATION = np.asarray([each.correlation for each in KINDS])
-# Where a level wanders, small losses that add up are what it does by itself.
+# Where a level is followed, small losses that add up are what it does by itself.
 _DRIFT = [each.name for each in CHARTS].index("drift")
 
 
@@ -59,8 +58,9 @@ class Options:
 class Usual:
     """Shapes (metrics,), or (charts, metrics) of `thresholds`; metrics with an open alert keep what they have.
 
-    `worse` is what was measured, `base` what a baseline may be taken from. `level` is that of a metric that wanders,
-    beside its `centre`. `streak`: what each session of one has to be worse than, `jump`: what one alone has to be.
+    `worse` is what was measured, `base` what a baseline may be taken from. `level` is that of a metric that is
+    followed, beside its `centre`. `streak`: what each session of one has to be worse than, `jump`: what one alone has
+    to be.
     """
 
     def __init__(self, worse: Floats, options: Options, days: Ints | None) -> None:
@@ -74,9 +74,8 @@ class Usual:
         self.factor_reach, self.jump = 0.0, np.inf
         self.centre, self.spread = np.full(metrics, np.nan), np.full(metrics, np.nan)
         self.season, self.loading, self.whole = np.zeros((metrics, 7)), np.zeros(metrics), np.full(metrics, np.nan)
-        self.level, self.decay = np.zeros(metrics), np.zeros(metrics)
+        self.level, self.gain = np.zeros(metrics), np.zeros(metrics)
         self.levels = np.zeros(metrics, dtype=np.int64)  # of days of the week, beside the one of all
-        self.total, self.weight = np.zeros(metrics), np.zeros(metrics)
         self.count = np.zeros(metrics, dtype=np.int64)
         self.weights = np.full((metrics, len(KINDS)), 1 / len(KINDS))
         self.thresholds, self.streak = np.full((len(CHARTS), metrics), np.inf), np.full(metrics, np.inf)
@@ -101,11 +100,10 @@ class Usual:
         count = self.counted
         fresh = ~open_ & (count >= options.warm_up) & ~(self.count >= options.warm_up)
         if due or renewed or fresh.any():
-            self._fit(start, until, open_, new_levels)
+            self._fit(start, until, session, open_, new_levels)
             self.fitted = session
         else:
             self.count = np.where(open_, self.count, count)
-            self._follow(until, open_)
         self.start, self.until = start, until
 
     def _there(self, start: int, until: int) -> Ints:
@@ -116,24 +114,22 @@ class Usual:
         """The baseline is made anew for the next session."""
         self.fitted = -1
 
-    def _fit(self, start: int, until: int, open_: Flags, new_levels: Mapping[int, int]) -> None:
+    def _fit(self, start: int, until: int, session: int, open_: Flags, new_levels: Mapping[int, int]) -> None:
         options = self.options
-        window = self.base[:, start:until].copy()
-        window[:-1] -= self.shift[start:until]
+        window = self.base[:, start:session].copy()
+        window[:-1] -= self.shift[start:session]
         for metric, first in new_levels.items():
             window[metric, max(first - start, 0) :] = np.nan
-        found = fit(window, self.days[start:until], options.lag, self.shared)
+        found = fit(window, self.days[start:session], until - start, self.shared, options.least_spread)
         del window
         going = ~open_
         self.count = np.where(going, found.count, self.count)
         self.centre = np.where(going, found.centre, self.centre)
         self.loading = np.where(going, found.loading, self.loading)
         self.whole = np.where(going, found.whole_spread, self.whole)
-        self.decay = np.where(going, found.decay, self.decay)
-        self.total = np.where(going, found.total, self.total)
-        self.weight = np.where(going, found.weight, self.weight)
+        self.gain = np.where(going, found.gain, self.gain)
+        self.level = np.where(going, found.level, self.level)
         self.season = np.where(going[:, None], found.season, self.season)
-        self._set_level(open_)
         self.factor_reach = found.factor_reach
         # Days of the week that differ are as many levels more that are known from the same sessions.
         self.levels = np.where(self.season.any(axis=1), 6, 0)
@@ -142,10 +138,10 @@ class Usual:
         own = found.own_spread / np.sqrt((1 - correlated) / (1 - 1 / np.maximum(self.count, 2)))
         self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
         if self._tell_past(start, until):
-            return self._fit(start, until, open_, new_levels)
+            return self._fit(start, until, session, open_, new_levels)
         judged = np.flatnonzero(going & (self.count >= options.warm_up))
         if judged.size:
-            self._judge_noise(judged, found.error, found.own_spread, found.decay)
+            self._judge_noise(judged, found.error, found.own_spread)
 
     def _tell_past(self, start: int, until: int) -> bool:
         """Whether sessions of the window tell now what all had in common, which they did not before: then that has a
@@ -163,21 +159,18 @@ class Usual:
         self.counted = self._there(start, until)
         return bool(told.size)
 
-    def _judge_noise(self, judged: Ints, error: Floats, own: Floats, decay: Floats) -> None:
+    def _judge_noise(self, judged: Ints, error: Floats, own: Floats) -> None:
         """The kinds of noise of metrics, by what is left of their values and its spread, and thresholds for them."""
         # A kind of noise is told by a metric's own spread, however small.
         away = error[judged] / own[judged, None]
         weights = kinds_of_noise(away)
-        # A level that wanders makes neighbours alike, more than few sessions show.
-        wanders = (decay[judged] > 0) | (weights @ CORRELATION > _WANDERS)
-        weights[wanders] = WANDERING
         self.weights[judged] = weights
         self._by_kind()
         for chart, each in enumerate(CHARTS):
             needed = thresholds(chart, weights)
             # All sessions of a rise of S share the error of the baseline, whose variance is that of its mean.
             self.thresholds[chart, judged] = needed * (1 + needed / each.allowance / self.count[judged])
-        self.thresholds[_DRIFT, judged[wanders]] = np.inf
+        self.thresholds[_DRIFT, judged[self.gain[judged] > 0]] = np.inf
         self.streak[judged] = least_of_streak(away, weights) * own[judged] / self.spread[judged]
         rows = np.arange(judged.size)
         tail = upper_tail(away[sample_of(rows[:-1] if judged[-1] == len(self.count) - 1 else rows)])
@@ -187,23 +180,18 @@ class Usual:
     def _by_kind(self) -> None:
         self.long_run, self.independent = long_run_variance(self.weights), independent_share(self.weights)
 
-    def _follow(self, until: int, open_: Flags) -> None:
-        """Levels that wander, by the sessions that came into the window; what happens in an alert is no level."""
-        rows = np.flatnonzero(self.decay)
-        for session in range(self.until, until):
-            known = self.centre[rows] + self.season[rows, self.days[session]]
-            alike = self.loading[rows] * self.whole[rows] * self.factor[session]
-            alike += np.where(self.shared[rows], self.shift[session], 0.0)
-            rest = self.base[rows, session] - known - alike
-            there = np.isfinite(rest)
-            self.total[rows] = self.decay[rows] * self.total[rows] + np.where(there, rest, 0.0)
-            self.weight[rows] = self.decay[rows] * self.weight[rows] + there
-        self._set_level(open_)
+    def follow(self, session: int, deviation: Floats, open_: Flags) -> None:
+        """Levels that are followed, by one session more; what happens in an alert is no level."""
+        error = np.where(np.isfinite(self.base[:, session]) & ~open_, deviation * self.spread, 0.0)
+        self.level += np.nan_to_num(self.gain * np.clip(error, -CUT * self.spread, CUT * self.spread))
 
-    def _set_level(self, open_: Flags) -> None:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            level = np.where((self.decay > 0) & (self.weight > 1e-6), self.total / self.weight, 0.0)
-        self.level = np.where(open_, self.level, level)
+    def back(self, metric: int, session: int) -> None:
+        """The level of a metric is again what it was before a session."""
+        before = slice(self.start, session)
+        alike = self.loading[metric] * self.whole[metric] * self.factor[before]
+        alike = alike + self.shared[metric] * self.shift[before] + self.season[metric, self.days[before]]
+        rest = self.base[metric, before] - self.centre[metric] - alike
+        self.level[metric] = level_of(rest[None], CUT * self.spread[[metric]], self.gain[[metric]])[0]
 
     def deviation(self, session: int, open_: Flags) -> Floats:
         """Distance of a session from what is usual, in spreads; NaN where it was not measured or the metric warms up.

@@ -18,6 +18,7 @@ from fabricheck.history.hazard import CHARTS, CLIP
 from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
+from fabricheck.history.streak import LENGTH
 from fabricheck.history.usual import Options
 from fabricheck.records.component import Component
 
@@ -30,6 +31,7 @@ _MISSED = 3
 _WEEK = 7
 _POWER = float(norm.isf(0.05))  # of 95%
 _OF_STREAK = 1.1
+_LOSSES = np.geomspace(0.5, 100.0, 150)  # in spreads
 
 
 @dataclass(frozen=True)
@@ -288,15 +290,16 @@ def _state(
 
 
 def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
-    """Of a week's scores of mean d, variance 1 and this correlation, the sum is over 7 k + h with 95% probability."""
+    """The least loss that a chart, a streak or a jump shows within a week with 95% probability: the sum of n scores of
+    variance 1 and this correlation, whose means a level follows."""
+    sessions = np.arange(1, _WEEK + 1)
+    losses = _LOSSES[:, None] * (1 - monitored.gain[row]) ** (sessions - 1)
     correlation = monitored.correlation[row]
-    deviation = np.sqrt(_WEEK * (1 + correlation) / (1 - correlation))
-    by_chart = [
-        chart.allowance + (threshold + _POWER * deviation) / _WEEK
-        for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True)
-    ]
-    # A session counts for no more than CLIP in a chart.
-    needed = min((each for each in by_chart if each <= CLIP), default=np.inf)
-    # Of a week's sessions that are as much worse as this, three in a row are, with 95% probability.
-    needed = min(needed, monitored.streak[row] + _OF_STREAK)
+    unsure = _POWER * np.sqrt(sessions * (1 + correlation) / (1 - correlation))
+    shown = (losses[:, 0] >= monitored.jump + _POWER) | (losses[:, LENGTH - 1] >= monitored.streak[row] + _OF_STREAK)
+    for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True):
+        # A session counts for no more than CLIP in a chart.
+        sums = np.cumsum(np.minimum(losses, CLIP) - chart.allowance, axis=1)
+        shown |= (sums >= threshold + unsure).any(axis=1)
+    needed = _LOSSES[shown.argmax()] if shown.any() else np.inf
     return float(abs(np.expm1(sign * needed * monitored.spread[row])))
