@@ -376,8 +376,8 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            none = no_results(file, status, self.stderr_tail(), self.current_partition.fullname)
-            raise not_judged(Path(self.stagedir), [none])
+            where = self.current_partition.fullname
+            raise not_judged(Path(self.stagedir), no_results(file, status, self.stderr_tail(), where))
         run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))

@@ -13,7 +13,7 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
-from fabricheck.judge.node_state import evidence_without_run
+from fabricheck.judge.node_state import evidence_without_run, finding_of
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
@@ -99,15 +99,20 @@ def read_words(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def no_results(result: Path, status: int, more: str, where: str) -> Finding:
-    """Of a job that left nothing in `result`, with the worst of what its nodes report of themselves.
+def no_results(result: Path, status: int, more: str, where: str) -> list[Finding]:
+    """Of a job that left nothing in `result`: that, and the worst of what its nodes report of themselves.
 
     `where`: its `system:partition`.
     """
-    nodes = [each.short for each in evidence_without_run(read_states(result), topology_of(where))]
-    told = f"; and {'; '.join(nodes[:_MOST_TOLD])}" if nodes else ""
+    topology = topology_of(where)
+    nodes = [
+        finding_of(fact, fact.verdict, topology)
+        for fact in evidence_without_run(read_states(result), topology)
+        if fact.verdict is not None
+    ]
+    told = f"; and {'; '.join(node.message for node in nodes[:_MOST_TOLD])}" if nodes else ""
     text = f"fabricbench left no results (exit status {status}){more}{told}"
-    return Finding("no-result", Verdict.INCOMPLETE, text)
+    return [Finding("no-result", Verdict.INCOMPLETE, text), *nodes]
 
 
 def unsupported_reason(folder: Path, status: int) -> str | None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from fabricheck.records.component import Component
-from fabricheck.rfm.outcome import first_ended, what_ended
+from fabricheck.records.state import NodeState
+from fabricheck.results.node_state import FOLDER
+from fabricheck.rfm.outcome import RESULT, first_ended, no_results, what_ended
 from tests.support.made_runs import made_run
+from tests.support.states import gpu, nic, node
 
 CANCELLED = ["srun: launch/slurm: _step_signal: Terminating StepId=40.0", "*** STEP 40.0 ON nid001 CANCELLED AT …"]
 OTHERS = ["srun: error: nid004: task 3: Terminated", "srun: error: nid001: task 0: Terminated"]
@@ -52,3 +57,15 @@ def test_the_node_of_the_rank_that_ended_first_is_named_as_ranks_know_it(
     (ended,) = first_ended(run, f"fabricbench: rank 0 was ended from outside by signal 15\n{line}\n")
     assert (ended.code, ended.components) == (code, tuple(map(Component.of_node, nodes)))
     assert not tuple(first_ended(run, "fabricbench: rank 0 was ended from outside by signal 15\n"))
+
+
+def test_a_port_that_is_down_is_named_by_a_job_that_left_nothing(tmp_path: Path) -> None:
+    states = TypeAdapter(NodeState)
+    (tmp_path / FOLDER).mkdir()
+    for host, up in (("nid001", True), ("nid002", False)):
+        ports = (nic("hsn0", up=up), *map(nic, ("hsn1", "hsn2", "hsn3")))
+        state = node(host, "after", gpus=tuple(map(gpu, range(4))), nics=ports)
+        (tmp_path / FOLDER / f"{host}.after.json").write_bytes(states.dump_json(state))
+    result, port = no_results(tmp_path / RESULT, 3, "", "alps:gpu")
+    assert (result.code, result.components) == ("no-result", ())
+    assert (port.code, [str(part) for part in port.components]) == ("nic-down", ["nid002:hsn0"])
