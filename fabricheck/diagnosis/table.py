@@ -24,7 +24,7 @@ _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 @dataclass(frozen=True)
 class Row:
     """A metric of the run with this number, and the `components` that its data surely pass; `ends`: the two
-    of a pair, else the one part that it was measured on, or the collective itself."""
+    of a pair or of a collective of two, else the one part that it was measured on, or the collective itself."""
 
     run: int
     judgement: Judgement
@@ -124,7 +124,9 @@ class _Places:
         ends = tuple(self.parts[rank] for rank in samples.ranks if rank in self.parts)
         if len(ends) == 1:
             return frozenset(ends), ends
-        if samples.operation not in PAIRS or len(ends) != 2:
+        if samples.operation not in PAIRS and len(ends) == 2:
+            return frozenset(), ends
+        if len(ends) != 2:
             what = f"{samples.operation} of ranks {list_ranks(samples.ranks)}"
             return frozenset(), (Component(Kind.CHECK, what),)
         if not self.known:

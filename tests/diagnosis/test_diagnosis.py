@@ -30,7 +30,7 @@ from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
 from tests.support.pages import cards_of
-from tests.support.synthetic import pair_run
+from tests.support.synthetic import judged, judgement, pair_run, rank, samples
 
 HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
 
@@ -217,3 +217,13 @@ def test_the_only_pair_of_two_nodes_is_named_and_no_setting() -> None:
     slow = replace(slow, run=replace(slow.run, ranks=(first, replace(second, host="nid002"))))
     ((code, components),) = blamed(diagnose([slow], slow.problems))
     assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu1",))
+
+
+def test_a_collective_of_two_ranks_names_their_pair() -> None:
+    """As the allreduce of a smoke test between two nodes does."""
+    ends = [rank(0), rank(0, "nid002")]
+    ends[1] = replace(ends[1], rank=1)
+    line = samples((0, 1), GIB, operation="allreduce", gbps=1034.0)
+    slow = judged([judgement(line, verdict=Verdict.DEGRADED, expected=1100.0, world=2)], ranks=ends)
+    ((code, components),) = blamed(diagnose([slow], slow.problems))
+    assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu0",))
