@@ -40,7 +40,7 @@ class CollectiveTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     train = 20
     plan_settings = ["train"]
     operations = ["alltoall", "allreduce", "allgather", "reduce_scatter"]
-    sizes = {"other": "64KiB,2MiB,16MiB,256MiB"}
+    sizes = {"other": "64KiB,2MiB,16MiB,1GiB"}
     tags = {"acceptance"}
 
 
