@@ -190,10 +190,11 @@ def component_of(each: Evidence, topology: Topology | None) -> Component:
 def beside_metrics(judged: RunJudgement) -> RunJudgement:
     """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it.
 
-    Where processors move the data and others had them, a metric below the minimum says nothing of the machine.
+    Where the processors of a node move the data and others had them, a metric below the minimum says nothing of it.
     """
     found = evidence_of(judged.run, judged.topology)
-    by_processors = bool(judged.run.header) and not judged.run.on_gpus
+    alone = len({rank.host for rank in judged.run.ranks}) == 1
+    by_processors = bool(judged.run.header) and not judged.run.on_gpus and alone
     busy = next((each.message for each in found if each.code == "node-busy" and by_processors), "")
     metrics = [_beside(_unless_busy(each, busy), judged.run, found) for each in judged.judgements]
     verdict = worst([judged.verdict, *(each.verdict for each in metrics)]) if metrics else judged.verdict

@@ -492,17 +492,20 @@ def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
     assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:gpu1")
 
 
-@pytest.mark.parametrize("gpus", [False, True])
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, False), (1, True), (4, False)])
 @pytest.mark.parametrize("busy", [0.0, 60.0])
-def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(busy: float, gpus: bool) -> None:
-    """No FAIL, no diagnosis and no drain; but no green either. A GPU's links do not care."""
+def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
+    busy: float, nodes: int, gpus: bool
+) -> None:
+    """No FAIL, no diagnosis and no drain; but no green either. The links of GPUs and between nodes do not care."""
     run = run_with([node(host, busy_cores=busy) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=gpus)
-    run = replace(run, header={**run.header, "backend": "cuda" if gpus else "host"})
+    places = tuple(replace(place, host=HOSTS[place.rank % nodes]) for place in run.ranks)
+    run = replace(run, ranks=places, header={**run.header, "backend": "cuda" if gpus else "host"})
     alone = judge_run(run, lambda *_: Expectation(1e9, 1e9, 2e9, 0.5, "made"), {})
     found = beside_metrics(alone)
     codes = {each.code for each in found.judgements}
     assert "below-floor" in {each.code for each in alone.judgements}
-    if busy and not gpus:
+    if busy and not gpus and nodes == 1:
         assert found.final_verdict is Verdict.INCOMPLETE
         assert "slow-while-busy" in codes and "below-floor" not in codes
     else:
