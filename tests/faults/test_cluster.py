@@ -53,7 +53,7 @@ def test_the_healthy_cluster_is_green(site: Site, partition: str) -> None:
 def test_ports_are_told_by_the_group_patterns(site: Site, scheme: str) -> None:
     """Four ranks of a node use its two ports in either way."""
     # Of eight iterations a few that TCP has to send again are enough for several ways to fit.
-    more = ("--", "--setvar=NodeGroups.budget=3")
+    more = ("--", "--setvar=NodeGroups.budget=5")
     done = site.run("two-ports", *more, environment=f"openmpi-{scheme}", name="NodeGroups")
     assert done.status == 0, done.output
     assert done.problems == ()
