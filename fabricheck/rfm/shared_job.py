@@ -334,7 +334,12 @@ def _seconds(tasks: Iterable[RegressionTask]) -> float:
 def _line(task: RegressionTask) -> str:
     """The plan of a task, with a time limit of its own: that which its own job would have."""
     limit = min(float(task.check.time_limit), job_seconds(_seconds([task])))
-    return " ".join([str(_stage(task)), *task.check.plan_options, f"--time-limit={limit:.0f}"]) + "\n"
+    return " ".join([str(_stage(task)), *_own_options(task), f"--time-limit={limit:.0f}"]) + "\n"
+
+
+def _own_options(task: RegressionTask) -> list[str]:
+    """Of a plan, with what a hook of the check put after it."""
+    return [*task.check.plan_options, *task.check.executable_opts[1:]]
 
 
 def _take_body(task: RegressionTask) -> str:
@@ -343,8 +348,9 @@ def _take_body(task: RegressionTask) -> str:
     script = _stage(task) / str(task.check.job.script_filename)
     text = script.read_text()
     preamble = {f"{line}\n" for line in task.check.job.scheduler.emit_preamble(task.check.job)}
-    script.write_text(text.replace(f"--plans={task.check.plan_list}", " ".join(task.check.plan_options)))
-    return "".join(line for line in text.splitlines(keepends=True) if line not in preamble)
+    asked, list_alone = " ".join(task.check.executable_opts), f"--plans={task.check.plan_list}"
+    script.write_text(text.replace(asked, " ".join(_own_options(task))))
+    return "".join(line.replace(asked, list_alone) for line in text.splitlines(keepends=True) if line not in preamble)
 
 
 def _stage(task: RegressionTask) -> Path:

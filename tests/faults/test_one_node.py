@@ -159,7 +159,7 @@ PLANTED = {
     "impossible_value": Planted("a value is above what is possible", EDITED, Verdict.INVALID, ""),
     "zero_time": Planted("a time is zero", EDITED, Verdict.INVALID, ""),
     "renamed_operation": Planted("an operation has an unknown name", EDITED, Verdict.INVALID, "operation"),
-    "duplicated_line": Planted("a result is there twice", EDITED, Verdict.INVALID, "doubled"),
+    "duplicated_line": Planted("a result is there twice", EDITED, Verdict.INVALID, "repeated"),
     "reordered_lines": Planted("results are out of order", EDITED, Verdict.INVALID, "moved"),
     "interleaved_lines": Planted("two runs wrote into one file", EDITED, Verdict.INVALID, ""),
     "stale_file": Planted("the results are those of an earlier run", EDITED, Verdict.INVALID, "2020-01-01"),
@@ -176,7 +176,7 @@ PLANTED = {
         "the job is ended after all was measured",
         "its exit status was removed",
         Verdict.INCOMPLETE,
-        "all was measured, and then the job was ended",
+        "after all was measured",
     ),
     "launcher_killed": Planted(
         "the launcher is killed after all was measured",
