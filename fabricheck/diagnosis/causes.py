@@ -20,15 +20,13 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
-from fabricheck.records.operations import PAIRS
+from fabricheck.records.operations import ORDERED_PAIRS
 from fabricheck.records.verdict import Verdict, worst
 
 # A cause whose measurements are nearer than that to those that pass costs nobody anything.
 _LEAST_LOSS = 0.02
 # Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
 _ALIKE = 0.75
-# What has a direction: data go from the first end to the second first, or only so.
-_ORDERED = frozenset(PAIRS) - {"bidirectional"}
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Measurements of something else than was asked for: whose speed is whose, nobody knows.
@@ -274,7 +272,7 @@ def _between(ends: Sequence[Component], rows: Sequence[Row]) -> Component:
     if len(ends) == 1:
         return ends[0]
     ways = {row.ends for row in rows}
-    if len(ways) > 1 or {row.judgement.samples.operation for row in rows} - _ORDERED:
+    if len(ways) > 1 or any(row.judgement.samples.operation not in ORDERED_PAIRS for row in rows):
         return Component.between(ends[0], ends[1])
     source, destination = ways.pop()
     return Component.between(source, destination, "out")

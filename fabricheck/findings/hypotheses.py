@@ -29,7 +29,7 @@ from fabricheck.findings.slowdown import Slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.records.operations import PAIRS, VICTIMS
+from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, VICTIMS
 from fabricheck.topology.network import DISTANCES
 from fabricheck.units import format_size
 
@@ -339,7 +339,7 @@ def _test_of_distance(
 
 
 def _is_between_nodes(point: Point) -> bool:
-    return point.operation in ("pingpong", "unidirectional") and len(point.hosts) == 2
+    return point.operation in ORDERED_PAIRS and len(point.hosts) == 2
 
 
 # 8. Noise ----------------------------------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ from fabricheck.judge.known import Facts, is_comparable
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import LADDER
+from fabricheck.records.operations import ORDERED_PAIRS
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
 _LEAST_BYTES = 256 << 20
-_STRONGER = ("reference", "part", "published")
+_STRONGER = LADDER[: LADDER.index("siblings")]
 
 
 def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) -> Finding | None:
@@ -29,7 +31,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     pairs = [
         (each.value / each.expectation.expected, each)
         for each in judged.judgements
-        if each.samples.operation in ("unidirectional", "pingpong")
+        if each.samples.operation in ORDERED_PAIRS
         and each.better == "higher"
         and each.samples.bytes >= _LEAST_BYTES
         and each.expectation.expected

@@ -190,7 +190,7 @@ def component_of(each: Evidence, topology: Topology | None) -> Component:
 def beside_metrics(judged: RunJudgement) -> RunJudgement:
     """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it.
 
-    Where the processors of a node move the data and others had them, a metric below the minimum says nothing of it.
+    A metric below the minimum proves nothing where processors of one node move the data and other programs used them.
     """
     found = evidence_of(judged.run, judged.topology)
     alone = len({rank.host for rank in judged.run.ranks}) == 1

@@ -81,6 +81,8 @@ def _of(*families: Family) -> tuple[str, ...]:
 
 
 PAIRS = _of("pair")
+#: Those whose ends differ: data go from the first rank to the second first, or only so.
+ORDERED_PAIRS = tuple(name for name in PAIRS if name != "bidirectional")
 COLLECTIVES = _of("collective")
 MEMORY_PATHS = _of("memory")
 STRIPING = _of("striping")

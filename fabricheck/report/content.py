@@ -259,7 +259,7 @@ def _badness(judged: Judgement) -> tuple[int, float]:
 
 def share_of_yardstick(judged: Judgement) -> str:
     """The value over that of the yardstick that decided, such as `98.2 %`, or `102 x` the least that is allowed; empty
-    where none did, and beside a limit of latency, which says nothing of how fast is fast."""
+    where none did, and for a latency that only an upper limit judged."""
     yardstick = judged.yardstick
     if yardstick is None or not (math.isfinite(yardstick.value) and yardstick.value > 0):
         return ""

@@ -202,7 +202,7 @@ class SharedJobs(SerialExecutionPolicy):
             with osext.change_dir(str(folder)):
                 job.prepare([LAUNCH, *(f"launch_plans {words}" for words in launches)])
                 job.submit()
-            self._wait(job, job.scheduler, tasks)
+            self._wait_for(job, tasks)
             job.wait()
         except ABORT_REASONS:
             with contextlib.suppress(JobNotStartedError):
@@ -220,12 +220,12 @@ class SharedJobs(SerialExecutionPolicy):
                     self._leave_words(task)
         return error, [task for task in tasks if not _is_begun(task)]
 
-    def _wait(self, job: Any, scheduler: Any, tasks: Sequence[RegressionTask] = ()) -> None:
+    def _wait_for(self, job: Any, tasks: Sequence[RegressionTask]) -> None:
         """Until a job has ended; tells which tasks have begun in it."""
         told: set[RegressionTask] = set()
         self._pollctl.reset_poll_rate()
         while True:
-            scheduler.poll(job)
+            job.scheduler.poll(job)
             for task in tasks:
                 if task not in told and _is_begun(task):
                     told.add(task)
@@ -332,7 +332,7 @@ def _seconds(tasks: Iterable[RegressionTask]) -> float:
 
 
 def _line(task: RegressionTask) -> str:
-    """The plan of a task, with a time limit of its own: that which its own job would have."""
+    """The plan of a task in its list. Its time limit is that of a job with this plan alone."""
     limit = min(float(task.check.time_limit), job_seconds(_seconds([task])))
     return " ".join([str(_stage(task)), *_own_options(task), f"--time-limit={limit:.0f}"]) + "\n"
 
