@@ -253,17 +253,23 @@ def nodes_undescribed(test: rfm.RegressionTest, known: int) -> str:
     return fold(names) if 0 < known < len(names) else ""
 
 
-def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[str, ...]:
+def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[Finding, ...]:
     """Each node of the test's job that Slurm has lost meanwhile, with its state; none for other schedulers.
 
-    `hosts`: those that ran it, where the job told; what Slurm says of a job that has ended may leave some out.
+    `hosts`: those that ran it, where the job told: Slurm's list of a job that ended for a node may leave that one out.
     """
     if test.job is None:
         return ()
-    own = {each.partition(".")[0] for each in (*hosts, *(test.job.nodelist or ()))}
+    own = {host.partition(".")[0] for host in (*hosts, *(test.job.nodelist or ()))}
     lost = {name: states for name, states in _slurm_states(test).items() if name in own and _LOST & states}
     return tuple(
-        f"{name} is {'+'.join(sorted(lost[name]))}: Slurm lost the node during the job" for name in sorted(lost)
+        Finding(
+            "node-lost",
+            Verdict.INCOMPLETE,
+            f"{name} is {'+'.join(sorted(states))}: Slurm lost the node during the job",
+            (Component.of_node(name),),
+        )
+        for name, states in sorted(lost.items())
     )
 
 

@@ -353,7 +353,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
 
     def exit_status(self) -> int:
-        return read_exit_status(Path(self.stagedir), self.stderr_tail())
+        return read_exit_status(self, self.last_words())
 
     @sanity_function
     def measured_what_was_asked_for(self) -> bool:
@@ -410,7 +410,11 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""
-        return lost_nodes_text(self) + describe_end(self.errors())
+        return lost_nodes_text(self) + self.last_words()
+
+    def last_words(self) -> str:
+        """What launcher, scheduler and benchmark said at the end of the job."""
+        return describe_end(self.errors())
 
     def errors(self) -> str:
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))

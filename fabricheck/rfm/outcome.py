@@ -20,7 +20,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import write_judgement
-from fabricheck.results.fabricbench import read_unsupported
+from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import read_states
 from fabricheck.rfm.launch import nodes_lost, topology_of
@@ -55,18 +55,20 @@ _TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
 _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
 
 
-def read_exit_status(folder: Path, more: str) -> int:
-    """The exit status that the job left in `folder`; LOST_AFTERWARDS where it left none and all was measured.
+def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
+    """The exit status that the job of `test` left; LOST_AFTERWARDS where it left none and all was measured.
 
     `not_judged`, with `more` at its end, where there is none and fabricbench had not come to its end.
     """
+    folder = Path(test.stagedir)
     try:
         return int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
         if _has_footer(folder / RESULT):
             return LOST_AFTERWARDS
         text = "the job ended before fabricbench did and left no exit status"
-        raise not_judged(folder, [Finding("result-incomplete", Verdict.INCOMPLETE, text)], more) from None
+        ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
+        raise not_judged(folder, [*_nodes_lost(test), ended_early], more) from None
 
 
 def _has_footer(result: Path) -> bool:
@@ -133,7 +135,13 @@ def describe_end(errors: str) -> str:
 
 def lost_nodes_text(test: rfm.RegressionTest) -> str:
     """The nodes that Slurm lost during the job of `test`, for the end of a message."""
-    return "".join(f": {each}" for each in nodes_lost(test))
+    return "".join(f": {lost.message}" for lost in _nodes_lost(test))
+
+
+def _nodes_lost(test: rfm.RegressionTest) -> tuple[Finding, ...]:
+    """`nodes_lost` of those, too, that only the result file knows."""
+    result = Path(test.stagedir) / RESULT
+    return nodes_lost(test, (place.host for place in read_run(result).ranks) if result.exists() else ())
 
 
 def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Finding, ...]:
@@ -145,7 +153,7 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
         text = f"{run.path}: {ended} after all was measured: see the scheduler's log{describe_end(errors)}"
         return (Finding("ended-after-measuring", Verdict.INCOMPLETE, text),)
     lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
-    problems = (Finding("node-lost", Verdict.INCOMPLETE, f"{run.path}: {each}") for each in lost)
+    problems = (replace(finding, message=f"{run.path}: {finding.message}") for finding in lost)
     told = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
     return (*problems, *told, *first_ended(run, errors))
 

@@ -16,7 +16,7 @@ from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.foreign import say_once
 from fabricheck.rfm.launch import fitting_partitions
-from fabricheck.rfm.outcome import EXIT_STATUS, lost_nodes_text
+from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, BuildOsu, BuildRcclTests, vendor_tool
 from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
@@ -173,12 +173,12 @@ class SuiteParts(RegressionTestPlugin):
         job: str = super().output()
         return job + "".join(each.read_text(errors="replace") for each in files if each.exists())
 
-    def stderr_tail(self) -> str:
-        """The nodes that were lost, and the last line of the tool's error output."""
+    def last_words(self) -> str:
+        """The last line of the tool's error output."""
         file = Path(self.stagedir) / ERRORS
         text = file.read_text(errors="replace") if file.exists() else ""
         lines = [line for line in text.splitlines() if line.strip()]
-        return lost_nodes_text(self) + (f": {without_values(lines[-1].strip())[:200]}" if lines else "")
+        return f": {without_values(lines[-1].strip())[:200]}" if lines else ""
 
     def checked_output(self, asked: Asked) -> VendorOutput | None:
         """What the run that checks the data printed; `None` where there is none."""

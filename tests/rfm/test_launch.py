@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
+from fabricheck.results.check_judgement import read_judgement
 from fabricheck.rfm.launch import (
     binding_options,
     devices_of_ranks,
@@ -19,10 +22,13 @@ from fabricheck.rfm.launch import (
     nodes_undescribed,
     nodes_up,
 )
+from fabricheck.rfm.outcome import RESULT, read_exit_status
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.schema import FabricEntry
 from tests.support.nodes import ROOT
+from tests.support.result_files import DATA
 
+TWO_NODES = DATA / "two_nodes_nccl_collectives.jsonl"
 CORES = ["8-9", "10,12", "0-1", "2-3"]
 
 
@@ -140,7 +146,19 @@ def test_a_partition_of_slurm_that_is_larger_than_described_is_named(known: int,
 )
 def test_a_node_that_slurm_lost_during_the_job_is_named(scheduler: Slurm, told: list[str], lost: list[str]) -> None:
     test: Any = SimpleNamespace(job=SimpleNamespace(scheduler=scheduler, nodelist=["nid0", "nid1"]))
-    assert [each.partition(" is ")[0] for each in nodes_lost(test, told)] == lost
+    assert [str(*finding.components) for finding in nodes_lost(test, told)] == lost
+
+
+def test_the_result_file_knows_a_node_that_slurm_left_out_of_a_job_that_was_ended_for_it(tmp_path: Path) -> None:
+    lines = TWO_NODES.read_text().replace("node1", "nid1").splitlines(keepends=True)
+    (tmp_path / RESULT).write_text("".join(lines[:-1]))
+    job = SimpleNamespace(scheduler=Slurm({"nid1": {"DOWN"}}), nodelist=[])
+    test: Any = SimpleNamespace(job=job, stagedir=str(tmp_path))
+    with pytest.raises(SanityError):
+        read_exit_status(test, "")
+    judged = read_judgement(tmp_path)
+    assert judged is not None
+    assert [str(*finding.components) for finding in judged.findings if finding.code == "node-lost"] == ["nid1"]
 
 
 @pytest.mark.parametrize(
