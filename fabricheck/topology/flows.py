@@ -90,44 +90,17 @@ def flow_between(network: FlowNetwork, source: int, destination: int) -> float:
 def flow_rates(network: FlowNetwork) -> Matrix:
     """Maximum flow between each two terminals; shape (n, n), infinite on the diagonal.
 
-    Where direct links and paths over one vertex reach what the ends can send and receive, that is the answer; other
-    pairs take a maximum flow each, or, in a symmetric network, one for each terminal (Gusfield 1990).
+    Where direct links and paths over one vertex reach what the ends can send and receive, that is the answer.
     """
     capacity = network.capacity
     ends = np.minimum(capacity.sum(axis=1)[:, None], capacity.sum(axis=0)[None, :])
     rows = capacity[list(network.terminals)]
     near = np.stack([row + np.minimum(row[:, None], capacity).sum(axis=0) for row in rows])
-    index = np.ix_(network.terminals, network.terminals)
-    rates: Matrix = ends[index]
-    near = near[:, network.terminals]
-    np.fill_diagonal(near, np.inf)
-    open_pairs = near < rates * (1 - 1e-12)
-    if open_pairs.any():
-        rates = _equivalent_flows(network) if network.symmetric else rates
-        if not network.symmetric:
-            for source, other in np.argwhere(open_pairs):
-                rates[source, other] = flow_between(network, network.terminals[source], network.terminals[other])
+    rates: Matrix = ends[np.ix_(network.terminals, network.terminals)]
+    for source, other in np.argwhere(near[:, network.terminals] < rates * (1 - 1e-12)):
+        if source != other:
+            rates[source, other] = flow_between(network, network.terminals[source], network.terminals[other])
     np.fill_diagonal(rates, np.inf)
-    return rates
-
-
-def _equivalent_flows(network: FlowNetwork) -> Matrix:
-    """All maximum flows of a symmetric network by n - 1 of them: Gusfield, "Very simple methods for all pairs network
-    flow analysis", 1990."""
-    size = network.size
-    parent = np.zeros(size, dtype=np.int64)
-    rates = np.full((size, size), np.inf)
-    where = np.array(network.terminals)
-    for vertex in range(1, size):
-        other = int(parent[vertex])
-        demand = min(network.capacity[where[vertex]].sum(), network.capacity[where[other]].sum())
-        members = _source_side(network, {int(where[vertex]): np.inf}, {int(where[other]): np.inf}, float(demand))
-        flow = network.out_of(members) if demand else 0.0
-        later = np.arange(size) > vertex
-        parent[later & members[where] & (parent == other)] = vertex
-        rates[vertex, :vertex] = np.minimum(rates[other, :vertex], flow)
-        rates[vertex, other] = flow
-        rates[:vertex, vertex] = rates[vertex, :vertex]
     return rates
 
 
