@@ -76,7 +76,7 @@ def _optimum(network: FlowNetwork) -> float:
     Raises RuntimeError where the solver fails.
     """
     import scipy.optimize
-    import scipy.sparse as sparse
+    from scipy import sparse
 
     heads, tails, rates = network._edges
     size, edges, vertices = network.size, np.arange(len(heads)), len(network.vertices)
