@@ -21,6 +21,7 @@ Mask = npt.NDArray[np.bool_]
 # Capacities are whole 32-bit numbers, and a residual is the sum of two.
 _WHOLE = float(1 << 29)
 _UNLIMITED = 1 << 30
+_LARGEST_PROGRAM = 12_000  # variables of a linear program that is solved in about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,3 +254,50 @@ def _reachable(network: FlowNetwork, start: Mask) -> Mask:
 
 def _names(network: FlowNetwork, members: Mask) -> tuple[str, ...]:
     return tuple(network.vertices[one] for one in network.terminals if members[one])
+
+
+def concurrent_rate(network: FlowNetwork) -> float:
+    """The rate that each terminal can send to each other one at the same time, split over any paths; of a network that
+    is larger than any node, what it cannot exceed.
+
+    Infinite for fewer than two terminals, 0 where one of them is not reached.
+    """
+    if network.size < 2:
+        return float("inf")
+    if network.size * len(network._edges[0]) <= _LARGEST_PROGRAM:
+        return _concurrent_optimum(network)
+    return min(gather_cut(each).rate for each in _both_ways(network))
+
+
+def _concurrent_optimum(network: FlowNetwork) -> float:
+    """The highest rate. Variables are the flow of each source on each edge, and the rate; what a vertex receives of a
+    source, less what it sends on, is the rate at a terminal and nothing elsewhere.
+
+    Raises RuntimeError where the solver fails.
+    """
+    import scipy.optimize
+    from scipy import sparse
+
+    heads, tails, rates = network._edges
+    size, edges, vertices = network.size, np.arange(len(heads)), len(network.vertices)
+    scale = float(rates.max())
+    incidence: Any = sparse.csr_array(
+        (np.repeat([1.0, -1.0], len(edges)), (np.concatenate([tails, heads]), np.tile(edges, 2))),
+        shape=(vertices, len(edges)),
+    )
+    taken = np.zeros((vertices, 1))
+    taken[list(network.terminals)] = -1.0
+    flows: Any = sparse.kron(sparse.eye_array(size), incidence)
+    balance: Any = sparse.csr_array(sparse.hstack([flows, sparse.csr_array(np.tile(taken, (size, 1)))]))
+    own = np.arange(size) * vertices + np.array(network.terminals)  # a source sends what the others receive
+    balance = balance[np.setdiff1d(np.arange(size * vertices), own)]
+    of_edges: list[Any] = [sparse.eye_array(len(edges))] * size
+    limited: Any = sparse.hstack([*of_edges, sparse.csr_array((len(edges), 1))])
+    objective = np.zeros(balance.shape[1])
+    objective[-1] = -1.0
+    solved: Any = scipy.optimize.linprog(
+        objective, limited, rates / scale, balance, np.zeros(balance.shape[0]), method="highs"
+    )
+    if not solved.success:
+        raise RuntimeError(f"the concurrent flow could not be computed: {solved.message}")
+    return float(-solved.fun) * scale

@@ -41,15 +41,6 @@ class Path:
         return tuple(itertools.pairwise(self.devices))
 
 
-@dataclass(frozen=True)
-class LoadedEdge:
-    """A directed edge, the number of paths over it, and that number for each of its parallel links."""
-
-    edge: Edge
-    paths: float
-    paths_per_link: float
-
-
 class NodeGraph:
     """The link graph of one node; everything is computed once.
 
@@ -276,15 +267,13 @@ class NodeGraph:
     # Loads
 
     @cached_property
-    def edge_loads(self) -> tuple[LoadedEdge, ...]:
-        """Load of every directed edge when each GPU sends to each other one over shortest paths; the heaviest first.
+    def edge_loads(self) -> Mapping[Edge, float]:
+        """Paths over every directed edge when each GPU sends to each other one over shortest paths.
 
         A pair with several shortest paths puts an equal share of itself on each: the only tie-breaking that does not
-        depend on how devices are named. The load for each parallel link counts (De Sensi §IV-A).
+        depend on how devices are named.
         """
-        loads = self._loads(self._fabric, self.graph)
-        loaded = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
-        return tuple(sorted(loaded, key=lambda edge: (-edge.paths_per_link, edge.edge)))
+        return self._loads(self._fabric, self.graph)
 
     def _loads(self, inside: nx.DiGraph[str], across: nx.DiGraph[str]) -> dict[Edge, float]:
         """Paths over each edge: Brandes' edge betweenness, of the fabric inside an island and of `across` elsewhere."""
@@ -308,7 +297,8 @@ class NodeGraph:
         The links of an edge share its paths, so four paths over four parallel links count one. At least 1: a path
         cannot be crossed by less than itself.
         """
-        return max((max(1.0, one.paths_per_link) for one in self.edge_loads), default=0.0)
+        shares = (load / self._whole.edges[edge]["count"] for edge, load in self.edge_loads.items())
+        return max((max(1.0, share) for share in shares), default=0.0)
 
     @cached_property
     def pair_share_gbps(self) -> float:
