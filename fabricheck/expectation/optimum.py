@@ -48,12 +48,12 @@ def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: 
     if root is not None:
         return _ROOTED[operation](network, root.name)
     if operation == "allreduce" and any(switch.in_network_reduction for switch in topology.switches):
-        return least_cut(network).rate  # the switches reduce
+        return least_cut(network)  # the switches reduce
     return _UNROOTED[operation](network)
 
 
 def _broadcast(network: FlowNetwork, root: str) -> float:
-    return broadcast_cut(network, network.terminals[network.names.index(root)]).rate
+    return broadcast_cut(network, network.terminals[network.names.index(root)])
 
 
 # Alltoall: the maximum concurrent flow. Allgather and reduce-scatter: the least cut for each GPU that sends or receives
@@ -61,8 +61,8 @@ def _broadcast(network: FlowNetwork, root: str) -> float:
 # between k parts. Broadcast and reduce: the least cut between the root and another GPU (Edmonds 1973).
 _UNROOTED: dict[str, Callable[[FlowNetwork], float]] = {
     "alltoall": lambda network: network.size * concurrent_rate(network),
-    "allgather": lambda network: network.size * gather_cut(network).rate,
-    "reduce_scatter": lambda network: network.size * gather_cut(network.backwards).rate,
+    "allgather": lambda network: network.size * gather_cut(network),
+    "reduce_scatter": lambda network: network.size * gather_cut(network.backwards),
     "allreduce": allreduce_cut,
 }
 _ROOTED: dict[str, Callable[[FlowNetwork, str], float]] = {

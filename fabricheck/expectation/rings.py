@@ -80,7 +80,7 @@ def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int
     capacity = np.zeros((len(names), len(names)))
     for (a, b), count in slots.items():
         capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
-    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)).rate)
+    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)))
 
 
 def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:

@@ -63,14 +63,6 @@ class FlowNetwork:
         return float(self.capacity[np.ix_(members, ~members)].sum())
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A least cut: its rate as the quantity asked for, and the names of the terminals on the sending side."""
-
-    rate: float
-    terminals: tuple[str, ...]
-
-
 def widest_rates(network: FlowNetwork) -> Matrix:
     """Rate of the widest single path between each two terminals; shape (n, n), infinite on the diagonal, 0 if none."""
     widest = network.capacity.copy()
@@ -105,26 +97,19 @@ def flow_rates(network: FlowNetwork) -> Matrix:
     return rates
 
 
-def least_cut(network: FlowNetwork) -> Cut:
+def least_cut(network: FlowNetwork) -> float:
     """The least that leaves any set with some but not all of the terminals: no value that all must know is faster."""
-    return min((broadcast_cut(each, network.terminals[0]) for each in _both_ways(network)), key=lambda cut: cut.rate)
+    return min(broadcast_cut(each, network.terminals[0]) for each in _both_ways(network))
 
 
-def broadcast_cut(network: FlowNetwork, root: int) -> Cut:
+def broadcast_cut(network: FlowNetwork, root: int) -> float:
     """What a broadcast from vertex `root` reaches: the least cut between it and a terminal (Edmonds, "Edge-disjoint
     branchings", 1973). Infinite where there is no other terminal."""
-    best, members = float("inf"), np.zeros(len(network.vertices), dtype=bool)
-    for terminal in network.terminals:
-        if terminal == root:
-            continue
-        demand = min(float(network.capacity[root].sum()), float(network.capacity[:, terminal].sum()))
-        side = _source_side(network, {root: np.inf}, {terminal: np.inf}, demand)
-        if network.out_of(side) < best:
-            best, members = network.out_of(side), side
-    return Cut(best, _names(network, members))
+    others = (terminal for terminal in network.terminals if terminal != root)
+    return min((flow_between(network, root, terminal) for terminal in others), default=float("inf"))
 
 
-def gather_cut(network: FlowNetwork) -> Cut:
+def gather_cut(network: FlowNetwork) -> float:
     """What every terminal can send of its own to all others at the same time: the least, over sets S of vertices that
     leave out a terminal, of the capacity out of S over the number of terminals in S.
 
@@ -132,14 +117,13 @@ def gather_cut(network: FlowNetwork) -> Cut:
     section 4); a reduce-scatter the same of the network backwards. Infinite for fewer than two terminals.
     """
     terminals = np.array(network.terminals)
-    share, best = float("inf"), np.zeros(len(network.vertices), dtype=bool)
+    share = float("inf")
     if network.size < 2:
-        return Cut(share, ())
+        return share
     for terminal in network.terminals:
         side = np.ones(len(network.vertices), dtype=bool)
         side[terminal] = False
-        if (cut := network.out_of(side) / (network.size - 1)) < share:
-            share, best = cut, side
+        share = min(share, network.out_of(side) / (network.size - 1))
     for terminal in network.terminals:
         while share > 0:
             supply = {int(one): share for one in terminals}
@@ -147,8 +131,8 @@ def gather_cut(network: FlowNetwork) -> Cut:
             inside = int(side[terminals].sum())
             if not inside or network.out_of(side) / inside >= share * (1 - 1e-9):
                 break
-            share, best = network.out_of(side) / inside, side
-    return Cut(share, _names(network, best))
+            share = network.out_of(side) / inside
+    return share
 
 
 def allreduce_cut(network: FlowNetwork) -> float:
@@ -161,7 +145,7 @@ def allreduce_cut(network: FlowNetwork) -> float:
     """
     if network.size < 2:
         return float("inf")
-    return min(least_cut(network).rate, *(_partition_bound(each) for each in _both_ways(network)))
+    return min(least_cut(network), *(_partition_bound(each) for each in _both_ways(network)))
 
 
 def _both_ways(network: FlowNetwork) -> Sequence[FlowNetwork]:
@@ -252,10 +236,6 @@ def _reachable(network: FlowNetwork, start: Mask) -> Mask:
         side = more
 
 
-def _names(network: FlowNetwork, members: Mask) -> tuple[str, ...]:
-    return tuple(network.vertices[one] for one in network.terminals if members[one])
-
-
 def concurrent_rate(network: FlowNetwork) -> float:
     """The rate that each terminal can send to each other one at the same time, split over any paths; of a network that
     is larger than any node, what it cannot exceed.
@@ -266,7 +246,7 @@ def concurrent_rate(network: FlowNetwork) -> float:
         return float("inf")
     if network.size * len(network._edges[0]) <= _LARGEST_PROGRAM:
         return _concurrent_optimum(network)
-    return min(gather_cut(each).rate for each in _both_ways(network))
+    return min(gather_cut(each) for each in _both_ways(network))
 
 
 def _concurrent_optimum(network: FlowNetwork) -> float:
