@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
@@ -27,7 +28,7 @@ from fabricheck.diagnosis.network.localize import Locator
 from fabricheck.diagnosis.network.plan import retest, screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
-from fabricheck.judge.outliers import Parts, may_be_outliers, outliers
+from fabricheck.judge.outliers import Parts, outliers
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.calibration import bounds
+from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import Floats, Shape
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.outliers import Outlier, Parts, may_be_outliers, outliers
+from fabricheck.judge.outliers import Outlier, Parts, outliers
 from fabricheck.judge.parts import CUT, LEAST_LOSS, Part, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind

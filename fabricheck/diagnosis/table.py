@@ -12,8 +12,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
+from fabricheck.records.run import list_ranks
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.guards import list_ranks
 from fabricheck.topology.graph import node_graph
 
 #: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.

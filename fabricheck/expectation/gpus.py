@@ -30,7 +30,7 @@ def pair(question: Question) -> Limits:
         expected = min(expected, graph.widest_path(destination, source).rate_gbps)
     if question.transport not in ONE_PATH:
         ways = ((source, destination), (destination, source))
-        ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way).gbps for way in ways))
+        ceiling = max(ceiling, *(optimum.point_to_point(question.topology, *way) for way in ways))
     if question.beside is not None and question.beside.edges:
         shared = min(graph.path_rate(edge) / count for edge, count in question.beside.edges.items())
         if shared < expected:
@@ -44,7 +44,7 @@ def pair(question: Question) -> Limits:
 
 def collective(question: Question) -> Limits:
     n, operation = len(question.node_gpus), question.operation
-    best = optimum.collective(question.topology, operation, question.node_gpus).gbps
+    best = optimum.collective(question.topology, operation, question.node_gpus)
     # The messages of a list are what copies send, without a library's rings and trees.
     mover = "copy" if question.implementation == "transfers" else question.transport
     own_algorithm = algorithm_of(question.topology, operation, mover, question.node_gpus)

@@ -9,37 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import COLLECTIVES
-from fabricheck.topology.concurrent_flow import Bounds, concurrent_rate
-from fabricheck.topology.flows import FlowNetwork, allreduce_cut, broadcast_cut, gather_cut, least_cut
+from fabricheck.topology.flows import (
+    FlowNetwork,
+    allreduce_cut,
+    broadcast_cut,
+    concurrent_rate,
+    gather_cut,
+    least_cut,
+)
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Topology
 
 
-@dataclass(frozen=True)
-class Optimum:
-    """`gbps`: what no algorithm exceeds. `reached`: what is known to be possible; the same where both are known."""
-
-    gbps: float
-    reached: float
-
-    @property
-    def exact(self) -> bool:
-        """The optimum is known, not only bounded."""
-        return self.gbps <= self.reached * (1 + 1e-6)
-
-
-def point_to_point(topology: Topology, source: Gpu, destination: Gpu) -> Optimum:
+def point_to_point(topology: Topology, source: Gpu, destination: Gpu) -> float:
     """Over all paths at once, which striping could use: the maximum flow."""
-    flow = node_graph(topology).flow_gbps(source, destination)
-    return Optimum(flow, flow)
+    return node_graph(topology).flow_gbps(source, destination)
 
 
-def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> Optimum:
+def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
     """The optimum of one of COLLECTIVES between different GPUs, the root of a rooted one first.
 
     Infinite for a single GPU. Raises UserError for another operation.
@@ -50,42 +41,31 @@ def collective(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> Optim
 
 
 @lru_cache(maxsize=1024)
-def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: Gpu | None) -> Optimum:
+def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: Gpu | None) -> float:
     if len(gpus) < 2:
-        return Optimum(math.inf, math.inf)
+        return math.inf
     network = node_graph(topology).network(sorted(gpus, key=lambda gpu: gpu.index))
     if root is not None:
-        bounds = _ROOTED[operation](network, root.name)
-    elif operation == "allreduce" and any(switch.in_network_reduction for switch in topology.switches):
-        bounds = _known(least_cut(network).rate)  # the switches reduce
-    else:
-        bounds = _UNROOTED[operation](network)
-    return Optimum(bounds.upper, bounds.lower)
+        return _ROOTED[operation](network, root.name)
+    if operation == "allreduce" and any(switch.in_network_reduction for switch in topology.switches):
+        return least_cut(network)  # the switches reduce
+    return _UNROOTED[operation](network)
 
 
-def _known(rate: float) -> Bounds:
-    return Bounds(rate, rate)
-
-
-def _alltoall(network: FlowNetwork) -> Bounds:
-    pair = concurrent_rate(network)
-    return Bounds(network.size * pair.lower, network.size * pair.upper)
-
-
-def _broadcast(network: FlowNetwork, root: str) -> Bounds:
-    return _known(broadcast_cut(network, network.terminals[network.names.index(root)]).rate)
+def _broadcast(network: FlowNetwork, root: str) -> float:
+    return broadcast_cut(network, network.terminals[network.names.index(root)])
 
 
 # Alltoall: the maximum concurrent flow. Allgather and reduce-scatter: the least cut for each GPU that sends or receives
 # (ForestColl, arXiv:2402.06787). Allreduce: the least of all cuts and divisions of the GPUs, with 2 (k - 1) buffers
 # between k parts. Broadcast and reduce: the least cut between the root and another GPU (Edmonds 1973).
-_UNROOTED: dict[str, Callable[[FlowNetwork], Bounds]] = {
-    "alltoall": _alltoall,
-    "allgather": lambda network: _known(network.size * gather_cut(network).rate),
-    "reduce_scatter": lambda network: _known(network.size * gather_cut(network.backwards).rate),
-    "allreduce": lambda network: _known(allreduce_cut(network)),
+_UNROOTED: dict[str, Callable[[FlowNetwork], float]] = {
+    "alltoall": lambda network: network.size * concurrent_rate(network),
+    "allgather": lambda network: network.size * gather_cut(network),
+    "reduce_scatter": lambda network: network.size * gather_cut(network.backwards),
+    "allreduce": allreduce_cut,
 }
-_ROOTED: dict[str, Callable[[FlowNetwork, str], Bounds]] = {
+_ROOTED: dict[str, Callable[[FlowNetwork, str], float]] = {
     "broadcast": _broadcast,
     "reduce": lambda network, root: _broadcast(network.backwards, root),
 }

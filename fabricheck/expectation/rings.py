@@ -22,12 +22,11 @@ _BUDGET = 50_000
 class Rings:
     """Rings that share no link, each used in both directions at `rate_gbps` for each direction.
 
-    `rings` are the names of the GPUs in order. `exact`: no larger number of rings exists at this rate.
+    `rings` are the names of the GPUs in order.
     """
 
     rings: tuple[tuple[str, ...], ...]
     rate_gbps: float
-    exact: bool
 
     @property
     def total_gbps(self) -> float:
@@ -45,7 +44,7 @@ def edge_disjoint_rings(graph: NodeGraph) -> Rings:
     pairs = [pair for pair in itertools.combinations(names, 2) if graph.graph.has_edge(*pair)]
     widths = {(a, b): min(graph.rate((a, b)), graph.rate((b, a))) for a, b in pairs}
     rates = sorted({width / graph.links(edge) for edge, width in widths.items()}, reverse=True)
-    best = Rings((), 0.0, True)
+    best = Rings((), 0.0)
     for rate in rates:
         slots = {edge: math.floor(width / rate + 1e-9) for edge, width in widths.items()}
         rings = _most_rings(names, {edge: count for edge, count in slots.items() if count}, rate)
@@ -56,27 +55,24 @@ def edge_disjoint_rings(graph: NodeGraph) -> Rings:
 
 def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate: float) -> Rings:
     if len(names) < 2:
-        return Rings((), rate, True)
+        return Rings((), rate)
     if len(names) == 2:
         # A ring of two would use its edge twice; each link already goes both ways.
-        return Rings((names,) * slots.get(names, 0), rate, True)
+        return Rings((names,) * slots.get(names, 0), rate)
     # Where all edges have the same parallel links, the rings of one of them serve them all.
     copies = math.gcd(*slots.values()) if slots else 1
     single = {edge: count // copies for edge, count in slots.items()}
     cut = _least_cut(names, single)
     best: tuple[tuple[str, ...], ...] = ()
-    complete = True
     # Every ring crosses every cut twice. As many rings as that allows are tried first, then by bisection.
     few, many, wanted = 0, cut // 2 + 1, cut // 2
     while few + 1 < many:
-        rings, searched = _search(names, single, wanted)
-        if rings:
+        if rings := _search(names, single, wanted):
             best, few = rings, wanted
         else:
-            many, complete = wanted, searched
+            many = wanted
         wanted = (few + many) // 2
-    exact = len(best) * copies == cut * copies // 2 or (copies == 1 and complete)
-    return Rings(best * copies, rate, exact)
+    return Rings(best * copies, rate)
 
 
 def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int:
@@ -84,13 +80,11 @@ def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int
     capacity = np.zeros((len(names), len(names)))
     for (a, b), count in slots.items():
         capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
-    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)).rate)
+    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)))
 
 
-def _search(
-    names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int
-) -> tuple[tuple[tuple[str, ...], ...], bool]:
-    """`wanted` disjoint rings by backtracking, and whether the search was complete when there are none."""
+def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:
+    """`wanted` disjoint rings by backtracking; none where there are none, or none was found in time."""
     free: Counter[frozenset[str]] = Counter({frozenset(edge): count for edge, count in slots.items()})
     neighbours: dict[str, list[str]] = {name: [] for name in names}
     for a, b in slots:
@@ -102,7 +96,7 @@ def _search(
     todo = [_next(trail, on_ring, neighbours, free)]
     for _ in range(_BUDGET):
         if not todo:
-            return (), True
+            return ()
         name = next(todo[-1], None)
         if name is None:
             # Nothing is left to try here: take the last step back.
@@ -116,12 +110,12 @@ def _search(
         if len(trail) % size == 0 and free[edge := frozenset((name, start))]:
             free[edge] -= 1
             if len(trail) == wanted * size:
-                return tuple(tuple(trail[at : at + size]) for at in range(0, len(trail), size)), True
+                return tuple(tuple(trail[at : at + size]) for at in range(0, len(trail), size))
             trail.append(start)
             on_ring.clear()
             on_ring.add(start)
         todo.append(_next(trail, on_ring, neighbours, free))
-    return (), False
+    return ()
 
 
 def _next(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.nodes import SLURM, Choice
+from fabricheck.fleet.nodes import SLURM, Choice, ask_slurm
 from fabricheck.fleet.record import Fleet
 from fabricheck.topology.network import fold, unfold
 
@@ -46,8 +45,8 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
         f"--nodes={choice.count}",
         *([f"--nodelist={fold(choice.nodes)}"] if len(choice.nodes) == choice.count else []),
     ]
-    done = _run(command, wait + _ASK_S)
-    said = done.stderr + done.stdout
+    answer = ask_slurm(command, wait + _ASK_S)
+    said = answer.errors + answer.output
     match = re.search(r"Granted job allocation (\d+)", said)
     if match is None:
         raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(said)}")
@@ -60,16 +59,16 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
 
 def cancel(job: str) -> None:
     """Gives back the job of a fleet; nothing happens to another one that has its number by now."""
-    _run(["scancel", "--quiet", f"--name={_NAME}", job], _ASK_S)
+    ask_slurm(["scancel", "--quiet", f"--name={_NAME}", job])
 
 
 def is_over(fleet: Fleet) -> bool:
     """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not say."""
     try:
-        done = _run(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"], _ASK_S)
+        said = ask_slurm(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"])
     except UserError:
         return False
-    if done.stdout.strip() in _GOES_ON or (done.returncode != 0 and "Invalid job id" not in done.stderr):
+    if said.output.strip() in _GOES_ON or (not said.given and "Invalid job id" not in said.errors):
         return False
     how = "time limit, or cancelled"
     fleet.end(f"job {fleet.job} ended before all was measured ({how}); --resume measures the rest")
@@ -82,7 +81,7 @@ def seconds(text: str) -> int:
 
 
 def _nodes_of(job: str) -> tuple[str, ...]:
-    said = _run(["squeue", "--noheader", f"--jobs={job}", "--format=%N"], _ASK_S).stdout.strip()
+    said = ask_slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).output.strip()
     if not said:
         raise UserError(f"job {job} ended before anything was measured: see sacct -j {job}")
     return unfold(said)
@@ -97,15 +96,6 @@ def _gpus(partition: Mapping[str, Any]) -> list[str]:
 
 def _words(options: Sequence[str]) -> list[str]:
     return [word for option in options for word in option.split()]
-
-
-def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-    except FileNotFoundError:
-        raise UserError(f"{command[0]} is not installed here: run this on a login node of the cluster") from None
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} did not respond in {limit_s:g} s: see scontrol ping") from None
 
 
 def _first(said: str) -> str:

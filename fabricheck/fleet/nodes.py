@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabricheck.errors import UserError
+from fabricheck.state.programs import Answer, ask
 from fabricheck.topology.network import fold, unfold
 
 #: ReFrame's schedulers for it.
@@ -50,17 +50,21 @@ def slurm_partitions() -> dict[str, str]:
 
 def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
     """Two words for each node, or why there are none. Raises `UserError` where nobody answers."""
-    command = ["sinfo", "--noheader", "--Node", f"--format={columns}", which]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
-    except FileNotFoundError:
-        raise UserError("sinfo of Slurm is not installed here: run this on a login node of the cluster") from None
-    except subprocess.TimeoutExpired:
-        raise UserError(f"Slurm did not list its nodes in {_ASK_S} s: see scontrol ping") from None
-    answers = [(words[0], words[1]) for line in done.stdout.splitlines() if len(words := line.split()) > 1]
-    if done.returncode != 0 or not answers:
-        return (done.stderr.strip().splitlines() or ["it has no nodes"])[0]
+    said = ask_slurm(["sinfo", "--noheader", "--Node", f"--format={columns}", which])
+    answers = [(words[0], words[1]) for line in said.output.splitlines() if len(words := line.split()) > 1]
+    if not said.given or not answers:
+        return (said.errors.strip().splitlines() or ["it has no nodes"])[0]
     return answers
+
+
+def ask_slurm(command: Sequence[str], limit_s: float = _ASK_S) -> Answer:
+    """What a command of Slurm says. Raises `UserError` where it is not here, or does not answer."""
+    said = ask(command, limit_s)
+    if said.missing:
+        raise UserError(f"{command[0]} of Slurm is not installed here: run this on a login node of the cluster")
+    if said.late:
+        raise UserError(f"{command[0]} did not respond in {limit_s:g} s: see scontrol ping")
+    return said
 
 
 def partition_of(access: Sequence[str]) -> str:

@@ -103,8 +103,8 @@ def _row(
 
 def _optimum(topology: Topology, operation: str, gpus: Sequence[Gpu]) -> float:
     if operation in PAIRS:
-        return optimum.point_to_point(topology, gpus[0], gpus[1]).gbps
-    return optimum.collective(topology, operation, gpus).gbps
+        return optimum.point_to_point(topology, gpus[0], gpus[1])
+    return optimum.collective(topology, operation, gpus)
 
 
 def _payload(topology: Topology, operation: str, way: str, gpus: Sequence[Gpu]) -> Payload | None:

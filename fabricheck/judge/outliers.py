@@ -121,39 +121,6 @@ def critical_value(count: int, inside: Floats, least_spread: float, error: float
     return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 
 
-def may_be_outliers(
-    values: Floats, inside: Floats, parts: Sequence[Parts[T]], least_spread: float, error: float
-) -> npt.NDArray[np.bool_]:
-    """Whether `outliers` can find any in each of several groups, whose members cross the same parts: shape (groups,),
-    of `values` and `inside` of shape (groups, n). Much faster where few groups have any: only splits are looked at that
-    were beyond chance if nothing were left within their sides."""
-    count = values.shape[-1]
-    prior = np.maximum(least_spread, np.median(inside, axis=-1))
-    shared = _shared(parts, range(count))
-    masks = _masks(shared, count)
-    within = _PRIOR_FREEDOM / (_PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
-    order = np.argsort(values, axis=-1)
-    ordered = np.take_along_axis(values, order, axis=-1)
-    found = np.zeros(len(values), dtype=bool)
-    for number in range(-1, len(masks)):
-        mask, tests = (masks[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
-        own = values if number >= 0 else ordered  # a single one is the worst
-        sizes = mask.sum(), count - mask.sum()
-        bound = _quantile(error / (2 * tests), int(_freedom(*sizes)))
-        weight = _weight(sizes[0]) + _weight(sizes[1])
-        reach = bound * np.sqrt(within * weight)
-        slow = _middle(np.sort(own[:, mask], axis=-1))
-        fastest = _middle(ordered[:, : sizes[1]])  # the rest has no smaller median
-        left = np.flatnonzero(~found & (slow - fastest > reach))
-        rest = _middle(np.sort(own[left][:, ~mask], axis=-1))
-        left = left[slow[left] - rest > reach[left]]
-        if left.size:
-            sides = np.broadcast_to(mask, (left.size, 1, count))
-            own_inside = inside if number >= 0 else np.take_along_axis(inside, order, axis=-1)
-            found[left] = _split(own[left], own_inside[left], sides, prior[left]).statistic[:, 0] > bound
-    return found
-
-
 def _best(given: _Given, parts: Sequence[Parts[T]], left: Sequence[int]) -> Outlier[T] | None:
     values, count = given.values[list(left)], len(left)
     shared = _shared([parts[one] for one in left], range(count))
@@ -254,12 +221,6 @@ def _median(values: Floats, masks: npt.NDArray[np.bool_]) -> Floats:
     ordered, count = np.sort(np.where(masks, values, np.inf), axis=-1), masks.sum(axis=-1)
     around = np.stack([(count - 1) // 2, count // 2], axis=-1)
     return np.asarray(np.take_along_axis(ordered, around, axis=-1).mean(axis=-1))
-
-
-def _middle(ordered: Floats) -> Floats:
-    """The median of sorted values, shape (..., n)."""
-    count = ordered.shape[-1]
-    return np.asarray((ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2)
 
 
 def _masks(members: Iterable[Collection[int]], count: int) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +43,17 @@ class Rank:
 
 # More GPUs or nodes in a line are counted.
 _MOST_NAMED = 2
+
+
+def list_ranks(ranks: Iterable[int]) -> str:
+    """Ranks in their order, as `0-3,7`."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in spans)
 
 
 def describe_places(ranks: Sequence[Rank]) -> str:

@@ -15,10 +15,9 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, bus_factor
-from fabricheck.records.run import Rank, Samples
+from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
-from fabricheck.results.guards import list_ranks
 from fabricheck.units import format_size
 
 # A name is a name, whatever somebody wrote into it.

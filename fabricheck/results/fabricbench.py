@@ -19,7 +19,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import EMULATED, is_emulated
-from fabricheck.records.run import Rank, Run, Samples, describe_places
+from fabricheck.records.run import Rank, Run, Samples, describe_places, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
@@ -43,7 +43,6 @@ from fabricheck.results.fabricbench_plan import (
     samples_mistakes,
 )
 from fabricheck.results.fabricbench_records import rank_of, samples_of, timed_ns
-from fabricheck.results.guards import list_ranks
 from fabricheck.results.node_names import mistaken_names
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate

@@ -9,9 +9,9 @@ from itertools import pairwise
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
 from fabricheck.records.order_statistics import LONGEST, kept_ranks
 from fabricheck.records.pair_rule import PairRule
+from fabricheck.records.run import list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import HeaderModel, ProofModel, RuledSeriesModel, SamplesModel, SeriesModel
-from fabricheck.results.guards import list_ranks
 
 # What makes two samples lines the same measurement, and what a planned series must agree with: operation, schedule,
 # bytes, ranks, groups, implementation and round.

@@ -15,21 +15,10 @@ from fabricheck.errors import UserError
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import PAIRS
-from fabricheck.records.run import Run, describe_places
+from fabricheck.records.run import Run, describe_places, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.proof_logs import facts_of_remarks, reasons_of
-
-
-def list_ranks(ranks: Iterable[int]) -> str:
-    """Ranks in their order, as `0-3,7`."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in spans)
 
 
 def require(

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from fabricheck.records.run import Samples
-from fabricheck.results.guards import list_ranks
+from fabricheck.records.run import Samples, list_ranks
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
-    Complaints,
     Line,
-    crash_line,
+    Row,
+    ToolReader,
     fixed_number,
-    is_plain,
-    looks_like_number,
     message_time_ns,
-    misaligned,
     one_time,
-    parse_or_unwrap,
     products_agree,
-    read_lines,
-    token_ends,
+    read_tool,
     whole_number,
 )
 
@@ -65,6 +59,7 @@ _COLUMNS = {
     "Msg/sec": "messages",
     "defects": "defects",
 }
+_NUMBERS = dict.fromkeys(("bytes", "repetitions", "messages"), whole_number)
 _TABLES = (
     ("bytes", "repetitions", "time", "rate"),
     ("bytes", "repetitions", "minimum", "maximum", "average", "rate"),
@@ -88,14 +83,6 @@ _LEFT_OUT = re.compile(r"\s*[0-9]+ (?:out-of-mem\.|time-out\.|int-overflow)", re
 _LOG = re.compile(r"([0-9]{1,2}):([0-9]{1,2})", re.ASCII)
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: Line
-    size: int
-    values: dict[str, float]
-    ends: tuple[int, ...]
-
-
 @dataclass
 class _Section:
     """One benchmark with one number of processes; `groups` of so many ran at the same time, with -multi 0."""
@@ -106,7 +93,7 @@ class _Section:
     waiting: int = 0
     groups: int = 1
     columns: tuple[str, ...] | None = None
-    rows: list[_Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
 
 def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str | None = None) -> VendorOutput:
@@ -116,21 +103,15 @@ def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str 
     (`IMB-MPI1 PingPong`). Of the times that IMB prints for the ranks the largest is taken. The two ends of a `Sendrecv`
     by two ranks make it bidirectional; with more it is a ring, `sendrecv`. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, tool).output(), text)
+    return read_tool(lambda pasted: _Reader(pasted, path, ranks, tool), text)
 
 
-@dataclass
-class _Parser:
-    text: str
-    path: str
-    ranks: int | None
-    tool: str | None
+class _Reader(ToolReader):
+    title = "IMB"
 
-    def __post_init__(self) -> None:
-        self.complaints = Complaints(self.path)
+    def __init__(self, text: str, path: str, ranks: int | None, tool: str | None) -> None:
+        super().__init__(text, path, ranks, tool)
         self.program: str | None = None
-        self.version: str | None = None
-        self.facts: dict[str, str] = {}
         self.extent: dict[str, int] = {}
         self.arguments: list[str] = []
         self.listed: list[str] = []
@@ -138,24 +119,14 @@ class _Parser:
         self.sections: list[_Section] = []
         self.ended = False
 
-    def output(self) -> VendorOutput:
-        lines = read_lines(self.text)
-        for line in lines:
-            self.read(line)
-        if (crash := crash_line(self.text, lines)) is not None:
-            self.complaints.incomplete(crash, "the run ended with an error")
-        samples = tuple(self.check())
-        total = max((each.processes + each.waiting for each in self.sections), default=None)
+    def name_and_ranks(self) -> tuple[str, int | None]:
         names = ",".join(dict.fromkeys(each.name for each in self.sections))
         tool = f"{self.program or 'IMB-MPI1'} {names}".strip()
         if self.tool not in (None, tool):
             self.complaints.invalid(None, f"this is the output of {tool} instead of {self.tool}")
-        return VendorOutput(tool, self.version, self.path, total, self.facts, samples, tuple(self.complaints.problems))
+        return tool, max((each.processes + each.waiting for each in self.sections), default=None)
 
-    def read(self, line: Line) -> None:
-        text = line.text.strip()
-        if not text:
-            return
+    def read(self, line: Line, text: str) -> None:
         if text.startswith(("#bytes", "#repetitions")):
             self.read_columns(line, text.split())
         elif text.startswith("#"):
@@ -164,12 +135,10 @@ class _Parser:
             self.complaints.invalid(line, "this is not a line of IMB-MPI1 that can be read, or two outputs are mixed")
         elif text.startswith("Invalid benchmark name"):
             self.complaints.invalid(line, "a benchmark does not exist")
-        else:
-            tokens = text.split()
-            if _LEFT_OUT.match(text) is not None:
-                self.complaints.incomplete(line, "sizes from here on were left out")
-            elif looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 1, 1):
-                self.read_row(line, tokens)
+        elif _LEFT_OUT.match(text) is not None:
+            self.complaints.incomplete(line, "sizes from here on were left out")
+        elif self.is_row(tokens := text.split()):
+            self.read_row(line, tokens)
 
     def read_comment(self, line: Line, text: str) -> None:
         if text.startswith("#---"):
@@ -250,18 +219,10 @@ class _Parser:
             return
         if not section.columns:
             return  # the header was no header
-        if not is_plain(line.text) or len(tokens) != len(section.columns):
-            self.complaints.invalid(line, f"this is not a row of {len(section.columns)} columns")
-            return
-        values: dict[str, float] = {}
-        for name, token in zip(section.columns, tokens, strict=True):
-            whole = name in ("bytes", "repetitions", "messages")
-            number = whole_number(token) if whole else fixed_number(token)
-            if number is None:
-                self.complaints.invalid(line, f"{token[:30]!r} is not a number of IMB")
-                return
-            values[name] = number
-        section.rows.append(_Row(line, int(values["bytes"]), values, token_ends(line.text)))
+        if (
+            row := self.row(line, tokens, {name: _NUMBERS.get(name, fixed_number) for name in section.columns})
+        ) is not None:
+            section.rows.append(replace(row, size=int(row.values["bytes"])))
 
     def check(self) -> Iterator[Samples]:
         complaints = self.complaints
@@ -314,10 +275,7 @@ class _Parser:
     def samples(self, section: _Section, benchmark: _Benchmark) -> Iterator[Samples]:
         columns = section.columns or ()
         self.check_sizes(section, benchmark)
-        for index in misaligned([row.ends for row in section.rows]):
-            self.complaints.invalid(
-                section.rows[index].line, "the row is not aligned with the others: characters were lost or added"
-            )
+        self.check_alignment([(row.line, row.ends) for row in section.rows])
         self.facts["validation"] = "passed" if "defects" in columns else "off"
         if section.name in _BANDS and section.processes != 2:
             self.complaints.invalid(section.line, "bands of several pairs cannot be read")
@@ -332,12 +290,8 @@ class _Parser:
         if planned is None:
             if sizes != sorted(set(sizes)) or not sizes:
                 self.complaints.invalid(section.line, "the sizes are not ascending")
-        elif sizes != planned:
-            missing = [size for size in planned if size not in sizes]
-            if missing:
-                self.complaints.incomplete(section.line, f"rows are missing: {list_ranks(missing)} B")
-            if not missing or sizes != [size for size in planned if size in sizes]:
-                self.complaints.invalid(section.line, "rows are repeated, moved or were not requested")
+        else:
+            self.check_planned(section.line, sizes, planned)
 
     def planned_sizes(self, benchmark: _Benchmark) -> list[int] | None:
         """The sizes that the options give, or None where they come from a file."""
@@ -362,7 +316,7 @@ class _Parser:
             self.complaints.invalid(None, "the message lengths of the heading and of the options differ")
         return ([0] if smallest == 0 else []) + powers
 
-    def is_sound(self, row: _Row, benchmark: _Benchmark) -> bool:
+    def is_sound(self, row: Row, benchmark: _Benchmark) -> bool:
         """Whether the numbers of a row can be true together; what cannot be is a problem."""
         values = row.values
         time = values.get("maximum", values.get("time"))
@@ -391,7 +345,7 @@ class _Parser:
             self.complaints.invalid(row.line, mistake)
         return mistake is None
 
-    def sample(self, row: _Row, section: _Section, benchmark: _Benchmark) -> Samples | None:
+    def sample(self, row: Row, section: _Section, benchmark: _Benchmark) -> Samples | None:
         values = row.values
         operation = benchmark.operation
         if "messages" in values:

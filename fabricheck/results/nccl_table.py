@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import LARGEST_RANKS, Complaints, Line, one_time, products_agree
 
 Placement = Literal["out-of-place", "in-place"]
@@ -110,7 +109,6 @@ class Table:
 
     complaints: Complaints
     tool: str | None = None
-    version: str | None = None
     suite: str = "nccl-tests"
     ranks: int | None = None
     config: Config | None = None
@@ -119,18 +117,6 @@ class Table:
     average: Number | None = None
     out_of_bounds: int | None = None
     own_alltoall: bool = False
-
-    def output(self) -> VendorOutput:
-        samples = self.check()
-        return VendorOutput(
-            tool=self.tool or self.suite,
-            version=self.version,
-            path=self.complaints.path,
-            ranks=self.ranks,
-            facts=self.facts,
-            samples=samples,
-            problems=tuple(self.complaints.problems),
-        )
 
     def name_test(self) -> None:
         """Takes the one test that the table can be of, where nothing names it (before 2.16.7): by operation, roots, and

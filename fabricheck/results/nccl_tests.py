@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
+from fabricheck.records.run import Samples
 from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, Number, Placement, Row, Table, config_of
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json, parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_SIZE,
-    Complaints,
     Line,
-    crash_line,
+    ToolReader,
     is_plain,
-    looks_like_number,
-    misaligned,
-    parse_or_unwrap,
-    read_lines,
+    read_tool,
     token_ends,
     whole_number,
 )
@@ -70,19 +67,16 @@ def parse_nccl_tests(text: str, path: str = "", *, ranks: int | None = None, too
     `ranks` is how many were to take part, where the caller knows, and `tool` the program (`all_reduce_perf`): versions
     before 2.16.7 do not print it. The times are means. Whatever the text holds, this returns.
     """
-    return parse_or_unwrap(lambda pasted: _TextParser(pasted, path, ranks, tool).output(), text)
+    return read_tool(lambda pasted: _Reader(pasted, path, ranks, tool), text)
 
 
-@dataclass
-class _TextParser:
-    text: str
-    path: str
-    ranks: int | None
-    tool: str | None
+class _Reader(ToolReader):
+    title = "nccl-tests"
+    words = 3
 
-    def __post_init__(self) -> None:
-        self.complaints = Complaints(self.path)
-        self.table = Table(self.complaints)
+    def __init__(self, text: str, path: str, ranks: int | None, tool: str | None) -> None:
+        super().__init__(text, path, ranks, tool)
+        self.table = Table(self.complaints, facts=self.facts)
         self.started: str | None = None
         self.concluded = False
         self.groups: list[int] = []
@@ -94,25 +88,18 @@ class _TextParser:
         self.ends: list[tuple[int, ...]] = []
         self.styles = {"fitted", "classic"}
 
-    def output(self) -> VendorOutput:
-        lines = read_lines(self.text)
-        for line in lines:
-            self.read(line)
-        self.check(lines)
-        return self.table.output()
+    def name_and_ranks(self) -> tuple[str, int | None]:
+        return self.table.tool or self.table.suite, self.table.ranks
 
-    def read(self, line: Line) -> None:
-        text = line.text.strip()
+    def read(self, line: Line, text: str) -> None:
         if _WITHOUT_SIGN.match(text) is not None:
             text = f"# {text}" if text.startswith(("Using", "Out", "Avg", "nThread")) else f"#  {text}"
         if text.startswith(("#", "rccl-tests")):
             self.read_comment(line, text)
         elif "# " in text and any(each in text for each in ("Rank ", "nThread", "size  ", "Out of bounds", "Avg bus")):
             self.complaints.invalid(line, "a line is inside another: outputs are mixed")
-        elif text:
-            tokens = text.split()
-            if looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 3, 5):
-                self.read_row(line, tokens)
+        elif self.is_row(tokens := text.split()):
+            self.read_row(line, tokens)
 
     def read_comment(self, line: Line, text: str) -> None:
         table = self.table
@@ -125,11 +112,11 @@ class _TextParser:
         elif (match := _CONFIG.fullmatch(text)) is not None:
             self.read_config(line, match)
         elif (match := _VERSION.fullmatch(text)) is not None:
-            table.version = match[1]
+            self.version = match[1]
             table.facts |= {"nccl_headers": match[2], "nccl_library": match[3]}
             table.own_alltoall = min(int(match[2]), int(match[3])) >= OWN_ALLTOALL
         elif (match := _RCCL_VERSION.fullmatch(text)) is not None:
-            table.version, table.suite, table.own_alltoall = match[1], "rccl-tests", True
+            self.version, table.suite, table.own_alltoall = match[1], "rccl-tests", True
         elif (match := _STARTING.fullmatch(text)) is not None:
             self.read_start_or_end(line, match[1], program_of(match[2]))
         elif (match := _REDUCING.fullmatch(text)) is not None:
@@ -240,7 +227,7 @@ class _TextParser:
             )
             return
         try:
-            row = self.row(line, tokens)
+            row = self.row_of_halves(line, tokens)
         except ValueError as error:
             self.complaints.invalid(line, str(error))
             return
@@ -256,7 +243,7 @@ class _TextParser:
             ends.append(end - moved)
         return tuple(ends)
 
-    def row(self, line: Line, tokens: list[str]) -> Row:
+    def row_of_halves(self, line: Line, tokens: list[str]) -> Row:
         start = self.columns.index("time")
         leading = dict(zip(self.columns[:start], tokens[:start], strict=True))
         length = (len([name for name in self.columns if name != "timestamp"]) - start) // self.columns.count("time")
@@ -304,10 +291,8 @@ class _TextParser:
             raise ValueError(f"{token!r} has another number of decimals than nccl-tests prints")
         return float(token), half
 
-    def check(self, lines: Sequence[Line]) -> None:
+    def check(self) -> Iterable[Samples]:
         complaints, table = self.complaints, self.table
-        if (line := crash_line(self.text, lines)) is not None:
-            complaints.incomplete(line, "the run ended with an error")
         asked = program_of(self.tool) if self.tool is not None else None
         table.tool = self.started or asked
         if asked is not None and self.started not in (None, asked):
@@ -320,11 +305,10 @@ class _TextParser:
         if lost:
             text = "the spaces between its columns are lost (a chat?): give the original file or text"
             complaints.incomplete(self.header, text)
-        for index in misaligned(self.ends) if not lost else ():
-            complaints.invalid(
-                table.rows[index].where, "the row is not aligned with the others: characters were lost or added"
-            )
+        else:
+            self.check_alignment(list(zip((row.where for row in table.rows), self.ends, strict=True)))
         self.check_ranks()
+        return table.check()
 
     def check_ranks(self) -> None:
         table = self.table

@@ -171,7 +171,9 @@ def parse_nccl_tests_json(
             table.complaints.invalid(None, f"the file is not one of nccl-tests: {error}")
         return VendorOutput(tool or table.suite, None, path, None, {}, (), tuple(table.complaints.problems))
     _fill(table, content, ranks, tool)
-    return table.output()
+    samples = table.check()
+    name = table.tool or table.suite
+    return VendorOutput(name, None, path, table.ranks, table.facts, samples, tuple(table.complaints.problems))
 
 
 def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None) -> None:

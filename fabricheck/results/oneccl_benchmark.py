@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 from fabricheck.records.run import Samples
-from fabricheck.results.guards import list_ranks
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
-    Complaints,
     Line,
-    crash_line,
+    Row,
+    ToolReader,
     fixed_number,
-    is_plain,
     looks_like_number,
-    misaligned,
     one_time,
-    parse_or_unwrap,
-    read_lines,
-    token_ends,
+    read_tool,
     whole_number,
 )
 
@@ -38,7 +32,12 @@ _COLLECTIVES = {
 }
 _ELEMENT_BYTES = {"int8": 1, "int32": 4, "int64": 8, "uint64": 8, "float16": 2, "float32": 4, "float64": 8}
 _ELEMENT_BYTES["bfloat16"] = 2
-_COLUMNS = ("#bytes", "#elem_count", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]", "stddev[%]")
+_COLUMNS: Mapping[str, Callable[[str], float | None]] = {
+    **dict.fromkeys(("#bytes", "#elem_count", "#repetitions"), whole_number),
+    **dict.fromkeys(("t_min[usec]", "t_max[usec]", "t_avg[usec]"), fixed_number),
+    # Of times that are all zero it is no number.
+    "stddev[%]": lambda token: 0.0 if token in ("nan", "-nan") else fixed_number(token),
+}
 _FURTHER_COLUMN = "wait_t_avg[usec]"
 # Of the list "options:", what says how it was measured, and what it can be. With several buffers, or one for both
 # directions, #bytes mean something else.
@@ -56,17 +55,6 @@ _HEADING = re.compile(r"# Benchmarking: (.+)", re.ASCII)
 _PROCESSES = re.compile(r"# #processes: ([0-9]{1,9})", re.ASCII)
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: Line
-    size: int
-    elements: int
-    repetitions: int
-    minimum: float
-    maximum: float
-    average: float
-
-
 def parse_oneccl_benchmark(
     text: str, path: str = "", *, ranks: int | None = None, sizes: tuple[int, ...] | None = None
 ) -> VendorOutput:
@@ -76,39 +64,29 @@ def parse_oneccl_benchmark(
     mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
     holds, this returns.
     """
-    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes).output(), text)
+    return read_tool(lambda pasted: _Reader(pasted, path, ranks, sizes), text)
 
 
-class _Parser:
+class _Reader(ToolReader):
+    title = "oneCCL's benchmark"
+
     def __init__(self, text: str, path: str, ranks: int | None, sizes: tuple[int, ...] | None) -> None:
-        self.text, self.ranks, self.sizes = text, ranks, sizes
-        self.complaints = Complaints(path)
-        self.path = path
+        super().__init__(text, path, ranks)
+        self.sizes = sizes
         self.options: dict[str, str] = {}
-        self.facts: dict[str, str] = {}
         self.collective = ""
         self.processes: int | None = None
         self.columns: tuple[str, ...] = ()
-        self.rows: list[_Row] = []
-        self.ends: list[tuple[int, ...]] = []
+        self.rows: list[Row] = []
         self.ended = False
 
-    def output(self) -> VendorOutput:
-        lines = read_lines(self.text)
-        for line in lines:
-            self.read(line)
-        if (crash := crash_line(self.text, lines)) is not None:
-            self.complaints.incomplete(crash, "the run ended with an error")
-        samples = tuple(self.check())
-        tool = f"{PROGRAM} {self.collective}".strip()
-        problems = tuple(self.complaints.problems)
-        return VendorOutput(tool, None, self.path, self.processes, self.facts, samples, problems)
+    def name_and_ranks(self) -> tuple[str, int | None]:
+        return f"{PROGRAM} {self.collective}".strip(), self.processes
 
-    def read(self, line: Line) -> None:
-        text = line.text.strip()
-        if not text or set(text) <= set("#-"):
+    def read(self, line: Line, text: str) -> None:
+        if set(text) <= set("#-"):
             return
-        if self.ended and (text.startswith("#") or looks_like_number(text.split()[0])):
+        if self.ended and (text.startswith("#") or looks_like_number(text.split(maxsplit=1)[0])):
             self.complaints.invalid(line, "two outputs are in one text")
         elif text.startswith("#bytes"):
             self.read_columns(line, tuple(text.split()))
@@ -124,7 +102,7 @@ class _Parser:
             self.complaints.invalid(line, "this is not a line of oneCCL's benchmark that can be read")
         elif text == "FAILED" or "unexpected value" in text or ("expected" in text and "got" in text):
             self.complaints.fail(line, "the data were wrong")
-        elif looks_like_number(text.split()[0]) and "|CCL_" not in text:
+        elif looks_like_number(text.split(maxsplit=1)[0]) and "|CCL_" not in text:
             self.read_row(line, text.split())
         elif not self.collective and (option := _OPTION.fullmatch(text)) is not None:
             self.read_option(line, option[1], option[2].strip())
@@ -141,24 +119,17 @@ class _Parser:
             self.options[name] = value
 
     def read_columns(self, line: Line, names: tuple[str, ...]) -> None:
-        if self.columns or names not in (_COLUMNS, (*_COLUMNS, _FURTHER_COLUMN)):
+        if self.columns or names not in ((*_COLUMNS,), (*_COLUMNS, _FURTHER_COLUMN)):
             self.complaints.invalid(line, "the columns are not those of oneCCL's benchmark")
-        self.columns = self.columns or names
+        self.columns = self.columns or (*_COLUMNS, *names[len(_COLUMNS) :])
 
     def read_row(self, line: Line, tokens: list[str]) -> None:
-        if not self.columns or not is_plain(line.text) or len(tokens) != len(self.columns):
+        if not self.columns:
             self.complaints.invalid(line, "this is not a row of the table")
-            return
-        wholes = [whole_number(token) for token in tokens[:3]]
-        times = [fixed_number(token) for token in tokens[3:6]]
-        # The deviation of times that are all zero is no number.
-        if None in wholes or None in times or not (fixed_number(tokens[6]) is not None or tokens[6] in ("nan", "-nan")):
-            self.complaints.invalid(line, "a number is not as oneCCL's benchmark prints it")
-            return
-        size, elements, repetitions = (each or 0 for each in wholes)
-        minimum, maximum, average = (each or 0.0 for each in times)
-        self.rows.append(_Row(line, size, elements, repetitions, minimum, maximum, average))
-        self.ends.append(token_ends(line.text))
+        elif (
+            row := self.row(line, tokens, {name: _COLUMNS.get(name, lambda _: 0.0) for name in self.columns})
+        ) is not None:
+            self.rows.append(row)
 
     def check(self) -> Iterator[Samples]:
         complaints = self.complaints
@@ -174,8 +145,7 @@ class _Parser:
             complaints.invalid(None, f"{self.collective!r} is not a collective that can be read, or several")
             return
         self.check_sizes()
-        for index in misaligned(self.ends):
-            complaints.invalid(self.rows[index].line, "the row is not aligned with the others")
+        self.check_alignment([(row.line, row.ends) for row in self.rows])
         operation, shares = _COLLECTIVES[self.collective]
         for row in self.rows:
             if (mistake := self.mistake(row)) is not None:
@@ -183,11 +153,16 @@ class _Parser:
             elif (size := self.buffer_bytes(row, operation, shares=shares)) > 0:
                 yield from complaints.sample(row.line, self.sample(operation, size, row))
 
-    def buffer_bytes(self, row: _Row, operation: str, *, shares: bool) -> int:
+    def buffer_bytes(self, row: Row, operation: str, *, shares: bool) -> int:
         """Bytes of the buffer of one rank; what a reduce_scatter cannot share equally it leaves out."""
         processes = self.processes or 1
         if operation == "reduce_scatter":
-            return row.elements // processes * processes * (row.size // max(row.elements, 1))
+            return (
+                int(row.values["#elem_count"])
+                // processes
+                * processes
+                * (row.size // max(int(row.values["#elem_count"]), 1))
+            )
         return row.size * processes if shares else row.size
 
     def not_asked(self) -> str:
@@ -200,33 +175,31 @@ class _Parser:
         said = [element * each for each in counts if each is not None]
         if self.sizes is not None and said != list(self.sizes):
             self.complaints.invalid(None, "the sizes are not the requested ones")
-        wanted = list(self.sizes) if self.sizes is not None else said
-        if missing := [size for size in wanted if size not in sizes]:
-            self.complaints.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
-        if not sizes or [size for size in wanted if size in sizes] != sizes:
-            self.complaints.invalid(None, "rows are repeated, moved or were not requested")
+        self.check_planned(None, sizes, list(self.sizes) if self.sizes is not None else said)
+        if not sizes:
+            self.complaints.invalid(None, "there are no rows")
 
-    def mistake(self, row: _Row) -> str | None:
+    def mistake(self, row: Row) -> str | None:
         """What cannot be true of a row."""
         element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""))
-        if element is None or row.size != row.elements * element:
+        if element is None or row.size != int(row.values["#elem_count"]) * element:
             return "#bytes and #elem_count are not of one datatype"
-        if row.repetitions < 1:
+        if row.values["#repetitions"] < 1:
             return "zero repetitions"
-        if not row.minimum <= row.average <= row.maximum:
+        if not row.values["t_min[usec]"] <= row.values["t_avg[usec]"] <= row.values["t_max[usec]"]:
             return "t_min, t_avg and t_max are not in this order"
-        if row.maximum == 0 and row.size > 0:
+        if row.values["t_max[usec]"] == 0 and row.size > 0:
             return "a time of zero is impossible"
         return None
 
-    def sample(self, operation: str, size: int, row: _Row) -> Samples | None:
+    def sample(self, operation: str, size: int, row: Row) -> Samples | None:
         checked = self.options["check"] != "off"
         self.facts["validation"] = "passed" if checked else "off"
         return one_time(
             operation,
             size,
             tuple(range(self.processes or 0)),
-            1e3 * row.maximum,
+            1e3 * row.values["t_max[usec]"],
             implementation="library",
             wrong_bytes=0 if checked else -1,
             # With the policy `auto` large sizes have fewer.

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from fabricheck.records.run import Samples
-from fabricheck.results.guards import list_ranks
+from fabricheck.records.run import Samples, list_ranks
 from fabricheck.results.osu_titles import OsuTest, read_osu_title
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
-    Complaints,
     Line,
-    crash_line,
+    Row,
+    ToolReader,
     doubling_mistakes,
     fixed_number,
-    is_plain,
-    looks_like_number,
     message_time_ns,
-    misaligned,
     one_time,
-    parse_or_unwrap,
     products_agree,
-    read_lines,
-    token_ends,
+    read_tool,
     whole_number,
 )
 
@@ -51,16 +44,11 @@ _COLUMNS = re.compile(
     re.ASCII,
 )
 _OF_OVERLAP = ("overall", "compute", "init", "testing", "waiting", "pure", "lowest", "highest", "overlap")
+_NUMBERS: Mapping[str, Callable[[str], float | None]] = {
+    "iterations": whole_number,
+    "validation": {"Pass": 0.0, "Fail": 1.0}.get,
+}
 _ORDER = (*_OF_OVERLAP, "average", "rate", "messages", "minimum", "maximum", "iterations", "validation", "percentile")
-
-
-@dataclass(frozen=True)
-class _Row:
-    line: Line
-    size: int
-    values: dict[str, float]  # by column: average, minimum, maximum, rate, messages, p50 …
-    failed: bool
-    ends: tuple[int, ...]
 
 
 def parse_osu(
@@ -78,54 +66,40 @@ def parse_osu(
     OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
     Whatever the text holds, this returns; see `VendorOutput.problems`.
     """
-    return parse_or_unwrap(lambda pasted: _Parser(pasted, path, ranks, sizes, tool).output(), text)
+    return read_tool(lambda pasted: _Reader(pasted, path, ranks, sizes, tool), text)
 
 
-@dataclass
-class _Parser:
-    text: str
-    path: str
-    ranks: int | None
-    sizes: Sequence[int] | None
-    tool: str | None
-    test: OsuTest | None = None
-    version: str | None = None
-    facts: dict[str, str] = field(default_factory=dict)
-    pairs: int = 1
-    columns: list[str] = field(default_factory=list)
-    header: Line | None = None
-    rows: list[_Row] = field(default_factory=list)
-    wrong_data: bool = False  # then OSU stops, so what is missing is explained
+class _Reader(ToolReader):
+    title = "OSU"
 
-    def output(self) -> VendorOutput:
-        self.complaints = Complaints(self.path)
-        lines = read_lines(self.text)
-        for line in lines:
-            self.read(line)
-        samples = self.check(lines)
-        return VendorOutput(
-            tool=self.test.program if self.test is not None else self.tool or "osu",
-            version=self.version,
-            path=self.path,
-            ranks=2 if self.test is not None and self.test.pair else self.ranks,
-            facts=self.facts,
-            samples=samples,
-            problems=tuple(self.complaints.problems),
-        )
+    def __init__(self, text: str, path: str, ranks: int | None, sizes: Sequence[int] | None, tool: str | None) -> None:
+        super().__init__(text, path, ranks, tool)
+        self.sizes = sizes
+        self.test: OsuTest | None = None
+        self.pairs = 1
+        self.columns: list[str] = []
+        self.header: Line | None = None
+        self.rows: list[Row] = []
+        self.wrong_data = False  # then OSU stops, so what is missing is explained
 
-    def read(self, line: Line) -> None:
-        text = line.text.strip()
+    def name_and_ranks(self) -> tuple[str, int | None]:
+        if self.test is None:
+            return self.tool or "osu", self.ranks
+        return self.test.program, 2 if self.test.pair else self.ranks
+
+    def crash(self) -> Line | None:
+        return None if self.wrong_data else super().crash()
+
+    def read(self, line: Line, text: str) -> None:
         if text.startswith("#"):
             self.read_comment(line, text)
         elif "# OSU" in text or "# Size" in text:
             self.complaints.invalid(line, "a title or header is inside another line: outputs are mixed")
-        elif text:
-            tokens = text.split()
-            if looks_like_number(tokens[0]) or sum(map(looks_like_number, tokens)) >= max(len(tokens) - 1, 1):
-                self.read_row(line, tokens)
-            elif text.startswith("DATA VALIDATION ERROR"):
-                self.wrong_data = True
-                self.complaints.fail(line, "the tool found wrong data")
+        elif self.is_row(tokens := text.split()):
+            self.read_row(line, tokens)
+        elif text.startswith("DATA VALIDATION ERROR"):
+            self.wrong_data = True
+            self.complaints.fail(line, "the tool found wrong data")
 
     def read_comment(self, line: Line, text: str) -> None:
         if text.startswith("# OSU"):
@@ -182,30 +156,13 @@ class _Parser:
             if self.header is None:
                 self.complaints.invalid(line, "numbers before the header")
             return
-        size = whole_number(tokens[0])
-        if size is None or not is_plain(line.text) or len(tokens) != 1 + len(self.columns):
-            self.complaints.invalid(line, f"this is not a row of {1 + len(self.columns)} columns")
-            return
-        values: dict[str, float] = {}
-        failed = False
-        for name, token in zip(self.columns, tokens[1:], strict=True):
-            if name == "validation":
-                if token not in ("Pass", "Fail"):
-                    self.complaints.invalid(line, f"the validation is {token[:20]!r}, neither Pass nor Fail")
-                    return
-                failed = token == "Fail"
-                continue
-            number = whole_number(token) if name == "iterations" else fixed_number(token)
-            if number is None:
-                self.complaints.invalid(line, f"{token[:30]!r} is not a number of OSU")
-                return
-            values[name] = number
-        self.rows.append(_Row(line, size, values, failed, token_ends(line.text)))
+        columns: dict[str, Callable[[str], float | None]] = {"size": whole_number}
+        columns |= {name: _NUMBERS.get(name, fixed_number) for name in self.columns}
+        if (row := self.row(line, tokens, columns)) is not None:
+            self.rows.append(row)
 
-    def check(self, lines: Sequence[Line]) -> tuple[Samples, ...]:
+    def check(self) -> tuple[Samples, ...]:
         complaints = self.complaints
-        if not self.wrong_data and (line := crash_line(self.text, lines)) is not None:
-            complaints.incomplete(line, "the run ended with an error")
         if self.test is None:
             complaints.incomplete(
                 None, "the title of OSU is missing: it did not start, or this is another program's output"
@@ -221,16 +178,13 @@ class _Parser:
             complaints.incomplete(self.header, "the table has no rows")
             return ()
         if not self.text.endswith("\n"):
-            complaints.incomplete(lines[-1], "the last line is incomplete: the output was cut off")
+            complaints.incomplete(self.lines[-1], "the last line is incomplete: the output was cut off")
         self.check_ranks()
         self.check_sizes()
-        for index in misaligned([row.ends[1:] for row in self.rows]):
-            complaints.invalid(
-                self.rows[index].line, "the row is not aligned with the others: characters were lost or added"
-            )
+        self.check_alignment([(row.line, row.ends[1:]) for row in self.rows])
         self.facts["validation"] = "off"
         if "validation" in self.columns:
-            self.facts["validation"] = "failed" if any(row.failed for row in self.rows) else "passed"
+            self.facts["validation"] = "failed" if any(row.values.get("validation") for row in self.rows) else "passed"
         latency = "maximum" if "maximum" in self.columns else time_column(self.test)
         if self.test.overlaps:
             latency = "highest" if "highest" in self.columns else "pure"
@@ -273,10 +227,10 @@ class _Parser:
         if unasked:
             self.complaints.invalid(unasked[0].line, "this size was not requested")
 
-    def is_sound(self, row: _Row) -> bool:
+    def is_sound(self, row: Row) -> bool:
         """Whether the numbers of a row can be true together; what cannot be is a problem."""
         values = row.values
-        if row.failed:
+        if row.values.get("validation"):
             self.complaints.fail(row.line, "the data were wrong (Validation: Fail)")
         mistake = None
         if row.size > 0 and 0 in [values.get(name) for name in ("average", "rate", "messages", "pure")]:
@@ -297,7 +251,7 @@ class _Parser:
             self.complaints.invalid(row.line, mistake)
         return mistake is None
 
-    def sample(self, row: _Row, latency: str) -> Samples | None:
+    def sample(self, row: Row, latency: str) -> Samples | None:
         test = self.test
         assert test is not None
         operation, schedule = test.operation, "uncontended"
@@ -325,7 +279,7 @@ class _Parser:
             implementation=implementation,
             schedule=schedule,
             # How many bytes were wrong is not said.
-            wrong_bytes=int(row.failed) if verified else -1,
+            wrong_bytes=int(row.values["validation"]) if verified else -1,
         )
 
 
@@ -334,7 +288,7 @@ def time_column(test: OsuTest) -> str:
     return "rate" if test.rate else "pure" if test.overlaps else "average"
 
 
-def _overlap_agrees(values: dict[str, float]) -> bool:
+def _overlap_agrees(values: Mapping[str, float]) -> bool:
     """Whether the overlap is 100% less what the computation made the whole longer, in % of the communication alone."""
     overall, compute, pure = (values.get(name, 0.0) for name in ("overall", "compute", "pure"))
     if pure <= 0:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from fabricheck.results.environment import is_recorded, redacted
-from fabricheck.results.vendor_text import read_lines
+from fabricheck.results.environment import is_recorded, recorded_environment, redacted
+from fabricheck.results.vendor_text import Line, read_lines
 
 # Paths over which no fast fabric goes: each is a fall-back wherever there is one.
 FALL_BACKS = (
@@ -22,6 +22,8 @@ FALL_BACKS = (
     r"\btcp/",
     r"^OFI provider (?:tcp|sockets|udp|net)\b",
 )
+# Of the OFI plugin.
+_PROVIDER = "NET/OFI provider"
 # Inside a node whose GPUs see each other: the data must not go through the host's memory.
 HOST_STAGING = (r"^SHM", r"^NET/", r"^(?:cuda|rocm): .*\b(?:cuda_copy|rocm_copy|cma|sysv|posix|tcp)/")
 
@@ -49,23 +51,173 @@ def merge_proofs(*proofs: TransportProof) -> TransportProof:
     return TransportProof(dict(paths), evidence or None, facts)
 
 
-def _proof(paths: Counter[str], evidence: str, facts: Mapping[str, str]) -> TransportProof:
-    return TransportProof(dict(sorted(paths.items())), evidence if paths else None, dict(facts))
+class _Row(NamedTuple):
+    """A line of a log: the path, and the fact with its value, that it says, as templates of the pattern's groups.
+
+    `first`: the first such line counts, and not the last. A fact that is named by the line itself is a variable, and
+    kept where variables of that name may be.
+    """
+
+    pattern: str
+    path: str = ""
+    fact: str = ""
+    value: str = ""
+    first: bool = False
 
 
-# NCCL, RCCL -----------------------------------------------------------------------------------------------------------
+# By library: what makes it write the log, and its lines. Of each line the first row that fits counts.
+_LOGS: Mapping[str, tuple[str, Sequence[_Row]]] = {
+    # Of channels: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`, `NET/Socket/0`. The provider below the OFI
+    # plugin is a path too, `NET/OFI provider cxi`, because tcp can hide there. (Subsystems INIT, NET, ENV.)
+    "nccl": (
+        "NCCL_DEBUG",
+        (
+            _Row(r"\bChannel .* via (\S.*?)(?: comm 0x.*)?\s*$", r"\1"),
+            _Row(r"NET/OFI Selected [Pp]rovider is ([^\s,]+)", rf"{_PROVIDER} \1"),
+            _Row(r"NCCL INFO (?:[A-Za-z ]*: )?Using network (\S(?:.*\S)?)", fact="network", value=r"\1"),
+            _Row(r"NCCL INFO ((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (\S+?)\.?$", fact=r"\1", value=r"\2"),
+            _Row(r"NET/(IB|OFI) : No device found", fact=r"NET/\1", value="no device found"),
+            _Row(
+                r"(?i:(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(Disabled for .*|is not available.*))",
+                fact="GPUDirect RDMA",
+                value=r"\1",
+                first=True,
+            ),
+            _Row(r"NVLS (multicast support is not available.*?)(?: on dev \d+)?\s*$", fact="NVLS", value=r"\1"),
+            # The first is nearest to the cause; others follow from it.
+            _Row(r"NCCL WARN (?:\[[^\]]*\] )?(\S.*?)\s*$", fact="warning", value=r"\1", first=True),
+            _Row(r"\b([NR]CCL) version ([0-9][0-9.]*)", fact="library", value=r"\1 \2"),
+        ),
+    ),
+    # What oneCCL says with CCL_LOG_LEVEL=info (2021.17), which names no link; `read_log` makes paths of it.
+    "oneccl": (
+        "CCL_LOG_LEVEL",
+        (
+            _Row(r"\|CCL_INFO\| atl-(mpi|ofi):", fact="over", value=r"\1"),
+            _Row(r"\|CCL_INFO\| ((?:CCL|FI|I_MPI)_[A-Z0-9_]+): (?!<)(\S.*?)\s*$", fact=r"\1", value=r"\2"),
+            _Row(r"\|CCL_INFO\| library version: \S*?([0-9]+(?:\.[0-9]+)+)", fact="library", value=r"oneCCL \1"),
+            _Row(r"\|CCL_INFO\| stream: \{ type: (\w+),", fact="stream", value=r"\1"),
+            _Row(r"^\s*(p2p_access|single_node): ([01])\s*$", r"\1: \2"),
+        ),
+    ),
+    # The variables in effect, set by the user or not (MPICH_ENV_DISPLAY=1 of Cray MPICH).
+    "cray-mpich": (
+        "MPICH_ENV_DISPLAY",
+        (
+            _Row(r"^(?:PE [0-9]+: )?\s*(MPICH_OFI_USE_PROVIDER)\s*=\s*(\S.*?)\s*$", r"OFI provider \2", r"\1", r"\2"),
+            _Row(r"^(?:PE [0-9]+: )?\s*((?:MPICH|FI)_[A-Z0-9_]+)\s*=\s*(\S.*?)\s*$", fact=r"\1", value=r"\2"),
+            _Row(
+                r"^\s*MPI VERSION\s*: (CRAY MPICH|MPICH) version ([0-9][0-9A-Za-z.]*)", fact="library", value=r"\1 \2"
+            ),
+        ),
+    ),
+    # Whether the provider takes device memory, and over how many NICs (Aurora's MPICH is one; 5.0.2).
+    "mpich": (
+        "MPIR_CVAR_DEBUG_SUMMARY",
+        (
+            _Row(r"^\s*libfabric provider: (\S+) - ", r"OFI provider \1"),
+            _Row(r"^\s*(MPIDI_OFI_ENABLE_HMEM): (\d+)\s*$", fact="MPIDI_OFI_ENABLE_HMEM", value=r"\2"),
+            _Row(r"^\s*num_nics: (\d+)\s*$", fact="num_nics", value=r"\1"),
+            _Row(r"^\s*MPICH ([0-9][0-9A-Za-z.]*) -", fact="library", value=r"MPICH \1"),
+        ),
+    ),
+    "intel-mpi": (
+        "I_MPI_DEBUG",
+        (
+            _Row(r"^\s*MPI startup\(\): libfabric provider: (\S+)\s*$", r"OFI provider \1"),
+            _Row(r"^\s*MPI startup\(\): shm segment size ", "shm"),
+            _Row(r"^\s*MPI startup\(\): Intel\(R\) MPI Library, Version (\S+)", fact="library", value=r"Intel MPI \1"),
+            _Row(r"^\s*MPI startup\(\): ([A-Z][A-Z0-9_]+)=(\S*)\s*$", fact=r"\1", value=r"\2"),
+        ),
+    ),
+    # Of Open MPI 4 and 5: bml_r2.c, mtl_ofi_component.c, pml_base_select.c, btl_tcp_component.c. What a rank sends to
+    # itself is no path; UCX below it says its lanes itself; pami is of Spectrum MPI, which says nothing else.
+    "openmpi": (
+        "OMPI_MCA_btl_base_verbose",
+        (
+            _Row(r"mca: bml: Using (?!self )(\w+) btl for send to \S+ on node \S+", r"btl \1"),
+            _Row(r"mtl:ofi:prov(?:ider)?: (?!none\b)(\S+)", r"OFI provider \1"),
+            _Row(r"select: component (pami) selected", r"pml \1", "pml", r"\1"),
+            _Row(r"select: component (\w+) selected", fact="pml", value=r"\1"),
+            _Row(r"btl: tcp: Using interface: (\S+)", fact="interface", value=r"\1"),
+        ),
+    ),
+    # The provider that was opened (src/fabric.c).
+    "libfabric": (
+        "FI_LOG_LEVEL",
+        (
+            _Row(r"Using ([A-Za-z0-9_;]+) provider [0-9][0-9.]*, path:", r"OFI provider \1"),
+            _Row(r"<info> Opened fabric: (\S+)", fact="fabric", value=r"\1"),
+        ),
+    ),
+    # Versions before 1.14 have no tables, but the lanes that messages between two ranks take.
+    "ucx": (
+        "UCX_PROTO_INFO",
+        (_Row(r"UCX\s+INFO\s+Version ([0-9][0-9.]*)", fact="library", value=r"UCX \1"),),
+    ),
+}
+_LONGEST_VALUE = 300
 
-_CHANNEL = re.compile(r"\bChannel .* via (\S.*?)(?: comm 0x.*)?\s*$")
-_OFI_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([^\s,]+)")
-_NETWORK = re.compile(r"NCCL INFO (?:[A-Za-z ]*: )?Using network (\S(?:.*\S)?)")
-_NCCL_VARIABLE = re.compile(r"NCCL INFO ((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (\S+?)\.?$")
-_NCCL_VERSION = re.compile(r"\b([NR]CCL) version ([0-9][0-9.]*)")
-_NO_DEVICE = re.compile(r"NET/(IB|OFI) : No device found")
-_NO_GPUDIRECT = re.compile(
-    r"(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(Disabled for .*|is not available.*)", re.IGNORECASE
-)
-_NO_MULTICAST = re.compile(r"NVLS (multicast support is not available.*?)(?: on dev \d+)?\s*$")
-_WARNING = re.compile(r"NCCL WARN (?:\[[^\]]*\] )?(\S.*?)\s*$")
+
+def read_log(library: str, text: str) -> TransportProof:
+    """What a log of `library`, one of `_LOGS`, proves: its paths, and in `facts` what else the library says."""
+    evidence, rows = _LOGS[library]
+    known = [(re.compile(row.pattern), row) for row in rows]
+    paths: Counter[str] = Counter()
+    facts: dict[str, str] = {}
+    lines = read_lines(text)
+    for line in lines:
+        match, row = next(((match, row) for how, row in known if (match := how.search(line.text))), (None, None))
+        if match is None or row is None:
+            continue
+        if row.path:
+            paths[match.expand(row.path)] += 1
+        name = match.expand(row.fact)
+        if name and (row.fact != r"\1" or is_recorded(name)) and not (row.first and name in facts):
+            facts[name] = redacted(match.expand(row.value))[:_LONGEST_VALUE]
+    if library == "nccl" and any(not path.startswith("NET/") for path in paths):
+        # The plugin opens its provider inside a node as well: it counts only where a channel goes over a network.
+        over = any(path.startswith("NET/") and not path.startswith(_PROVIDER) for path in paths)
+        paths = Counter({path: n for path, n in paths.items() if over or not path.startswith(_PROVIDER)})
+    if library == "oneccl":
+        paths = _paths_of_oneccl(paths, facts.pop("over", "").upper())
+    if library == "ucx":
+        _read_lanes(lines, paths, facts)
+    return TransportProof(dict(sorted(paths.items())), evidence if paths else None, facts)
+
+
+def _paths_of_oneccl(said: Counter[str], over: str) -> Counter[str]:
+    """`P2P/LevelZero` where the devices of the node reach each other's memory, `SHM/MPI` where they do not; between
+    nodes `NET/MPI` or `NET/OFI`, what it exchanges over."""
+    names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
+    return Counter({name: said[fact] for fact, name in names.items() if over and said[fact]})
+
+
+_UCX_LANE = re.compile(r"\b([a-z][a-z0-9_]*/[A-Za-z0-9_.:-]+)")
+_UCX_VARIABLES = re.compile(r"UCX_\* env variables?: (.*)")
+_UCX_ENDPOINT = re.compile(r"\bep_cfg\[\d+\]: tag\(([^)]*)\)")
+
+
+def _read_lanes(lines: Sequence[Line], paths: Counter[str], facts: dict[str, str]) -> None:
+    """Lanes in UCX's tables, `host: sysv/memory`, `cuda: cuda_ipc/cuda`, and the variables that were set.
+
+    Before the colon is the memory that the table is about. A protocol that splits a message over lanes names each.
+    """
+    memory = "host"
+    for line in lines:
+        if (match := _UCX_VARIABLES.search(line.text)) is not None:
+            facts |= recorded_environment(match[1].split())
+        elif (match := _UCX_ENDPOINT.search(line.text)) is not None:
+            paths.update(f"host: {lane}" for lane in _UCX_LANE.findall(match[1]))
+        _, bar, table = line.text.partition("|")
+        cells = [cell.strip() for cell in table.split("|")]
+        if bar and len(cells) in (2, 3) and not cells[-1]:
+            title = cells[-2]
+            memory = next((each for each in ("cuda", "rocm", "ze") if re.search(rf"\b{each}", title)), "host")
+        elif bar and len(cells) == 4 and not cells[3]:
+            paths.update(f"{memory}: {lane}" for lane in _UCX_LANE.findall(cells[2]))
+
+
 # Variables with which a user or a module turns a path off, or chooses another, and the paths that they are about.
 _CHOOSERS = (
     ("NCCL_P2P_DISABLE", r"(?!0$)", "P2P"),
@@ -102,7 +254,7 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
         if name in facts and re.match(values, facts[name]) and words & set(paths.split())
     ]
     network = [path for path in taken if path.startswith("NET/")]
-    others = ("NET/Socket", "NET/OFI provider")
+    others = ("NET/Socket", _PROVIDER)
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
         reasons.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
@@ -118,234 +270,4 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
 def facts_of_remarks(proof: Mapping[str, Any]) -> Mapping[str, str]:
     """What NCCL or RCCL said of itself by the remarks that fabricbench keeps in the footer's `proof`."""
     log = (f"NCCL {'WARN' if each['warning'] else 'INFO'} {each['text']}" for each in proof.get("remarks", ()))
-    return read_nccl_log("\n".join(log)).facts
-
-
-def read_nccl_log(text: str) -> TransportProof:
-    """Paths of the channels in a log of `NCCL_DEBUG=INFO` (subsystems INIT, NET, ENV), of NCCL or RCCL.
-
-    `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0/GDRDMA`, `NET/Socket/0`, `NET/AWS Libfabric/0/GDRDMA`; the provider
-    below the OFI plugin is a path too, `NET/OFI provider cxi`, because tcp can hide there. The plugin opens it inside a
-    node as well: it counts only where a channel goes over a network, or the log names no channel.
-    """
-    paths: Counter[str] = Counter()
-    providers: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in read_lines(text):
-        if (match := _CHANNEL.search(line.text)) is not None:
-            paths[match[1]] += 1
-        elif (match := _OFI_PROVIDER.search(line.text)) is not None:
-            providers[f"NET/OFI provider {match[1]}"] += 1
-        elif (match := _NETWORK.search(line.text)) is not None:
-            facts["network"] = match[1]
-        elif (match := _NCCL_VARIABLE.search(line.text)) is not None:
-            if is_recorded(match[1]):
-                facts[match[1]] = redacted(match[2])
-        elif (match := _NO_DEVICE.search(line.text)) is not None:
-            facts[f"NET/{match[1]}"] = "no device found"
-        elif (match := _NO_GPUDIRECT.search(line.text)) is not None:
-            facts.setdefault("GPUDirect RDMA", match[1])
-        elif (match := _NO_MULTICAST.search(line.text)) is not None:
-            facts["NVLS"] = match[1]
-        elif (match := _WARNING.search(line.text)) is not None:
-            # The first is nearest to the cause; others follow from it.
-            facts.setdefault("warning", redacted(match[1])[:300])
-        elif (match := _NCCL_VERSION.search(line.text)) is not None:
-            facts["library"] = f"{match[1]} {match[2]}"
-    if not paths or any(path.startswith("NET/") for path in paths):
-        paths.update(providers)
-    return _proof(paths, "NCCL_DEBUG", facts)
-
-
-# UCX ------------------------------------------------------------------------------------------------------------------
-
-_UCX_LANE = re.compile(r"\b([a-z][a-z0-9_]*/[A-Za-z0-9_.:-]+)")
-_UCX_VARIABLES = re.compile(r"UCX_\* env variables?: (.*)")
-_UCX_ENDPOINT = re.compile(r"\bep_cfg\[\d+\]: tag\(([^)]*)\)")
-_UCX_VERSION = re.compile(r"UCX\s+INFO\s+Version ([0-9][0-9.]*)")
-
-
-def read_ucx_log(text: str) -> TransportProof:
-    """Lanes in the tables of `UCX_PROTO_INFO=y` with `UCX_LOG_LEVEL=info`: `host: sysv/memory`, `cuda: cuda_ipc/cuda`.
-
-    Before the colon is the memory that the table is about. A protocol that splits a message over lanes names each.
-    """
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    memory = "host"
-    for line in read_lines(text):
-        if (match := _UCX_VARIABLES.search(line.text)) is not None:
-            pairs = (each.partition("=") for each in match[1].split())
-            facts |= {name: redacted(value) for name, _, value in pairs if is_recorded(name)}
-        elif (match := _UCX_VERSION.search(line.text)) is not None:
-            facts["library"] = f"UCX {match[1]}"
-        elif (match := _UCX_ENDPOINT.search(line.text)) is not None:
-            # Versions before 1.14 have no tables, but the lanes that messages between two ranks take.
-            for lane in _UCX_LANE.findall(match[1]):
-                paths[f"host: {lane}"] += 1
-        _, bar, table = line.text.partition("|")
-        cells = [cell.strip() for cell in table.split("|")]
-        if not bar:
-            continue
-        if len(cells) in (2, 3) and not cells[-1]:
-            title = cells[-2]
-            memory = next((each for each in ("cuda", "rocm", "ze") if re.search(rf"\b{each}", title)), "host")
-        elif len(cells) == 4 and not cells[3]:
-            for lane in _UCX_LANE.findall(cells[2]):
-                paths[f"{memory}: {lane}"] += 1
-    return _proof(paths, "UCX_PROTO_INFO", facts)
-
-
-# oneCCL ---------------------------------------------------------------------------------------------------------------
-
-_ONECCL_VARIABLE = re.compile(r"\|CCL_INFO\| ((?:CCL|FI|I_MPI)_[A-Z0-9_]+): (?!<)(\S.*?)\s*$")
-_ONECCL_VERSION = re.compile(r"\|CCL_INFO\| library version: \S*?([0-9]+(?:\.[0-9]+)+)")
-_ONECCL_TRANSPORT = re.compile(r"\|CCL_INFO\| atl-(mpi|ofi):")
-_ONECCL_FACT = re.compile(r"\s*(?:p2p_access|single_node): [01]\s*")
-_ONECCL_STREAM = re.compile(r"\|CCL_INFO\| stream: \{ type: (\w+),")
-
-
-def read_oneccl_log(text: str) -> TransportProof:
-    """What oneCCL says with `CCL_LOG_LEVEL=info` (2021.17), which names no link.
-
-    Paths: `P2P/LevelZero` where the devices of the node reach each other's memory, `SHM/MPI` where they do not; between
-    nodes `NET/MPI` or `NET/OFI`, what it exchanges over. In `facts`: its variables in effect, and `stream`: `gpu` or
-    `cpu`.
-    """
-    counted: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    over = ""
-    for line in read_lines(text):
-        if (match := _ONECCL_TRANSPORT.search(line.text)) is not None:
-            over = match[1].upper()
-        elif (match := _ONECCL_VARIABLE.search(line.text)) is not None:
-            if is_recorded(match[1]):
-                facts[match[1]] = redacted(match[2])
-        elif (match := _ONECCL_VERSION.search(line.text)) is not None:
-            facts["library"] = f"oneCCL {match[1]}"
-        elif (match := _ONECCL_STREAM.search(line.text)) is not None:
-            facts["stream"] = match[1]
-        elif (match := _ONECCL_FACT.fullmatch(line.text)) is not None:
-            counted[match[0].strip()] += 1
-    names = {"single_node: 0": f"NET/{over}", "p2p_access: 1": "P2P/LevelZero", "p2p_access: 0": f"SHM/{over}"}
-    paths = Counter({name: counted[fact] for fact, name in names.items() if over and counted[fact]})
-    return _proof(paths, "CCL_LOG_LEVEL", facts)
-
-
-# MPICH, Intel MPI, libfabric ------------------------------------------------------------------------------------------
-
-_MPICH_VARIABLE = re.compile(r"(?:PE [0-9]+: )?\s*((?:MPICH|FI)_[A-Z0-9_]+)\s*=\s*(\S.*?)\s*")
-_MPICH_VERSION = re.compile(r"MPI VERSION\s*: (CRAY MPICH|MPICH) version ([0-9][0-9A-Za-z.]*).*")
-
-
-def read_mpich_environment(text: str) -> TransportProof:
-    """The variables in effect that `MPICH_ENV_DISPLAY=1` of Cray MPICH prints, set by the user or not, in `facts`.
-
-    The provider that MPICH says it uses (MPICH_OFI_USE_PROVIDER) is the path: `OFI provider cxi`.
-    """
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in read_lines(text):
-        stripped = line.text.strip()
-        if (match := _MPICH_VARIABLE.fullmatch(stripped)) is not None:
-            if is_recorded(match[1]):
-                facts[match[1]] = redacted(match[2])
-            if match[1] == "MPICH_OFI_USE_PROVIDER":
-                paths[f"OFI provider {match[2]}"] += 1
-        elif (match := _MPICH_VERSION.fullmatch(stripped)) is not None:
-            facts["library"] = f"{match[1]} {match[2]}"
-    return _proof(paths, "MPICH_ENV_DISPLAY", facts)
-
-
-_SUMMARY_PROVIDER = re.compile(r"libfabric provider: (\S+) - .*")
-_SUMMARY_FACT = re.compile(r"(MPIDI_OFI_ENABLE_HMEM|num_nics): (\d+)")
-_SUMMARY_VERSION = re.compile(r"MPICH ([0-9][0-9A-Za-z.]*) -.*")
-
-
-def read_mpich_summary(text: str) -> TransportProof:
-    """What MPICH itself prints with `MPIR_CVAR_DEBUG_SUMMARY=1` (Aurora's is one; 5.0.2): path `OFI provider cxi`.
-
-    In `facts`: whether the provider takes device memory (`MPIDI_OFI_ENABLE_HMEM`), and over how many NICs.
-    """
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in read_lines(text):
-        stripped = line.text.strip()
-        if (match := _SUMMARY_PROVIDER.fullmatch(stripped)) is not None:
-            paths[f"OFI provider {match[1]}"] += 1
-        elif (match := _SUMMARY_FACT.fullmatch(stripped)) is not None:
-            facts[match[1]] = match[2]
-        elif (match := _SUMMARY_VERSION.fullmatch(stripped)) is not None:
-            facts["library"] = f"MPICH {match[1]}"
-    return _proof(paths, "MPIR_CVAR_DEBUG_SUMMARY", facts)
-
-
-_IMPI_LINE = re.compile(r"(?:\[[0-9]+\] )?MPI startup\(\): (.*?)\s*")
-_IMPI_VERSION = re.compile(r"Intel\(R\) MPI Library, Version (\S+).*")
-_IMPI_SHARED = re.compile(r"shm segment size .*")
-_IMPI_PROVIDER = re.compile(r"libfabric provider: (\S+)")
-_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]+)=(\S*)")
-
-
-def read_intel_mpi_log(text: str) -> TransportProof:
-    """What Intel MPI says with `I_MPI_DEBUG=10`: paths `shm` and `OFI provider mlx`, its variables in `facts`."""
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in text.split("\n"):
-        outer = _IMPI_LINE.fullmatch(line.strip())
-        if outer is None:
-            continue
-        if (match := _IMPI_PROVIDER.fullmatch(outer[1])) is not None:
-            paths[f"OFI provider {match[1]}"] += 1
-        elif _IMPI_SHARED.fullmatch(outer[1]) is not None:
-            paths["shm"] += 1
-        elif (match := _IMPI_VERSION.fullmatch(outer[1])) is not None:
-            facts["library"] = f"Intel MPI {match[1]}"
-        elif (match := _VARIABLE.fullmatch(outer[1])) is not None and is_recorded(match[1]):
-            facts[match[1]] = redacted(match[2])
-    return _proof(paths, "I_MPI_DEBUG", facts)
-
-
-# Of Open MPI 4 and 5: bml_r2.c, mtl_ofi_component.c, pml_base_select.c, btl_tcp_component.c.
-_OMPI_BTL = re.compile(r"mca: bml: Using (\w+) btl for send to \S+ on node (\S+)")
-_OMPI_PROVIDER = re.compile(r"mtl:ofi:prov(?:ider)?: (\S+)")
-_OMPI_PML = re.compile(r"select: component (\w+) selected")
-_OMPI_INTERFACE = re.compile(r"btl: tcp: Using interface: (\S+)")
-
-
-def read_open_mpi_log(text: str) -> TransportProof:
-    """What Open MPI says with `btl_base_verbose` and `mtl_base_verbose`: `btl tcp` of each peer, `OFI provider cxi`.
-
-    What a rank sends to itself is no path. UCX below Open MPI says its lanes itself (`read_ucx_log`).
-    """
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in read_lines(text):
-        if (match := _OMPI_BTL.search(line.text)) is not None:
-            if match[1] != "self":
-                paths[f"btl {match[1]}"] += 1
-        elif (match := _OMPI_PROVIDER.search(line.text)) is not None and match[1] != "none":
-            paths[f"OFI provider {match[1]}"] += 1
-        elif (match := _OMPI_PML.search(line.text)) is not None:
-            facts["pml"] = match[1]
-            if match[1] == "pami":  # of Spectrum MPI, which says nothing else
-                paths["pml pami"] += 1
-        elif (match := _OMPI_INTERFACE.search(line.text)) is not None:
-            facts["interface"] = match[1]
-    return _proof(paths, "OMPI_MCA_btl_base_verbose", facts)
-
-
-_FABRIC_PROVIDER = re.compile(r"Using ([A-Za-z0-9_;]+) provider [0-9][0-9.]*, path:")
-_FABRIC = re.compile(r"<info> Opened fabric: (\S+)")
-
-
-def read_libfabric_log(text: str) -> TransportProof:
-    """The provider that `FI_LOG_LEVEL=info` says was opened (libfabric, src/fabric.c), as `OFI provider cxi`."""
-    paths: Counter[str] = Counter()
-    facts: dict[str, str] = {}
-    for line in read_lines(text):
-        if (match := _FABRIC_PROVIDER.search(line.text)) is not None:
-            paths[f"OFI provider {match[1]}"] += 1
-        elif (match := _FABRIC.search(line.text)) is not None:
-            facts["fabric"] = match[1]
-    return _proof(paths, "FI_LOG_LEVEL", facts)
+    return read_log("nccl", "\n".join(log)).facts

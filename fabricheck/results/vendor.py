@@ -15,7 +15,7 @@ from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_jso
 from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
 from fabricheck.results.osu import parse_osu
 from fabricheck.results.point_tools import TOOLS, read_points, samples_of
-from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_nccl_log, reasons_of
+from fabricheck.results.proof_logs import FALL_BACKS, TransportProof, read_log, reasons_of
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import read_lines
 from fabricheck.wholefile import read_file
@@ -62,7 +62,7 @@ def vendor_outputs(
     if not parts:
         return _of_others(text, path)
     outputs = [_parse(kind, part, path, ranks, tool) for kind, part in parts]
-    proofs = [read_nccl_log(part) if kind == "nccl" else TransportProof() for kind, part in parts]
+    proofs = [read_log("nccl", part) if kind == "nccl" else TransportProof() for kind, part in parts]
     outputs = [_with_paths(output, proof) for output, proof in zip(outputs, proofs, strict=True)]
     if len(outputs) > 1 and all(one.ranks == 1 for one in outputs):
         alone = "each of {} outputs has one rank: nccl-tests was built without MPI (make MPI=1), and nothing was sent"
@@ -114,7 +114,7 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
 def _of_others(text: str, path: str) -> tuple[VendorOutput, ...]:
     name = other_tool(text)
     if name is None:
-        proof = read_nccl_log(text)
+        proof = read_log("nccl", text)
         if not proof.paths and "warning" not in proof.facts:
             return ()
         return (_with_paths(VendorOutput("a log of NCCL", None, path, None, {}, (), ()), proof),)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from fabricheck.records.finding import Finding
-from fabricheck.records.run import Samples
+from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
@@ -151,16 +151,6 @@ def unwrapped(text: str) -> str | None:
             joined[-1] += line
         whole = len(line) < width
     return "\n".join(joined)
-
-
-def parse_or_unwrap(parse: Callable[[str], VendorOutput], text: str) -> VendorOutput:
-    """`parse(text)`, and where that has problems the same of the unwrapped text if that has none."""
-    output = parse(text)
-    if output.problems and (joined := unwrapped(text)) is not None:
-        second = parse(joined)
-        if not second.problems:
-            return second
-    return output
 
 
 def quote(text: str, limit: int = 160) -> str:
@@ -304,3 +294,102 @@ def message_time_ns(size: int, messages: float, messages_half: float, megabytes:
     if messages_half / messages <= 0.005 / megabytes if megabytes > 0 else True:
         return 1e9 / messages
     return 1e3 * size / megabytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its numbers by column, and where its tokens end."""
+
+    line: Line
+    size: int
+    values: Mapping[str, float]
+    ends: tuple[int, ...]
+
+
+class ToolReader:
+    """Reads what one run of a tool printed: line by line, then as a whole. Each tool has one.
+
+    `ranks` and `tool`: how many ranks were started and which program was asked for, where the caller knows.
+    """
+
+    #: What a number that the tool cannot print is none of.
+    title = ""
+    #: How many tokens of a row may be no numbers.
+    words = 1
+
+    def __init__(self, text: str, path: str, ranks: int | None = None, tool: str | None = None) -> None:
+        self.text, self.path, self.ranks, self.tool = text, path, ranks, tool
+        self.complaints = Complaints(path)
+        self.version: str | None = None
+        self.facts: dict[str, str] = {}
+        self.lines: list[Line] = []
+
+    def output(self) -> VendorOutput:
+        self.lines = read_lines(self.text)
+        for line in self.lines:
+            if text := line.text.strip():
+                self.read(line, text)
+        if (crash := self.crash()) is not None:
+            self.complaints.incomplete(crash, "the run ended with an error")
+        samples = tuple(self.check())
+        name, ranks = self.name_and_ranks()
+        return VendorOutput(name, self.version, self.path, ranks, self.facts, samples, tuple(self.complaints.problems))
+
+    def read(self, line: Line, text: str) -> None:
+        """Takes what a line says; `text` is it without the blanks around it."""
+        raise NotImplementedError
+
+    def check(self) -> Iterable[Samples]:
+        """Checks what was read as a whole, and gives what was measured."""
+        raise NotImplementedError
+
+    def name_and_ranks(self) -> tuple[str, int | None]:
+        """The program and its number of ranks, as far as the output tells them."""
+        raise NotImplementedError
+
+    def crash(self) -> Line | None:
+        """The line that says that the run went wrong."""
+        return crash_line(self.text, self.lines)
+
+    def is_row(self, tokens: Sequence[str]) -> bool:
+        numbers = sum(map(looks_like_number, tokens))
+        return looks_like_number(tokens[0]) or numbers >= max(len(tokens) - self.words, 2 * self.words - 1)
+
+    def row(
+        self, line: Line, tokens: Sequence[str], columns: Mapping[str, Callable[[str], float | None]]
+    ) -> Row | None:
+        """A row of `columns`, which read their numbers, the size first; None for what is none, which is a problem."""
+        if not is_plain(line.text) or len(tokens) != len(columns):
+            self.complaints.invalid(line, f"this is not a row of {len(columns)} columns")
+            return None
+        values: dict[str, float] = {}
+        for (name, number_of), token in zip(columns.items(), tokens, strict=True):
+            number = number_of(token)
+            if number is None:
+                self.complaints.invalid(line, f"{token[:30]!r} is not a number of {self.title}")
+                return None
+            values[name] = number
+        return Row(line, int(next(iter(values.values()))), values, token_ends(line.text))
+
+    def check_alignment(self, rows: Sequence[tuple[Line, tuple[int, ...]]]) -> None:
+        """The distance between the columns of a table is the same in all rows, given by where their tokens end."""
+        for index in misaligned([ends for _, ends in rows]):
+            text = "the row is not aligned with the others: characters were lost or added"
+            self.complaints.invalid(rows[index][0], text)
+
+    def check_planned(self, line: Line | None, sizes: Sequence[int], planned: Sequence[int]) -> None:
+        """The sizes have to be the planned ones, in their order."""
+        if missing := [size for size in planned if size not in sizes]:
+            self.complaints.incomplete(line, f"rows are missing: {list_ranks(missing)} B")
+        if list(sizes) != [size for size in planned if size in sizes]:
+            self.complaints.invalid(line, "rows are repeated, moved or were not requested")
+
+
+def read_tool(reader: Callable[[str], ToolReader], text: str) -> VendorOutput:
+    """What a tool printed; where that has problems, the unwrapped text where that has none."""
+    output = reader(text).output()
+    if output.problems and (joined := unwrapped(text)) is not None:
+        second = reader(joined).output()
+        if not second.problems:
+            return second
+    return output

@@ -13,11 +13,7 @@ from fabricheck.results.proof_logs import (
     FALL_BACKS,
     TransportProof,
     merge_proofs,
-    read_intel_mpi_log,
-    read_libfabric_log,
-    read_mpich_environment,
-    read_mpich_summary,
-    read_open_mpi_log,
+    read_log,
 )
 from fabricheck.rfm.launch import topology_of
 from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
@@ -59,8 +55,9 @@ def with_logs(run: Run, text: str) -> Run:
     if run.footer is None:
         return run
     proof = run.footer["proof"]
-    logs = (read_open_mpi_log, read_mpich_environment, read_mpich_summary, read_intel_mpi_log, read_libfabric_log)
-    found = merge_proofs(TransportProof(proof["paths"], proof["evidence"]), *(read(text) for read in logs))
+    libraries = ("openmpi", "cray-mpich", "mpich", "intel-mpi", "libfabric")
+    logs = (read_log(library, text) for library in libraries)
+    found = merge_proofs(TransportProof(proof["paths"], proof["evidence"]), *logs)
     return replace(run, footer={**run.footer, "proof": {**proof, "paths": found.paths, "evidence": found.evidence}})
 
 

@@ -12,9 +12,7 @@ from fabricheck.results.osu import parse_osu
 from fabricheck.results.proof_logs import (
     TransportProof,
     merge_proofs,
-    read_nccl_log,
-    read_oneccl_log,
-    read_ucx_log,
+    read_log,
 )
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import Asked
@@ -48,7 +46,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 def proof_of(tool: str, folder: Path, output: str) -> TransportProof:
     """What the logs of all ranks in `folder`, or the tool's `output`, prove; nothing where there are none."""
     if tool == "oneccl":
-        return read_oneccl_log(output)
-    read = read_nccl_log if VARIABLES[tool] is _NCCL else read_ucx_log
+        return read_log("oneccl", output)
+    library = "nccl" if VARIABLES[tool] is _NCCL else "ucx"
     logs = sorted(folder.glob("*")) if folder.is_dir() else []
-    return merge_proofs(*(read(log.read_text(errors="replace")) for log in logs))
+    return merge_proofs(*(read_log(library, log.read_text(errors="replace")) for log in logs))

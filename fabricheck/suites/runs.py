@@ -14,13 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import redacted_command
 from fabricheck.results.fabricbench_format import FORMAT
+from fabricheck.results.fabricbench_records import timed_ns
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
@@ -185,18 +184,6 @@ def _footer(samples: Sequence[Samples], job: Job, run_id: str) -> dict[str, Any]
         "recording_ns": 0,
         "proof": {"paths": dict(job.proof.paths), "evidence": job.proof.evidence, "facts": dict(job.proof.facts)},
     }
-
-
-def timed_ns(samples: Iterable[Samples]) -> int:
-    """Time inside the clock of what was kept: of pairs that went at the same time, the slowest counts."""
-    total = 0
-    together: dict[tuple[str, int], list[Any]] = {}
-    for sample in samples:
-        if sample.round < 0:
-            total += int(sample.times_ns.sum())
-        else:
-            together.setdefault((sample.operation, sample.bytes), []).append(sample.times_ns)
-    return total + sum(int(np.max(times, axis=0).sum()) for times in together.values())
 
 
 def drop_environment(report: Path) -> None:

@@ -21,6 +21,7 @@ Mask = npt.NDArray[np.bool_]
 # Capacities are whole 32-bit numbers, and a residual is the sum of two.
 _WHOLE = float(1 << 29)
 _UNLIMITED = 1 << 30
+_LARGEST_PROGRAM = 12_000  # variables of a linear program that is solved in about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +63,6 @@ class FlowNetwork:
         return float(self.capacity[np.ix_(members, ~members)].sum())
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A least cut: its rate as the quantity asked for, and the names of the terminals on the sending side."""
-
-    rate: float
-    terminals: tuple[str, ...]
-
-
 def widest_rates(network: FlowNetwork) -> Matrix:
     """Rate of the widest single path between each two terminals; shape (n, n), infinite on the diagonal, 0 if none."""
     widest = network.capacity.copy()
@@ -90,67 +83,33 @@ def flow_between(network: FlowNetwork, source: int, destination: int) -> float:
 def flow_rates(network: FlowNetwork) -> Matrix:
     """Maximum flow between each two terminals; shape (n, n), infinite on the diagonal.
 
-    Where direct links and paths over one vertex reach what the ends can send and receive, that is the answer; other
-    pairs take a maximum flow each, or, in a symmetric network, one for each terminal (Gusfield 1990).
+    Where direct links and paths over one vertex reach what the ends can send and receive, that is the answer.
     """
     capacity = network.capacity
     ends = np.minimum(capacity.sum(axis=1)[:, None], capacity.sum(axis=0)[None, :])
     rows = capacity[list(network.terminals)]
     near = np.stack([row + np.minimum(row[:, None], capacity).sum(axis=0) for row in rows])
-    index = np.ix_(network.terminals, network.terminals)
-    rates: Matrix = ends[index]
-    near = near[:, network.terminals]
-    np.fill_diagonal(near, np.inf)
-    open_pairs = near < rates * (1 - 1e-12)
-    if open_pairs.any():
-        rates = _equivalent_flows(network) if network.symmetric else rates
-        if not network.symmetric:
-            for source, other in np.argwhere(open_pairs):
-                rates[source, other] = flow_between(network, network.terminals[source], network.terminals[other])
+    rates: Matrix = ends[np.ix_(network.terminals, network.terminals)]
+    for source, other in np.argwhere(near[:, network.terminals] < rates * (1 - 1e-12)):
+        if source != other:
+            rates[source, other] = flow_between(network, network.terminals[source], network.terminals[other])
     np.fill_diagonal(rates, np.inf)
     return rates
 
 
-def _equivalent_flows(network: FlowNetwork) -> Matrix:
-    """All maximum flows of a symmetric network by n - 1 of them: Gusfield, "Very simple methods for all pairs network
-    flow analysis", 1990."""
-    size = network.size
-    parent = np.zeros(size, dtype=np.int64)
-    rates = np.full((size, size), np.inf)
-    where = np.array(network.terminals)
-    for vertex in range(1, size):
-        other = int(parent[vertex])
-        demand = min(network.capacity[where[vertex]].sum(), network.capacity[where[other]].sum())
-        members = _source_side(network, {int(where[vertex]): np.inf}, {int(where[other]): np.inf}, float(demand))
-        flow = network.out_of(members) if demand else 0.0
-        later = np.arange(size) > vertex
-        parent[later & members[where] & (parent == other)] = vertex
-        rates[vertex, :vertex] = np.minimum(rates[other, :vertex], flow)
-        rates[vertex, other] = flow
-        rates[:vertex, vertex] = rates[vertex, :vertex]
-    return rates
-
-
-def least_cut(network: FlowNetwork) -> Cut:
+def least_cut(network: FlowNetwork) -> float:
     """The least that leaves any set with some but not all of the terminals: no value that all must know is faster."""
-    return min((broadcast_cut(each, network.terminals[0]) for each in _both_ways(network)), key=lambda cut: cut.rate)
+    return min(broadcast_cut(each, network.terminals[0]) for each in _both_ways(network))
 
 
-def broadcast_cut(network: FlowNetwork, root: int) -> Cut:
+def broadcast_cut(network: FlowNetwork, root: int) -> float:
     """What a broadcast from vertex `root` reaches: the least cut between it and a terminal (Edmonds, "Edge-disjoint
     branchings", 1973). Infinite where there is no other terminal."""
-    best, members = float("inf"), np.zeros(len(network.vertices), dtype=bool)
-    for terminal in network.terminals:
-        if terminal == root:
-            continue
-        demand = min(float(network.capacity[root].sum()), float(network.capacity[:, terminal].sum()))
-        side = _source_side(network, {root: np.inf}, {terminal: np.inf}, demand)
-        if network.out_of(side) < best:
-            best, members = network.out_of(side), side
-    return Cut(best, _names(network, members))
+    others = (terminal for terminal in network.terminals if terminal != root)
+    return min((flow_between(network, root, terminal) for terminal in others), default=float("inf"))
 
 
-def gather_cut(network: FlowNetwork) -> Cut:
+def gather_cut(network: FlowNetwork) -> float:
     """What every terminal can send of its own to all others at the same time: the least, over sets S of vertices that
     leave out a terminal, of the capacity out of S over the number of terminals in S.
 
@@ -158,14 +117,13 @@ def gather_cut(network: FlowNetwork) -> Cut:
     section 4); a reduce-scatter the same of the network backwards. Infinite for fewer than two terminals.
     """
     terminals = np.array(network.terminals)
-    share, best = float("inf"), np.zeros(len(network.vertices), dtype=bool)
+    share = float("inf")
     if network.size < 2:
-        return Cut(share, ())
+        return share
     for terminal in network.terminals:
         side = np.ones(len(network.vertices), dtype=bool)
         side[terminal] = False
-        if (cut := network.out_of(side) / (network.size - 1)) < share:
-            share, best = cut, side
+        share = min(share, network.out_of(side) / (network.size - 1))
     for terminal in network.terminals:
         while share > 0:
             supply = {int(one): share for one in terminals}
@@ -173,8 +131,8 @@ def gather_cut(network: FlowNetwork) -> Cut:
             inside = int(side[terminals].sum())
             if not inside or network.out_of(side) / inside >= share * (1 - 1e-9):
                 break
-            share, best = network.out_of(side) / inside, side
-    return Cut(share, _names(network, best))
+            share = network.out_of(side) / inside
+    return share
 
 
 def allreduce_cut(network: FlowNetwork) -> float:
@@ -187,7 +145,7 @@ def allreduce_cut(network: FlowNetwork) -> float:
     """
     if network.size < 2:
         return float("inf")
-    return min(least_cut(network).rate, *(_partition_bound(each) for each in _both_ways(network)))
+    return min(least_cut(network), *(_partition_bound(each) for each in _both_ways(network)))
 
 
 def _both_ways(network: FlowNetwork) -> Sequence[FlowNetwork]:
@@ -278,5 +236,48 @@ def _reachable(network: FlowNetwork, start: Mask) -> Mask:
         side = more
 
 
-def _names(network: FlowNetwork, members: Mask) -> tuple[str, ...]:
-    return tuple(network.vertices[one] for one in network.terminals if members[one])
+def concurrent_rate(network: FlowNetwork) -> float:
+    """The rate that each terminal can send to each other one at the same time, split over any paths; of a network that
+    is larger than any node, what it cannot exceed.
+
+    Infinite for fewer than two terminals, 0 where one of them is not reached.
+    """
+    if network.size < 2:
+        return float("inf")
+    if network.size * len(network._edges[0]) <= _LARGEST_PROGRAM:
+        return _concurrent_optimum(network)
+    return min(gather_cut(each) for each in _both_ways(network))
+
+
+def _concurrent_optimum(network: FlowNetwork) -> float:
+    """The highest rate. Variables are the flow of each source on each edge, and the rate; what a vertex receives of a
+    source, less what it sends on, is the rate at a terminal and nothing elsewhere.
+
+    Raises RuntimeError where the solver fails.
+    """
+    import scipy.optimize
+    from scipy import sparse
+
+    heads, tails, rates = network._edges
+    size, edges, vertices = network.size, np.arange(len(heads)), len(network.vertices)
+    scale = float(rates.max())
+    incidence: Any = sparse.csr_array(
+        (np.repeat([1.0, -1.0], len(edges)), (np.concatenate([tails, heads]), np.tile(edges, 2))),
+        shape=(vertices, len(edges)),
+    )
+    taken = np.zeros((vertices, 1))
+    taken[list(network.terminals)] = -1.0
+    flows: Any = sparse.kron(sparse.eye_array(size), incidence)
+    balance: Any = sparse.csr_array(sparse.hstack([flows, sparse.csr_array(np.tile(taken, (size, 1)))]))
+    own = np.arange(size) * vertices + np.array(network.terminals)  # a source sends what the others receive
+    balance = balance[np.setdiff1d(np.arange(size * vertices), own)]
+    of_edges: list[Any] = [sparse.eye_array(len(edges))] * size
+    limited: Any = sparse.hstack([*of_edges, sparse.csr_array((len(edges), 1))])
+    objective = np.zeros(balance.shape[1])
+    objective[-1] = -1.0
+    solved: Any = scipy.optimize.linprog(
+        objective, limited, rates / scale, balance, np.zeros(balance.shape[0]), method="highs"
+    )
+    if not solved.success:
+        raise RuntimeError(f"the concurrent flow could not be computed: {solved.message}")
+    return float(-solved.fun) * scale

@@ -41,15 +41,6 @@ class Path:
         return tuple(itertools.pairwise(self.devices))
 
 
-@dataclass(frozen=True)
-class LoadedEdge:
-    """A directed edge, the number of paths over it, and that number for each of its parallel links."""
-
-    edge: Edge
-    paths: float
-    paths_per_link: float
-
-
 class NodeGraph:
     """The link graph of one node; everything is computed once.
 
@@ -62,13 +53,6 @@ class NodeGraph:
         fabric = {gpu.name for gpu in topology.gpus} | {one.name for one in topology.switches if not one.host_only}
         self._whole = self._build(fabric | self._cpus)
         self._fabric: nx.DiGraph[str] = self._whole.subgraph(fabric).copy()
-        # Kept between calls, by the graph that they belong to.
-        self._widest: dict[tuple[int, str], Mapping[str, float]] = {}
-        self._wide: dict[tuple[int, float], nx.DiGraph[str]] = {}
-        self._previous: dict[tuple[int, str], Mapping[str, list[str]]] = {}
-        self._counts: dict[tuple[int, str], Mapping[str, int]] = {}
-        self._kept: list[_Routing] = []
-        self._wide_islands: dict[float, tuple[frozenset[str], ...]] = {}
 
     def _build(self, names: set[str]) -> nx.DiGraph[str]:
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -84,17 +68,12 @@ class NodeGraph:
     @cached_property
     def islands(self) -> tuple[frozenset[str], ...]:
         """Names of the GPUs that the GPU fabric joins, a set for each group; the largest first."""
-        return self._islands_of(self._fabric)
+        return _islands(self._fabric, self.gpu_names)
 
     @cached_property
     def wide_islands(self) -> tuple[frozenset[str], ...]:
         """`islands` without links that are narrower than those to the CPUs, where these are what joins them."""
-        return self._islands_of(self._routings()[-1][0])
-
-    def _islands_of(self, graph: nx.DiGraph[str]) -> tuple[frozenset[str], ...]:
-        names = {gpu.name for gpu in self.topology.gpus}
-        groups = [frozenset(group & names) for group in nx.strongly_connected_components(graph)]
-        return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
+        return _islands(self._routings[-1][0], self.gpu_names)
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
@@ -142,24 +121,20 @@ class NodeGraph:
         return self._are_joined_widely(frozenset(gpu.name for gpu in gpus))
 
     def _are_joined_widely(self, members: frozenset[str]) -> bool:
-        least = self._widest_to_cpus(members)
-        if least not in self._wide_islands:
-            self._wide_islands[least] = self._islands_of(self._without_links_below(self._fabric, least))
-        return any(members <= island for island in self._wide_islands[least])
+        wide = _at_least(self._fabric, self._widest_to_cpus(members))
+        return any(members <= island for island in _islands(wide, self.gpu_names))
 
+    @cached_property
     def _routings(self) -> tuple[_Routing, ...]:
         """Graphs that all GPUs may be routed over, each with what data inside an island use and what data between
         islands use: the fabric, where it joins them; the fabric with the CPUs, where it does not, or only narrowly."""
-        if not self._kept:
-            if len(self.islands) == 1:
-                self._kept.append((self._fabric, self._fabric))
-            else:
-                self._kept.append((self._fabric, self._whole))
-            if not self.joined_widely(self.topology.gpus):
-                least = self._widest_to_cpus(self.gpu_names)
-                wide = self._without_links_below(self._fabric, least)
-                self._kept.append((wide, self._without_links_below(self._whole, least, of=self._fabric)))
-        return tuple(self._kept)
+        across = (self._fabric, self._fabric if len(self.islands) == 1 else self._whole)
+        if self.joined_widely(self.topology.gpus):
+            return (across,)
+        wide = _at_least(self._fabric, self._widest_to_cpus(self.gpu_names))
+        without: nx.DiGraph[str] = self._whole.copy()
+        without.remove_edges_from([edge for edge in self._fabric.edges if not wide.has_edge(*edge)])
+        return across, (wide, without)
 
     def _widest_to_cpus(self, members: Iterable[str]) -> float:
         return max((self._to_cpus.get(name, 0.0) for name in members), default=0.0)
@@ -172,16 +147,6 @@ class NodeGraph:
             for name in {start, end} if {start, end} & self._cpus else ():
                 rates[name] = max(rates[name], data["rate"])
         return rates
-
-    @staticmethod
-    def _without_links_below(
-        graph: nx.DiGraph[str], least: float, of: nx.DiGraph[str] | None = None
-    ) -> nx.DiGraph[str]:
-        """The graph without the links of `of` (default: its own) that are narrower than `least`."""
-        narrow = [(start, end) for start, end, data in (of or graph).edges(data=True) if data["rate"] < least]
-        left: nx.DiGraph[str] = graph.copy()
-        left.remove_edges_from(narrow)
-        return left
 
     # Paths
 
@@ -199,7 +164,7 @@ class NodeGraph:
         depend on how devices are named. Raises UserError if there is no path."""
         graph, _ = self._widest_graph(source.name, destination.name)
         previous = self._predecessors(graph, source.name, destination.name)
-        paths = self._path_counts(graph, source.name)
+        paths = _path_counts(graph, source.name)
         arriving: dict[str, float] = {destination.name: 1.0}
         shares: dict[Edge, float] = {}
         while source.name not in arriving:
@@ -211,46 +176,22 @@ class NodeGraph:
             arriving = before
         return shares
 
-    def _path_counts(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
-        """How many paths with the fewest hops lead from a device to each other one."""
-        key = (id(graph), source)
-        if key not in self._counts:
-            counts = {source: 1}
-            # Predecessors come in the order of a breadth-first search.
-            for name, previous in self._previous[key].items():
-                if name != source:
-                    counts[name] = sum(counts[other] for other in previous)
-            self._counts[key] = counts
-        return self._counts[key]
-
     def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
         """The links that are no narrower than the widest path, and its rate."""
-        graph, rate = self._fabric, self._widest_rates(self._fabric, source).get(destination, 0.0)
-        over_cpus = self._widest_rates(self._whole, source).get(destination, 0.0)
+        ends = self.gpu_names.index(source), self.gpu_names.index(destination)
+        graph, rate = self._fabric, float(self._widest_in_fabric[ends])
+        over_cpus = float(self._widest_in_whole[ends])
         if over_cpus > rate and not self._are_joined_widely(frozenset((source, destination))):
             graph, rate = self._whole, over_cpus
         if not rate:
             raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
-        return self._at_least(graph, rate), rate
-
-    def _at_least(self, graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
-        """The graph without the edges that are narrower than `rate`."""
-        key = (id(graph), rate)
-        if key not in self._wide:
-            wide: nx.DiGraph[str] = nx.DiGraph()
-            wide.add_nodes_from(graph)
-            wide.add_edges_from((a, b, data) for a, b, data in graph.edges(data=True) if data["rate"] >= rate)
-            self._wide[key] = wide
-        return self._wide[key]
+        return _at_least(graph, rate), rate
 
     def _predecessors(self, graph: nx.DiGraph[str], source: str, destination: str) -> Mapping[str, list[str]]:
-        key = (id(graph), source)
-        if key not in self._previous:
-            previous: Any = nx.predecessor(graph, source)
-            self._previous[key] = previous
-        if destination not in self._previous[key]:
+        previous = _shortest_ways(graph, source)
+        if destination not in previous:
             raise UserError(f"{self.topology.system}: no path from {source} to {destination}")
-        return self._previous[key]
+        return previous
 
     def _first_by_name(self, graph: nx.DiGraph[str], source: str, destination: str) -> tuple[str, ...]:
         """The first of the paths with the fewest hops, by the names of its devices from the source on."""
@@ -263,33 +204,21 @@ class NodeGraph:
             path.append(min(name for name in layer if path[-1] in previous[name]))
         return tuple(path)
 
-    def _widest_rates(self, graph: nx.DiGraph[str], source: str) -> Mapping[str, float]:
-        """Rate of the widest path to every GPU that a path leads to."""
-        key = (id(graph), source)
-        if key not in self._widest:
-            names = self.gpu_names
-            for name, row in zip(names, widest_rates(_network(graph, names)), strict=True):
-                rates = zip(names, map(float, row), strict=True)
-                self._widest[id(graph), name] = {other: rate for other, rate in rates if rate}
-        return self._widest[key]
-
     # Loads
 
     @cached_property
-    def edge_loads(self) -> tuple[LoadedEdge, ...]:
-        """Load of every directed edge when each GPU sends to each other one over shortest paths; the heaviest first.
+    def edge_loads(self) -> Mapping[Edge, float]:
+        """Paths over every directed edge when each GPU sends to each other one over shortest paths.
 
         A pair with several shortest paths puts an equal share of itself on each: the only tie-breaking that does not
-        depend on how devices are named. The load for each parallel link counts (De Sensi §IV-A).
+        depend on how devices are named.
         """
-        loads = self._loads(self._fabric, self.graph)
-        loaded = (LoadedEdge(edge, load, load / int(self._whole.edges[edge]["count"])) for edge, load in loads.items())
-        return tuple(sorted(loaded, key=lambda edge: (-edge.paths_per_link, edge.edge)))
+        return self._loads(self._fabric, self.graph)
 
     def _loads(self, inside: nx.DiGraph[str], across: nx.DiGraph[str]) -> dict[Edge, float]:
         """Paths over each edge: Brandes' edge betweenness, of the fabric inside an island and of `across` elsewhere."""
         loads: dict[Edge, float] = defaultdict(float)
-        islands = self._islands_of(inside)
+        islands = _islands(inside, self.gpu_names)
         for graph, islands_of_graph in ((inside, True), (across, False)):
             for island in islands:
                 others = island if islands_of_graph else set(self.gpu_names) - island
@@ -308,7 +237,8 @@ class NodeGraph:
         The links of an edge share its paths, so four paths over four parallel links count one. At least 1: a path
         cannot be crossed by less than itself.
         """
-        return max((max(1.0, one.paths_per_link) for one in self.edge_loads), default=0.0)
+        shares = (load / self._whole.edges[edge]["count"] for edge, load in self.edge_loads.items())
+        return max((max(1.0, share) for share in shares), default=0.0)
 
     @cached_property
     def pair_share_gbps(self) -> float:
@@ -322,9 +252,9 @@ class NodeGraph:
         if len(self.topology.gpus) < 2:
             return math.inf
         best = 0.0
-        for fabric, graph in self._routings():
+        for fabric, graph in self._routings:
             for least in sorted({data["rate"] for _, _, data in graph.edges(data=True)}):
-                inside, across = self._at_least(fabric, least), self._at_least(graph, least)
+                inside, across = _at_least(fabric, least), _at_least(graph, least)
                 if not self._joined(across):
                     break
                 loads = self._loads(inside, across)
@@ -404,6 +334,14 @@ class NodeGraph:
         return float(flows[start, other])
 
     @cached_property
+    def _widest_in_fabric(self) -> Matrix:
+        return widest_rates(_network(self._fabric, self.gpu_names))
+
+    @cached_property
+    def _widest_in_whole(self) -> Matrix:
+        return widest_rates(_network(self._whole, self.gpu_names))
+
+    @cached_property
     def _flows_of_fabric(self) -> Matrix:
         return flow_rates(_network(self._fabric, self.gpu_names))
 
@@ -440,3 +378,37 @@ def _network(graph: nx.DiGraph[str], terminals: Sequence[str]) -> FlowNetwork:
         if start in place:
             capacity[place[start], place[end]] = data["rate"]
     return FlowNetwork(tuple(vertices), tuple(range(len(order))), capacity)
+
+
+@lru_cache(maxsize=4096)
+def _at_least(graph: nx.DiGraph[str], rate: float) -> nx.DiGraph[str]:
+    """The graph without the edges that are narrower than `rate`."""
+    wide: nx.DiGraph[str] = nx.DiGraph()
+    wide.add_nodes_from(graph)
+    wide.add_edges_from((a, b, data) for a, b, data in graph.edges(data=True) if data["rate"] >= rate)
+    return wide
+
+
+@lru_cache(maxsize=4096)
+def _islands(graph: nx.DiGraph[str], gpus: tuple[str, ...]) -> tuple[frozenset[str], ...]:
+    """The GPUs that a graph joins, a set for each group; the largest first."""
+    groups = [frozenset(group & set(gpus)) for group in nx.strongly_connected_components(graph)]
+    return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), min(group))))
+
+
+@lru_cache(maxsize=4096)
+def _shortest_ways(graph: nx.DiGraph[str], source: str) -> Mapping[str, list[str]]:
+    """What stands before each device on the paths with the fewest hops from `source`."""
+    ways: Any = nx.predecessor(graph, source)
+    return dict(ways)
+
+
+@lru_cache(maxsize=4096)
+def _path_counts(graph: nx.DiGraph[str], source: str) -> Mapping[str, int]:
+    """How many paths with the fewest hops lead from a device to each other one."""
+    counts = {source: 1}
+    # Predecessors come in the order of a breadth-first search.
+    for name, previous in _shortest_ways(graph, source).items():
+        if name != source:
+            counts[name] = sum(counts[other] for other in previous)
+    return counts

@@ -20,6 +20,23 @@ KINDS = ("node", "port", "cable", "leaf", "trunk", "switch")
 SCALE = 0.96
 
 
+def equivalents(locator: Locator) -> dict[str, frozenset[str]]:
+    """For each component those that no data of the locator's readings can tell from it, itself included.
+
+    They lie on the same pairs with the same probability; a node, its only port and its cable always do.
+    """
+    # A component has up to two hypotheses; the first of them is the one that every pair feels.
+    names = locator.design.ways.components
+    first: dict[int, int] = {}
+    for hypothesis, members in enumerate(locator.model.members):
+        for member in members:
+            first.setdefault(member, int(locator.model.classes[hypothesis]))
+    together: dict[int, set[str]] = {}
+    for fault, class_ in first.items():
+        together.setdefault(class_, set()).add(names[fault])
+    return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
+
+
 @dataclass(frozen=True)
 class Fault:
     """A component that loses a share of what pairs get over it, or, with `capacity`, of its rate."""
@@ -205,7 +222,7 @@ class Bench:
         self.plan: Plan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
         self.design = design(self.ways, self.plan.pairs, adaptive=self.adaptive)
         self.locator = Locator(self.design)
-        self.alike = self.locator.equivalents
+        self.alike = equivalents(self.locator)
 
     def simulate(self, faults: Sequence[Fault]) -> tuple[FloatArray, list[Fault], Mapping[str, frozenset[str]]]:
         """Readings of the screen, the faults that show in them, and what nothing can tell from each."""
@@ -235,7 +252,7 @@ class Bench:
             whole = design(self.ways, pairs, adaptive=self.adaptive)
             locator = Locator(whole)
             found = locator.locate(readings)
-        return is_right(found, faults, locator.equivalents), found
+        return is_right(found, faults, equivalents(locator)), found
 
     def draw(self, kind: str, low: float, high: float) -> Fault:
         known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]

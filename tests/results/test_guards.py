@@ -9,13 +9,12 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.records.finding import Finding
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import (
     _management_mistakes,
     least_sent,
-    list_ranks,
     require,
     require_arrival,
     require_fresh,

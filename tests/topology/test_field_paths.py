@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fabricheck.results.guards import compile_patterns, path_mistakes
-from fabricheck.results.proof_logs import read_nccl_log, reasons_of
+from fabricheck.results.proof_logs import read_log, reasons_of
 from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology
 from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
 
@@ -139,7 +139,7 @@ def log(said: str, path: str) -> str:
     ],
 )
 def test_the_librarys_own_reason_stands_beside_the_path(said: str, path: str, described: str, told: str) -> None:
-    proof = read_nccl_log(log(said, path))
+    proof = read_log("nccl", log(said, path))
     assert any(told in reason for reason in reasons_of(proof.facts, described, proof.paths))
     given = {"paths": dict(proof.paths), "evidence": proof.evidence, "facts": dict(proof.facts)}
     (mistake,) = path_mistakes(given, compile_patterns([r"^SHM", r"^NET/"]), (), described)

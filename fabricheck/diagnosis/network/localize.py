@@ -97,23 +97,6 @@ class Locator:
         # What each fault has to gain in log likelihood, the first, the second, ...
         self._prices = [gain_of(level, readings, self._distinct) for level in levels]
 
-    @property
-    def equivalents(self) -> dict[str, frozenset[str]]:
-        """For each component those that no data of these readings can tell from it, itself included.
-
-        They lie on the same pairs with the same probability; a node, its only port and its cable always do.
-        """
-        # A component has up to two hypotheses; the first of them is the one that every pair feels.
-        names = self.design.ways.components
-        first: dict[int, int] = {}
-        for hypothesis, members in enumerate(self.model.members):
-            for member in members:
-                first.setdefault(member, int(self.model.classes[hypothesis]))
-        together: dict[int, set[str]] = {}
-        for fault, class_ in first.items():
-            together.setdefault(class_, set()).add(names[fault])
-        return {names[each]: frozenset(together[class_]) for each, class_ in first.items()}
-
     def _kind(self, hypothesis: int) -> str:
         return self.design.ways.kinds[self.model.members[hypothesis][0]]
 

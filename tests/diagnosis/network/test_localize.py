@@ -18,6 +18,7 @@ from fabricheck_lab.simulated_network import (
     Bench,
     Case,
     Fault,
+    equivalents,
     fat_tree,
     healthy_share,
     is_right,
@@ -126,13 +127,13 @@ def test_a_common_factor_is_no_fault(bench: Bench) -> None:
 def test_what_cannot_be_told_apart_is_named_together() -> None:
     ways = Ways(NETWORK)
     readings = design(ways, screen(ways, NETWORK.nodes, 6, adaptive=True).pairs, adaptive=True)
-    alike = Locator(readings).equivalents
+    alike = equivalents(Locator(readings))
     assert alike["nid00004"] == {"nid00004", "nid00004:hsn0", "nid00004:hsn0--leaf0"}
     assert alike["leaf1--spine0"] == {"leaf1--spine0", "leaf1--spine1"}
     assert alike["leaf1"] == {"leaf1"}
     rails = Ways(RAILS)
     readings = design(rails, screen(rails, RAILS.ports, 6, adaptive=True).pairs, adaptive=True)
-    alike = Locator(readings).equivalents
+    alike = equivalents(Locator(readings))
     assert alike["nid00004"] == {"nid00004"}
     assert alike["nid00004:hsn1"] == {"nid00004:hsn1", "nid00004:hsn1--leaf4"}
 
