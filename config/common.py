@@ -8,7 +8,10 @@ set; where the suite came with an installed package, below output/ in the curren
 import os
 from pathlib import Path
 
+from fabricheck.begin import begin_when_told
 from fabricheck.suite import output_folder
+
+begin_when_told()
 
 output = output_folder(Path(__file__).resolve().parent.parent)
 output.mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pydantic
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.scanner import Scanner
-from ruamel.yaml.tokens import TagToken
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.tokens import (
+    BlockEndToken,
+    BlockMappingStartToken,
+    BlockSequenceStartToken,
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
+    TagToken,
+)
 
 from fabricheck.errors import UserError
 from fabricheck.wholefile import read_file
@@ -26,7 +33,10 @@ _MOST_PLACES = 100_000
 _DEEPEST = 32
 # Of more digits there is no floating-point number.
 _LARGEST_NUMBER = re.compile(r"[-+]?(?:0x)?[0-9a-fA-F_]{301,}")
-_MAYBE_TAG = re.compile(r"(?:^|[\s\[{,:?-])!", re.MULTILINE)
+_BEGIN = (BlockMappingStartToken, BlockSequenceStartToken, FlowMappingStartToken, FlowSequenceStartToken)
+_END = (BlockEndToken, FlowMappingEndToken, FlowSequenceEndToken)
+# libyaml reads ten times as fast; where PyYAML was built without it, the same in Python.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _REASONS = {
     "extra_forbidden": "is an unknown field",
@@ -34,14 +44,15 @@ _REASONS = {
     "missing": "is missing",
 }
 
-# ReFrame reads reference files too, as YAML 1.1 and with PyYAML; here they are read as YAML 1.2. Where the two take a
-# text without quotes for different things, neither is right for certain.
+# Where YAML 1.1, as which PyYAML reads here and in ReFrame, and 1.2 take a text without quotes for different things,
+# neither is right for certain.
 _AMBIGUOUS = re.compile(
     r"""
     (?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)                                           # truth values
     | [-+]?0[0-9_]+ | [-+]?0o[0-7]+ | [-+]?0b[01_]+                                         # octal and binary
     | [-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+ | [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*      # to the base of 60
     | [-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][0-9]+ | [-+]?[0-9]+[eE][-+][0-9]+               # exponents
+    | [-+]\.[0-9_]+(?:[eE][-+]?[0-9]+)? | [-+]?\.?_[0-9_]+                                      # no digit in front
     """,
     re.VERBOSE,
 )
@@ -103,58 +114,36 @@ def read_yaml(path: Path) -> YamlFile:
     if len(text) > _MOST_CHARACTERS:
         raise UserError(f"{path}: has {len(text)} characters, and {_MOST_CHARACTERS} are allowed")
     try:
-        _refuse_tags(path, text)
+        _refuse_unsafe(path, text)
         # Parsed once, and made into values only when it was looked at.
-        constructor, parser = _parser().get_constructor_parser(text)
-        root = constructor.composer.get_single_node()
+        loader = _LOADER(text)
+        root = loader.get_single_node()
         lines: dict[Place, int] = {}
         content = None
         if root is not None:
             _Recorder(path, lines).record(root, (), frozenset())
-            content = constructor.construct_document(root)
-        parser.dispose()
-    except _TooDeepError as error:
-        raise UserError(f"{path}:{error}: is nested more than {_DEEPEST} deep") from None
-    except RecursionError:
-        raise UserError(f"{path}: is nested too deeply") from None
-    except MarkedYAMLError as error:
+            content = loader.construct_document(root)
+        loader.dispose()
+    except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise UserError(f"{path}:{line}: is not valid YAML: {reason}") from None
-    except (YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path}: is not valid YAML: {str(error).splitlines()[0]}") from None
     return YamlFile(path, content, lines)
 
 
-def _parser() -> YAML:
-    """A parser of plain data; one parses one text. Not libyaml, whose messages and positions differ."""
-    parser = YAML(typ="safe", pure=True)
-    parser.Scanner = _Scanner
-    return parser
-
-
-class _TooDeepError(Exception):
-    """Brackets in the line of this number are nested more than _DEEPEST deep."""
-
-
-class _Scanner(Scanner):
-    """Refuses deep nesting at once: ruamel looks at all open brackets for each token, and a thousand take seconds."""
-
-    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
-        if self.flow_level > _DEEPEST:
-            raise _TooDeepError(self.reader.line + 1)
-        super().fetch_flow_collection_start(TokenClass, to_push)
-
-
-def _refuse_tags(path: Path, text: str) -> None:
-    """What a value is follows from how it is written: a tag can only contradict that, or ask for an object."""
-    if _MAYBE_TAG.search(text) is None:
-        return
-    for token in _parser().scan(text):
+def _refuse_unsafe(path: Path, text: str) -> None:
+    """What a value is follows from how it is written: a tag can only contradict that, or ask for an object. libyaml
+    recurses for what is nested."""
+    depth = 0
+    for token in yaml.scan(text, _LOADER):
+        depth += isinstance(token, _BEGIN) - isinstance(token, _END)
+        where = f"{path}:{token.start_mark.line + 1}"
+        if depth > _DEEPEST:
+            raise UserError(f"{where}: is nested more than {_DEEPEST} deep")
         if isinstance(token, TagToken):
-            raise UserError(
-                f"{path}:{token.start_mark.line + 1}: is not plain YAML: a tag such as !!str is not allowed"
-            )
+            raise UserError(f"{where}: is not plain YAML: a tag such as !!str is not allowed")
 
 
 @dataclass

@@ -28,6 +28,7 @@ FLOORS = (
         "building",
         "wholefile",
         "mpi",
+        "begin",
         "__init__",
     ),
     ("records",),

@@ -8,7 +8,6 @@ and after, and everything that is not a pass becomes a problem (fabricheck.sessi
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import getpass
 import importlib.util
 import itertools
@@ -16,10 +15,9 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,6 +33,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started, unwritable
 from fabricheck.session.check_files import check_files
+from fabricheck.session.process import start
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reading import REPORT, Session, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
@@ -46,7 +45,6 @@ DATABASE = "results.db"  #: ReFrame's, beside the runs (config/common.py).
 
 #: What ReFrame printed, in the folder of a session.
 OUTPUT = "reframe.out"
-_FOLLOW_S = 0.3  # how often that is looked at
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def run_suite(
 ) -> Session:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
-    `meanwhile` is called while ReFrame lists the checks, before any of them runs; what it raises ends all that. With a
+    `meanwhile` is called while ReFrame reads the checks, before any of them runs; what it raises ends all that. With a
     `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on.
 
     If it does not get to its end, the next run judges what is there. Where files cannot be locked (not `has_locks`),
@@ -101,15 +99,21 @@ def run_suite(
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
     """
-    command = _command(suite, selection)
+    command, settings = _command(suite, selection), suite.settings(selection.whole_system)
     environment = _environment(suite, selection, output, has_locks=has_locks)
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
-    command += _places(folder)
     (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
     try:
-        listing = _listing(command, environment, suite.settings(selection.whole_system), folder, meanwhile)
+        with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:
+            meanwhile()
+            count, said = reframe.listed(), (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
+            listed = _require_listed(command, said, count, settings, folder)
+            if progress is not None:
+                progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
+            leave_started(folder, Started.now(selection.whole_system, listed))
+            ended = reframe.run(progress)
     except UserError:
         mark("")
         if not (folder / "listing.txt").exists():  # nothing was measured, and ReFrame said nothing
@@ -117,14 +121,10 @@ def run_suite(
         with contextlib.suppress(OSError):
             folder.parent.rmdir()
         raise
-    if progress is not None:
-        progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
-    leave_started(folder, Started.now(selection.whole_system, listing.count))
-    ended = _run(["--run"], command, environment, folder / OUTPUT, progress)
     scrub(folder, environment)
     with contextlib.suppress(UserError):
         scrub_database(output / DATABASE, read_info(folder / REPORT).uuid, environment)
-    return _session(folder, listing.count, *ended, output)
+    return _session(folder, listed, *ended, output)
 
 
 def launch(
@@ -156,7 +156,8 @@ def launch(
         names = {case.name for case in cases}
         past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
         progress.past = {name: seconds for name, seconds in past.items() if name in names}
-    _, ended_by = _run(["--run"], command, environment, folder / OUTPUT, progress)
+    with start(command, environment, folder / OUTPUT) as reframe:
+        _, ended_by = reframe.run(progress)
     scrub(folder, environment)
     with contextlib.suppress(UserError):
         scrub_database(output / DATABASE, read_info(report).uuid, environment)
@@ -203,12 +204,11 @@ _CHOOSE = ("--tag=", "--name=", "--prgenv=")
 
 @dataclass(frozen=True)
 class Listing:
-    """What ReFrame would run. `count` has the builds too, `cases` are `name @partition+environment` without them.
+    """What ReFrame would run: `cases` are `name @partition+environment`, without builds.
 
     `notes`: what the system's settings say on stderr, such as of libraries that are not there.
     """
 
-    count: int
     cases: tuple[str, ...]
     notes: str
 
@@ -220,7 +220,16 @@ def list_suite(suite: Suite, selection: Selection, output: Path) -> Listing:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(output, error) from None
-    return _listing(command, environment, suite.settings(selection.whole_system), output)
+    listing = subprocess.run([*command, "--list=C"], env=environment, capture_output=True, text=True, check=False)
+    out, err = listing.stdout, listing.stderr
+    # Python's logging says so, with a traceback for each line that it cannot write, and the program goes on.
+    if (lost := re.search(r"^OSError: \[Errno (\d+)\] (.+)$", err, re.MULTILINE)) and "--- Logging error ---" in err:
+        raise unwritable(output, OSError(int(lost[1]), lost[2]))
+    count = re.search(r"^Concretized (\d+) test case", out, re.MULTILINE)
+    known = int(count[1]) if count is not None and listing.returncode == 0 else None
+    _require_listed(command, f"{out}\n{err}", known, suite.settings(selection.whole_system), output)
+    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
+    return Listing(tuple(" ".join(case) for case in cases), err)
 
 
 def _command(suite: Suite, selection: Selection) -> list[str]:
@@ -292,7 +301,7 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
         "RFM_PREFIX": str(output.resolve()),
         "RFM_REFERENCE_PREFIX": str(site.parent.parent / "reference_values"),
         # Whatever ReFrame would only warn of ends the run. ReFrame 4.9 does not know this and would refuse the option:
-        # there `_listing` finds the warnings.
+        # there `_require_listed` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
         "FABRICHECK_JOBS": "one-by-one" if selection.one_by_one else "together",
@@ -310,29 +319,10 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
     return {**os.environ, **ours}
 
 
-def _listing(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    settings: Path,
-    folder: Path,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Listing:
-    """Raises `UserError` where nothing is selected or ReFrame fails; what it said then is left in `folder`."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*command, "--list=C"], env=environment, stdout=pipe, stderr=pipe, text=True) as listing:
-        try:
-            meanwhile()
-            out, err = listing.communicate()
-        except BaseException:
-            listing.kill()
-            raise
-    # Python's logging says so, with a traceback for each line that it cannot write, and the program goes on.
-    if (lost := re.search(r"^OSError: \[Errno (\d+)\] (.+)$", err, re.MULTILINE)) and "--- Logging error ---" in err:
-        raise unwritable(folder, OSError(int(lost[1]), lost[2]))
-    count = re.search(r"^Concretized (\d+) test case", out, re.MULTILINE)
-    said = f"{out}\n{err}"
-    warned = re.search(r"^(?:\x1b\[[0-9;]*m)?WARNING: ", said, re.MULTILINE)
-    if listing.returncode != 0 or count is None or warned is not None:
+def _require_listed(command: Sequence[str], said: str, listed: int | None, settings: Path, folder: Path) -> int:
+    """How many tests ReFrame listed. Raises `UserError` where it listed none, or warned: then what it `said` is left in
+    `folder`."""
+    if listed is None or re.search(r"^(?:\x1b\[[0-9;]*m)?WARNING: ", said, re.MULTILINE):
         log = folder / "listing.txt"
         try:
             log.write_text(said, encoding="utf-8")
@@ -341,14 +331,13 @@ def _listing(
             log.unlink(missing_ok=True)
             where = f"its output could not be stored in {log}: {error.strerror}"
         raise UserError(f"ReFrame cannot list the checks: {_essence(said, settings)}; {where}")
-    if int(count[1]) == 0:
+    if not listed:
         by = [word.replace("--prgenv=", "--environment=") for word in command if word.startswith(_CHOOSE)]
         raise UserError(
             f"no check is selected by {shlex.join(by) or 'this system and its environments'}: `fabricheck run --help` "
             "lists the tags, and --list without these options all checks of the system"
         )
-    cases = re.findall(r"^- (.+) /[0-9a-f]+ (@\S+)$", out, re.MULTILINE)
-    return Listing(int(count[1]), tuple(" ".join(case) for case in cases), err)
+    return listed
 
 
 def _essence(said: str, settings: Path) -> str:
@@ -363,86 +352,3 @@ def _essence(said: str, settings: Path) -> str:
     places = re.findall(rf'^ +File "({re.escape(str(settings))})", (line \d+)', trace, re.MULTILINE)
     ended = re.findall(r"^\S.*", trace, re.MULTILINE) or lines[-1:] or ["no reason given"]
     return ": ".join([", ".join(places[-1]) if places else str(settings), ended[0]])
-
-
-def _run(
-    action: Sequence[str],
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    output: Path,
-    progress: Progress | None,
-) -> tuple[int, str]:
-    """ReFrame's exit status, and the name of the signal by which the run was to end; empty where there was none.
-
-    What it prints goes to the file `output`, which is followed: no pipe breaks when we end, and no line is lost.
-    On SIGTERM ReFrame ends its jobs and writes its report, so that is what it gets if we are to end, whatever ends us.
-    """
-    asked: list[str] = []
-    # What the function does between fork and exec needs no lock that another thread could hold.
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, *action],
-            env=environment,
-            stdin=subprocess.DEVNULL,  # a process in the background that reads a terminal is stopped
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509
-        )
-    said = _Followed(output, progress)
-
-    def end(number: int, _: object) -> None:
-        asked.append(signal.Signals(number).name)
-        process.terminate()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        while True:
-            try:
-                status = process.wait(_FOLLOW_S)
-                return status, asked[0] if asked else ""
-            except subprocess.TimeoutExpired:
-                said.read()
-            except KeyboardInterrupt:
-                # ReFrame ends its jobs and writes its report: wait for that.
-                asked.append(signal.SIGINT.name)
-                process.send_signal(signal.SIGINT)
-    finally:
-        said.read()
-        said.end()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class _Followed:
-    """The lines of a growing file, told to a `progress`."""
-
-    def __init__(self, file: Path, progress: Progress | None) -> None:
-        self._file, self._progress, self._at, self._rest = file, progress, 0, ""
-
-    def read(self) -> None:
-        """Tells the lines that came since."""
-        with self._file.open("rb") as file:
-            file.seek(self._at)
-            new = file.read()
-        self._at += len(new)
-        *lines, self._rest = (self._rest + new.decode("utf-8", "replace")).split("\n")
-        for line in lines if self._progress is not None else ():
-            self._progress.line(line)  # type: ignore[union-attr]
-
-    def end(self) -> None:
-        if self._progress is not None:
-            self._progress.flush()
-
-
-def _end_with_parent(parent: int) -> Callable[[], None]:
-    """What makes a child process get SIGTERM when its parent is gone, whatever ended that (Linux, prctl(2))."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    pr_set_pdeathsig = 1
-
-    def in_child() -> None:
-        os.setpgid(0, 0)  # a terminal's Ctrl-C comes to the parent alone, which passes it on: once, whoever sent it
-        prctl(pr_set_pdeathsig, int(signal.SIGTERM))
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return in_child

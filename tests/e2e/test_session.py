@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,18 @@ def test_a_warning_ends_the_run_with_a_reframe_that_cannot_make_it_an_error(
     older.chmod(0o755)
     monkeypatch.setattr("fabricheck.session.reframe.reframe_program", lambda: str(older))
     test_a_check_file_that_cannot_be_loaded(toy)
+
+
+def test_no_check_begins_before_its_run_may(toy: ToySuite) -> None:
+    def refuse() -> None:
+        time.sleep(2)  # a toy has begun by then
+        raise UserError("a file that the end needs is damaged")
+
+    toy.plant("> result.jsonl", f"> result.jsonl; touch {toy.output}/begun")
+    with pytest.raises(UserError, match="is damaged"):
+        run_suite(toy.suite, Selection("toy"), toy.output, meanwhile=refuse)
+    assert not (toy.output / "begun").exists()
+    assert not [*toy.output.glob("runs/*")]
 
 
 def test_nothing_selected(toy: ToySuite) -> None:

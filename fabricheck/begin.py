@@ -1,0 +1,43 @@
+"""What `fabricheck run` changes of the ReFrame that it starts, as soon as that reads its settings (config/common.py).
+
+ReFrame reads the checks once: before the first test it says how many are to come, and waits for an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from typing import Any
+
+#: Variable of ReFrame's environment: the descriptor of the socket at which it says that and waits.
+BEGIN = "FABRICHECK_BEGIN"
+
+
+def begin_when_told() -> None:
+    """For a process of ReFrame."""
+    import reframe.core.variables
+    import reframe.frontend.cli
+    from reframe.core.warnings import ReframeDeprecationWarning
+    from reframe.frontend.executors import Runner
+
+    class Asking(Runner):  # type: ignore[misc]
+        def runall(self, testcases: Any, restored_cases: Any = None) -> None:
+            with socket.socket(fileno=int(os.environ.pop(BEGIN))) as run:
+                run.sendall(str(len(testcases)).encode())
+                run.recv(1)
+            super().runall(testcases, restored_cases)
+
+    if BEGIN in os.environ:
+        reframe.frontend.cli.Runner = Asking
+
+    # ReFrame 4 goes through the stack for each deprecated variable of a test that it makes, to suppress the warning
+    # then: a fifth of the time in which it reads the checks.
+    warn = reframe.core.variables.user_deprecation_warning
+
+    def unless_suppressed(*message: str) -> None:
+        action, _, category, *_ = warnings.filters[0]
+        if (action, category) != ("ignore", ReframeDeprecationWarning):
+            warn(*message)
+
+    reframe.core.variables.user_deprecation_warning = unless_suppressed
