@@ -318,7 +318,7 @@ class _TextParser:
             complaints.invalid(self.header, "the table has no units")
         lost = len(table.rows) > 1 and not any("  " in row.where.text for row in table.rows)
         if lost:
-            text = "the spaces between its columns are lost (a chat?): give the original file or text"
+            text = "its columns cannot be separated (copied from a chat?): give the original file"
             complaints.incomplete(self.header, text)
         for index in misaligned(self.ends) if not lost else ():
             complaints.invalid(
