@@ -73,7 +73,7 @@ _EXPECTED = "Compare with `fabricheck expected {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Give the vendor verdict, raw results, state and logs: `fabricheck bundle {run} --hide-names`"
 _SINFO = "Read the reason: `sinfo -R` (PBS: `pbsnodes -l`); then the console of {node}"
-_STDERR = "Read the benchmark's error output: rfm_job.err in {run}/stage"
+_STDERR = "Read rfm_job.err, the error output, in the stage folder"
 _LIST = "List the tests that should run: `fabricheck run --system {system} --list`"
 _CABLE = "Reseat or replace cable and transceiver; check the port of the switch, too"
 _DMESG = "Read the kernel's log of {node} at that time: `dmesg -T`"
@@ -100,7 +100,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "slow-link": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "All measurements that cross this link are slower than peers that do not. Both of its ends are fast over "
         "other links.",
-        ("Check errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
+        ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
          "Check the state at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN,
          _BUNDLE), "A link"),
     "slow-pair": Entry("is slow (an end or path)", _SLOW, _CONTRAST,
@@ -158,9 +158,9 @@ CATALOGUE: Mapping[str, Entry] = {
     "slower-than-published": Entry("is slower than published values", _SLOW, _MEASURED,
         "It is below what a paper measured on such a system, or below the alert limit of an owner of equal machines.",
         (_EXPECTED, "Compare your conditions with those of that value, in the report", _AGAIN), "A metric"),
-    "under-alarm": Entry("is below the alert limit that another site uses", _SLOW, _MEASURED,
+    "under-alarm": Entry("is below the alert limit of another site", _SLOW, _MEASURED,
         "The owner of an equal system, or of the same GPU model, raises an alert at this value.",
-        ("Compare your conditions with those of the owner, in the report", _EXPECTED, _AGAIN), "A node"),
+        ("Compare your conditions with those in the report", _EXPECTED, _AGAIN), "A node"),
     "nvls-not-used": Entry("does not reduce in the switch", _SLOW, _MEASURED,
         "An allreduce inside the node is no faster than without NVLink SHARP. The switch has it, and no variable "
         "switches it off.",
@@ -182,7 +182,7 @@ CATALOGUE: Mapping[str, Entry] = {
         (_DMESG, _DOCTOR), "A part"),
     "wrong-bytes": Entry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
-        ("Take the node out first: `python ci/drain.py {run}/verdict.json --system {system}`",
+        ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
          "Run the same test over another transport and library: if only one of them corrupts data, it is that library",
          _DOCTOR, _BUNDLE), "A transfer"),
     "node-did-not-report": Entry("did not report", _MISSING, _REPORTED,
@@ -236,7 +236,7 @@ CATALOGUE: Mapping[str, Entry] = {
          "NCCL_SOCKET_IFNAME, UCX_NET_DEVICES and btl_tcp_if_include of config/tuning.yaml")),
     "wrong-ranks": Entry("Other ranks, nodes or devices ran than the check requires", _OTHER, _CHECKED,
         "The header of the result has other ranks, hosts or devices than the check requires.",
-        ("Read the launcher's line: rfm_job.sh in {run}/stage", "Which MPI library was loaded? `module list`",
+        ("Read the launcher's line: rfm_job.sh in the stage folder", "Which MPI library was loaded? `module list`",
          "GPUs of {node}: `nvidia-smi -L` or `amd-smi list`; did the scheduler give all of them?")),
     "wrong-plan": Entry("Another measurement ran than the check requires", _OTHER, _CHECKED,
         "The plan in the header differs from the plan of the check: the file was changed, or is from an earlier run.",
@@ -410,7 +410,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "packets-too-large": Entry("does not let large packets through", _STATE, _MEASURED,
         "Packets of the ports' MTU are lost on the path; smaller ones pass. With such a port, large messages over TCP "
         "or RoCE hang.",
-        ("Check the MTU of the switches' ports on the path, and of its ends: `ip -d link` on {node}",), "A path"),
+        ("MTU of the switches' ports on the path, and of its ends: `ip -d link` on {node}",), "A path"),
     "acs-on": Entry("has PCIe ACS on, which sends peer traffic through the CPU", _STATE, _REPORTED,
         "A PCIe bridge above a GPU or NIC redirects requests or completions (ACSCtl, ReqRedir or CmpltRedir).",
         ("Switch ACS off in the firmware of {node}, or `setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",), "A node"),
