@@ -198,7 +198,7 @@ def over_the_cap(chosen: Sequence[Node], nodes: Mapping[str, Node], share: float
         if ours > most:
             return (
                 f"{ours:,} of the {len(members):,} nodes of {partition or 'the system'} would be drained, and {most:,} "
-                f"are allowed: suspect software or a setting; none is drained (--really {ours} drains them)"
+                f"are allowed: suspect software or a setting; no commands are printed (--really {ours} prints them)"
             )
     return ""
 
@@ -309,7 +309,7 @@ def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[N
             yield node
 
 
-def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="drain.py", description="Print the commands that drain the bad nodes of a run."
     )
@@ -320,9 +320,15 @@ def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
     parser.add_argument(
         "--after", type=Path, metavar="VERDICT_JSON", help="the earlier verdict, by which nodes were drained"
     )
-    parser.add_argument("--really", type=int, default=0, metavar="N", help="drain N nodes of a partition at most")
+    parser.add_argument(
+        "--really", type=int, default=0, metavar="N", help="print commands for N nodes of a partition at most"
+    )
     parser.add_argument("--hours", type=float, default=_HOURS, help="older verdicts are refused  [default: 24]")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
+    given = options().parse_args(arguments)
     system = given.system.partition(":")[0]
     try:
         said = Said.read(given.verdict, system, given.hours)

@@ -92,6 +92,8 @@ def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatc
             assert find_spec(f"{match[1]}{match[2]}"), line
         if match := re.match(r"(?:python |sh )?((?:ci|tools)/[\w-]+\.(?:sh|py))", line):
             assert (ROOT / match[1]).is_file(), line
+        if re.match(r"python ci/drain.py .*[.]json", line) and "[" not in line:
+            parse_command(line, monkeypatch)
         if re.match(r"fabricheck [a-z]+ .*-", line) and not re.search(r"[…<|*$]|\[[A-Z-]|OPTION|\.\.\.", line):
             with suppress(click.MissingParameter, click.BadOptionUsage):  # in running text, the beginning of a command
                 parse_command(line, monkeypatch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty, Entry
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty
 from fabricheck.report.lines import named
 
 GUIDE, REFERENCE = Path("docs/when-it-is-red.md"), Path("docs/findings.md")
@@ -13,7 +13,7 @@ _GUIDE_HEAD = """# When it is red
 
 Made by `make docs` from the catalogue of findings.
 
-A run that is not PASS ends with the verdict, then the suspect part, by how much it is slow, and what to do next:
+The output of a run that is not PASS begins with the verdict, the suspect part, its loss and the next command:
 
 ```
 DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, judged by
@@ -25,27 +25,46 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             --name NodePairs
 ```
 
-(An emulated cluster of four nodes; one port lost 10% of its rate.)
+(An emulated cluster of four nodes; one port lost 10% of its rate. `siblings` are the peers of the same session.)
 
-1. Read the first line. It is the worst one.
+1. Read the first line. It has the worst verdict, in the order INVALID, INCOMPLETE, FAIL, DEGRADED, PASS, and counts the
+   others: a FAIL after INCOMPLETE is as real as one alone.
 2. Print all findings of the latest run, with the commands to paste:
 
-        fabricheck explain --system SYSTEM
+        fabricheck explain --system mysite
 
-3. Open `report.html` in the folder of the run: the pair matrix shows a slow GPU as one row and one column, a slow
-   link as one cell, a setting as everything. [Read a report](read-a-failure.md) explains each part.
-4. INVALID or INCOMPLETE: fix that first. Nothing was measured that can be compared.
-5. FAIL or DEGRADED with a node, GPU, NIC or link: run the step below, then drain and tell the vendor:
+3. Open `report.html` in the folder of the run: a slow GPU is one row and one column of the pair matrix, a slow link one
+   cell, a wrong setting the whole matrix. [Read a report](read-a-failure.md) explains each part.
+4. INVALID or INCOMPLETE: fix that first. There is no comparable result.
+5. FAIL or DEGRADED that names a node, GPU, NIC or link: do the first step that `explain` prints, drain the node, and
+   open a case with the vendor:
 
-        python ci/drain.py output/runs/RUN/verdict.json            # prints the commands, runs none
+        python ci/drain.py output/runs/RUN/verdict.json --system mysite      # prints the commands, runs none
         fabricheck bundle output/runs/RUN --hide-names
 
-6. FAIL or DEGRADED everywhere: look at software and settings, not at parts
-   ([after an upgrade](after-an-upgrade.md)).
+6. FAIL or DEGRADED everywhere: check software and settings, not parts ([after an upgrade](after-an-upgrade.md)).
 
-Find your finding below, with its first step. [Findings](findings.md) has all steps, what decides it and how sure it
-is, as `fabricheck explain CODE` does. NODE, PART, N (index of a GPU), SYSTEM and TEST stand for those of the finding.
-"""
+Each finding has a code. `fabricheck explain CODE` prints its meaning, what decides it, and all steps, as
+[findings](findings.md) does.
+
+| symptom | first | codes |
+|---|---|---|"""
+_FIRST = dict(
+    zip(
+        SYMPTOMS,
+        (
+            "Is the node idle? Run the same test again, then check the part that it names",
+            "Take the node out of service, then run the test over another transport",
+            "Read the reason with `sinfo -R`; on the node: `nvidia-smi -L`, `ip -br link`, `dmesg -T`",
+            "The numbers are not those of the requested test: check modules, plugins, variables and --system",
+            "Read rfm_job.err in the stage folder of the test, then run again",
+            "Read the node's own report: `fabricheck doctor --system mysite` there",
+            "`fabricheck validate mysite`",
+            "Nothing",
+        ),
+        strict=True,
+    )
+)
 _REFERENCE_HEAD = """# Findings
 
 Made by `make docs` from the catalogue, as `fabricheck explain CODE` prints it: what a finding means, what decides it,
@@ -60,8 +79,8 @@ reset a GPU or run tests. A code never changes its meaning: alert on codes, not 
 
 
 def guide() -> str:
-    """The findings by symptom, each with its first step, as Markdown."""
-    return "\n".join([_GUIDE_HEAD, *_by_symptom()])
+    """What to do first, and the codes by symptom, as Markdown."""
+    return "\n".join([_GUIDE_HEAD, *_by_symptom(), ""])
 
 
 def reference() -> str:
@@ -77,20 +96,8 @@ def reference() -> str:
 
 def _by_symptom() -> Iterator[str]:
     for symptom in SYMPTOMS:
-        entries = {code: entry for code, entry in CATALOGUE.items() if entry.symptom == symptom}
-        yield f"## {symptom}\n"
-        if symptom == SYMPTOMS[-1]:  # they change no verdict
-            yield ", ".join(_link(code) for code in entries) + "\n"
-            continue
-        yield "| finding | what is wrong | first step |"
-        yield "|---|---|---|"
-        yield from (_row(code, entry) for code, entry in entries.items())
-        yield ""
-
-
-def _row(code: str, entry: Entry) -> str:
-    step = named(entry.steps[0], {}).replace("|", "&#124;") if entry.steps else ""
-    return f"| {_link(code)} | {_escaped(entry.alone)} | {step} |"
+        codes = [_link(code) for code, entry in CATALOGUE.items() if entry.symptom == symptom]
+        yield f"| {symptom} | {_FIRST[symptom]} | {' '.join(codes)} |"
 
 
 def _link(code: str) -> str:

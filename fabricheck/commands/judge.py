@@ -264,12 +264,24 @@ def _judge(
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:
+    from fabricheck.commands.vendor_judgement import without_path
     from fabricheck.records.rehearsal import is_rehearsal, marked
+    from fabricheck.records.verdict import Verdict
 
     path = f"{judged.run.path}: {judged.test}" if judged.test else judged.run.path
     what = marked(path, rehearsal=is_rehearsal(judged.run))
-    yield f"{judged.verdict.value}  {what}"
+    count = len(judged.judgements)
+    failed = sum(metric.verdict is Verdict.FAIL for metric in judged.judgements)
+    also = f", and {failed} of {count} metrics FAIL" if failed and judged.verdict is not Verdict.FAIL else ""
+    yield f"{judged.verdict.value}{also}  {what}"
     for problem in judged.problems:
-        yield f"  {problem.verdict.value:10}  {problem.message}"
-    for each in judged.judgements:
-        yield f"  {each.verdict.value:10}  {each.name}: {each.reason}"
+        yield f"  {problem.verdict.value:10}  {without_path(problem.message, judged.run.path)}"
+    unjudged = sum(metric.unjudged for metric in judged.judgements)
+    if unjudged > 1:
+        step = (
+            "give --system or --topology" if judged.topology is None else "run fabricheck calibrate after healthy runs"
+        )
+        yield f"  INCOMPLETE  {unjudged} of {count} metrics have no baseline: {step}"
+    for metric in judged.judgements:
+        if not (metric.unjudged and unjudged > 1):
+            yield f"  {metric.verdict.value:10}  {metric.name}: {metric.reason}"

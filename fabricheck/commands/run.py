@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
-@click.option("--tag", "tags", multiple=True, help="Only checks with this tag, or one of several: may be repeated.")
-@click.option("--name", "names", multiple=True, help="Only checks whose name matches; may be repeated.")
-@click.option("--environment", "environments", multiple=True, help="Only this environment; may be repeated.")
+@click.option("--tag", "tags", multiple=True, help="Run checks with this tag; repeatable: any of them matches.")
+@click.option("--name", "names", multiple=True, help="Run checks whose name matches; repeatable.")
+@click.option("--environment", "environments", multiple=True, help="Run in this environment; repeatable.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--nodes",
     metavar="WHICH",
-    help="Test `all`, `idle` (`idle:16`: the oldest in the ledger), nid[001-064] or N nodes in one job: single-node "
+    help="Test `all`, `idle` (`idle:16`: those tested longest ago), nid[001-064] or N nodes in one job: single-node "
     "tests first, then the network (docs/fleet.md).",
 )
 @click.option(
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
 )
-@click.option("--one-by-one", is_flag=True, help="A job for each test, where they share jobs otherwise.")
+@click.option("--one-by-one", is_flag=True, help="Run each test in a job of its own.")
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
@@ -96,20 +96,19 @@ def run(
 ) -> None:
     """Run the checks of a system, judge them and write the report.
 
-    When: at acceptance, every night, after an upgrade. Tags choose how much; the seconds are those of one node with
-    two H100, without a GPU-aware MPI library, with fabricbench built before (docs/every-night.md, 2026-11-26):
+    When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
 
     \b
-    smoke            19 s        every link once
-    nightly          41 s        a short selection of acceptance
-    acceptance       107 s       all that fabricbench measures
-    observations not timed   what `fabricheck observations` needs
-    tuning       not timed   each variable of the tuning, on and off
-    vendor       not timed   OSU, nccl-tests or rccl-tests, IMB
-    vendor-mixed not timed   OSU between host and device memory
-    cross-check  not timed   fabricbench and a vendor tool, interleaved
+    smoke          19 s  every link once
+    nightly        41 s  a short selection of acceptance
+    acceptance    107 s  all that fabricbench measures
+    observations         what `fabricheck observations` needs
+    tuning               each variable of the tuning, on and off
+    vendor               OSU, nccl-tests or rccl-tests, IMB
+    vendor-mixed         OSU between host and device memory
+    cross-check          fabricbench and a vendor tool, interleaved
 
-    The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
+    The exit status is that of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2 is a mistake
     in the input, or a PASS that could not be stored.
 
     \b
@@ -192,7 +191,8 @@ def _only_run(context: click.Context, suite: Suite, selection: Selection, output
                 )
             yield not why_not
     except Taken as owner:
-        text = f"another run of {system} has not ended yet ({owner}): nothing was measured"
+        step = f"if that host is down, remove {output / f'.{system}.lock.owner'}"
+        text = f"another run of {system} has not ended yet ({owner}): nothing was measured; {step}"
         click.echo(f"{Verdict.INCOMPLETE.value}: {text}", err=True)
         context.exit(EXIT_CODES[Verdict.INCOMPLETE])
 

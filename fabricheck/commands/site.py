@@ -69,9 +69,10 @@ def init(
     """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
     When: once for each system, on a node with GPUs, or on a login node of Slurm, which starts a job on a compute node.
-    No file is overwritten. It prints one line for everything that it could not read or that cannot be measured. A part
-    that is slower or fewer than its peers or its data sheet has a code: repair it, or confirm it with --accept; until
-    then the files state what it should be. The exit status is 1 while something is to be filled in or confirmed.
+    No file is overwritten: remove them to run it again. It prints one line for everything that it could not read or
+    that cannot be measured. If a part is missing, or slower than its peers or its data sheet, it prints a code: repair
+    the part, or confirm it with --accept; until then the files state what it should be. The exit status is 1 while
+    something is to be filled in or confirmed.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
@@ -110,7 +111,9 @@ def init(
     if facts.unseen:
         click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
     if open_:
-        text = "the files state what it should be: repair it, or remove them and run init again with --accept"
+        text = (
+            "the files state what it should be: repair it, or remove the three files and run init again with --accept"
+        )
         click.echo(f"{len(open_)} {'is' if len(open_) == 1 else 'are'} to be repaired or confirmed; {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 

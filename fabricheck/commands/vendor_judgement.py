@@ -14,6 +14,8 @@ from fabricheck.results.vendor import not_judged, read_vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.wholefile import open_file
 
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True)
 class VendorJudgement:
@@ -47,6 +49,12 @@ def _is_said(output: VendorOutput) -> bool:
     return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
 
 
+def without_path(message: str, path: str) -> str:
+    """A message under a line that names the file: the place in the file alone, such as `line 47: …`."""
+    rest = message.removeprefix(f"{path}:")
+    return message if rest == message else f"line {rest}" if rest[:1].isdigit() else rest.lstrip()
+
+
 def as_json(judged: VendorJudgement) -> dict[str, Any]:
     output = judged.output
     return {
@@ -76,9 +84,16 @@ def table(judged: VendorJudgement) -> Iterator[str]:
     output = judged.output
     ranks = f", {output.ranks} ranks" if output.ranks is not None else ""
     version = f" {output.version}" if output.version else ""
-    yield f"{judged.verdict.value}  {output.path}: {output.tool}{version}{ranks}"
+    tool, _, benchmarks = output.tool.partition(" ")
+    several = benchmarks.count(",") >= _MOST_NAMED
+    title = (
+        f"{tool}{version}{ranks}, {benchmarks.count(',') + 1} benchmarks"
+        if several
+        else f"{output.tool}{version}{ranks}"
+    )
+    yield f"{judged.verdict.value}  {output.path}: {title}"
     for problem in judged.problems:
-        yield f"  {problem.verdict.value:10}  {problem.message}"
+        yield f"  {problem.verdict.value:10}  {without_path(problem.message, output.path)}"
     for each in output.samples:
         time = float(each.one_way_ns.mean()) / 1e3
         words = " ".join(word for word in (each.operation, each.placement) if word)

@@ -248,7 +248,7 @@ def _settings(run: Run) -> Iterator[Evidence]:
     ]
     if told and run.ranks:
         for host in dict.fromkeys(short_name(rank.host) for rank in run.ranks):
-            yield Evidence("settings-in-effect", host, "", f"in effect: {', '.join(told)}", None)
+            yield Evidence("settings-in-effect", host, "", f"in effect on rank 0: {', '.join(told)}", None)
 
 
 def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:

@@ -149,7 +149,7 @@ class _Case:
         return value < than if self.higher_is_better else value > than
 
     def say(self, value: float) -> str:
-        return f"{value:.4g} {self.metric.unit}"
+        return f"{value:,.0f} {self.metric.unit}" if value >= 1e4 else f"{value:.4g} {self.metric.unit}"
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,9 @@ def _judge(
 def _broken(metric: Metric, expectation: Expectation, reference: Reference | None) -> str | None:
     """Why a yardstick cannot be used: a comparison with NaN is never true, so it would let everything pass."""
     for name in ("nominal", "expected", "ceiling", "achievable"):
-        number = getattr(expectation, name)
-        if number is not None and not (math.isfinite(number) and number > 0):
-            return f"the model's {name} value is {number}: fix the topology ({expectation.source})"
+        value = getattr(expectation, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            return f"the model's {name} value is {value}: fix the topology ({expectation.source})"
     if not 0 <= expectation.floor_fraction <= 1:
         return f"the floor is {expectation.floor_fraction} of the expected value instead of between 0 and 1"
     if reference is None:
@@ -219,7 +219,7 @@ def _broken(metric: Metric, expectation: Expectation, reference: Reference | Non
 
 def _floor(metric: Metric, expectation: Expectation, latency: LatencyRule | None) -> tuple[float | None, str]:
     if expectation.expected is not None and expectation.floor_fraction > 0:
-        share = f"{expectation.floor_fraction:.0%} of the expected {expectation.expected:.4g} {metric.unit}"
+        share = f"{expectation.floor_fraction * 100:.3g}% of the expected {expectation.expected:.4g} {metric.unit}"
         if metric.quantity == "goodput":
             return expectation.floor_fraction * expectation.expected, f"{share}; {expectation.source}"
         return expectation.expected / expectation.floor_fraction, f"1/{share}; {expectation.source}"
@@ -275,23 +275,18 @@ def _decide(case: _Case) -> _Decided:
         return _Decided(Verdict.FAIL, f"{metric.samples.wrong_bytes} wrong bytes; at {case.say(value)}")
     floor = Yardstick("floor", case.floor, case.floor, case.floor_source) if case.floor is not None else None
     if floor is not None and case.worse(value, floor.bound):
-        hint = "; sizes up to this one may be too small to reach it" if _is_small(metric) else ""
-        return _Decided(
-            Verdict.FAIL,
-            f"{case.say(value)} is {_side(case)} the {_limit(case)} of {case.say(floor.bound)} "
-            f"({case.floor_source}){hint}",
-            floor,
-        )
+        hint = "; the message may be too small to reach it" if _is_small(metric) else ""
+        share = f" ({case.floor_source.partition(';')[0]})" if case.higher_is_better else ""
+        return _Decided(Verdict.FAIL, f"{case.say(value)}: {_side(case)} the {_limit(case, floor)}{share}{hint}", floor)
     if case.yardstick is not None:
         return _against(case, case.yardstick)
     if floor is None:
         return _Decided(
             Verdict.INCOMPLETE,
-            f"unjudged: {case.say(value)}, no baseline exists (model, part, published value or reference): "
-            "fabricheck calibrate makes a reference",
+            f"{case.say(value)}: no baseline exists (model, part, published value or reference)",
         )
-    side = "above" if case.higher_is_better else "under"
-    text = f"uncalibrated: {case.say(value)} is {side} the {_limit(case)} of {case.say(floor.bound)}"
+    side = "above" if case.higher_is_better else "below"
+    text = f"{case.say(value)}: {side} the {_limit(case, floor)} (no reference yet)"
     return _Decided(Verdict.PASS, text, floor)
 
 
@@ -325,12 +320,12 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
 
 
 def _side(case: _Case) -> str:
-    return "under" if case.higher_is_better else "above"
+    return "below" if case.higher_is_better else "above"
 
 
-def _limit(case: _Case) -> str:
+def _limit(case: _Case, floor: Yardstick) -> str:
     """A goodput has a floor; a latency must not be above its limit."""
-    return "floor" if case.higher_is_better else "limit"
+    return f"{'floor' if case.higher_is_better else 'limit'} of {case.say(floor.bound)}"
 
 
 def _is_small(metric: Metric) -> bool:

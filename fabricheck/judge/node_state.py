@@ -221,6 +221,7 @@ def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgem
         and (not each.bus_id or (each.host, each.bus_id) in devices)
         and (not each.network or len(hosts) > 1)
     ]
+    own = list({(each.code, each.part, each.text): each for each in reversed(own)}.values())[::-1]
     if not own:
         return judgement
     more = f" (and {len(own) - _MOST_BESIDE} more)" if len(own) > _MOST_BESIDE else ""

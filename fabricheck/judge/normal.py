@@ -14,7 +14,7 @@ from fabricheck.judge.nics import KnownNic, load_nics
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
@@ -29,6 +29,9 @@ from fabricheck.units import apart, format_size, parse_rate
 
 _NICS = re.compile(r"(\d+) x (\d+(?:\.\d+)?) Gb/s", re.ASCII)
 _MPI = ("osu", "IMB")
+_MEASURE_AGAIN = (
+    "measure again on an idle node; check clocks and links: nvidia-smi -q -d CLOCK,PERFORMANCE; nvidia-smi nvlink -s"
+)
 _ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
 
 
@@ -97,11 +100,15 @@ def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
     else:
         words = asked.part.upper().split()
         found = [part for part in parts if all(word in re.split(r"[ _-]", part.part.upper()) for word in words)]
-    able = [part for part in found if part.board is not None and (asked.gpus or 1) <= part.board.gpus]
-    if not able:
+    boards = {part.part: part.board.gpus for part in found if part.board is not None}
+    able = [part for part in found if boards.get(part.part, 0) >= (asked.gpus or 1)]
+    if not boards:
         known = ", ".join(part.part for part in parts if part.board is not None)
-        told = f"--part {asked.part}" if asked.part is not None else "no --part is given, and the text"
-        raise UserError(f"{told} names no known part with this number of GPUs: {known}")
+        option = f"--part {asked.part}: no values" if asked.part is not None else "the text names no GPU: give --part"
+        raise UserError(f"{option}. Known parts: {known}")
+    if not able:
+        name = max(boards, key=boards.__getitem__)
+        raise UserError(f"--gpus {asked.gpus}: {name} has at most {boards[name]} in a node: give --nodes for several")
     return max(able, key=lambda part: len(part.values) + 1000 * (part.board is not None and part.board.gpus == 8))
 
 
@@ -146,7 +153,9 @@ def _judged(
     if collective:
         ranks = ranks if one.ranks else gpus * nodes
         if ranks != gpus * nodes:
-            raise UserError(f"{ranks} ranks are not {nodes} x {gpus} GPUs: give --gpus and --nodes")
+            raise UserError(
+                f"the output has {ranks} ranks, and not {nodes} x {gpus}: give --nodes, or --gpus of a node"
+            )
     topology = part.board.node(part.part.removeprefix("NVIDIA "), gpus, _nics(asked.nics))
     device = (part.names[0].replace("*", ""), int(sum(part.memory_gib) / 2 * 2**30))
     members = []
@@ -179,7 +188,7 @@ def _nics(text: str | None) -> tuple[Nic, ...]:
         return ()
     match = _NICS.fullmatch(text.strip())
     if match is None or not 0 < int(match[1]) <= 64:
-        raise UserError(f"--nics {text!r}: give number and rate of a node's NICs, such as '8 x 400 Gb/s'")
+        raise UserError(f"--nics {text!r}: give the number and rate of the NICs of a node, such as '8 x 400 Gb/s'")
     return tuple(Nic(f"nic{each}", "NIC", float(match[2]), "--nics") for each in range(int(match[1])))
 
 
@@ -192,16 +201,17 @@ def _lines(
         return
     (judged,) = run.judgements[-1:]
     nodes = len({each.host for each in run.run.ranks})
-    where = f"{nodes} nodes of {len(topology.gpus)}" if nodes > 1 else f"{len(judged.samples.ranks)}"
+    ranks = len(judged.samples.ranks)
+    where = f"{nodes} nodes of {len(topology.gpus)} x" if nodes > 1 else "a pair of" if ranks == 2 else f"{ranks} x"
     size = format_size(judged.samples.bytes)
-    what = f"{path}: {number.tool}, {where} x {part.part}, {size}"
+    what = f"{path}: {number.tool}, {where} {part.part}, {size}"
     yield f"{number.verdict(run).value}  {what}: {_say(judged, judged.value)}"
     expected, achievable = judged.expectation.expected, judged.expectation.achievable
     if number.problem is not None:
         yield f"  problem      {number.problem.message}"
     elif expected is not None:
-        of_data = f", {_say(judged, achievable)} of it data" if achievable is not None else ""
-        yield f"  links allow  {_say(judged, expected)}{of_data}: {judged.expectation.source.partition(';')[0]}"
+        payload = f"; payload of healthy links {_say(judged, achievable)}" if achievable is not None else ""
+        yield f"  link rate    {_say(judged, expected)}{payload} ({judged.expectation.source.partition(';')[0]})"
     rows = [*_rows(judged, run, topology, parts)]
     measured = next((one for one in rows if one[1].alarm_of is None), None)
     if measured is not None:
@@ -211,17 +221,19 @@ def _lines(
     yard = judged.yardstick
     alarms = [one for one in rows if one[1].alarm_of is not None]
     if yard is not None and yard.alarm:
-        yield f"  alarm        {apart(judged.value, yard.value)} the {yard.source}"
+        yield f"  alert limit  {apart(judged.value, yard.value)} the {yard.source}"
     elif alarms:
         told = "; ".join(f"{row.value:g} {row.unit} ({row.alarm_of})" for _, row in alarms[:3])
-        yield f"  alarms       {told}"
+        yield f"  alert limits {told}"
     problems = [*([number.problem] if number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if not code:
         yield "  next         nothing: it is normal. To test your system: fabricheck init, then fabricheck run"
         return
-    yield f"  likely       {CATALOGUE[code].sentence}: fabricheck explain {code}"
-    if CATALOGUE[code].steps:
+    yield f"  likely       {CATALOGUE[code].alone}: fabricheck explain {code}"
+    if CATALOGUE[code].symptom == SYMPTOMS[0]:  # slow
+        yield f"  next         {_MEASURE_AGAIN}"
+    elif CATALOGUE[code].steps:
         yield f"  next         {CATALOGUE[code].steps[0].format(system='SYSTEM', node='the node', part='N', file=path)}"
 
 
@@ -268,11 +280,11 @@ def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> 
     ]
     if better:
         rate = parse_rate(nic.rate)
-        lines.append(f"  links allow  {rate:g} Gb/s a port ({nic.source}); payload {nic.payload}")
+        lines.append(f"  link rate    {rate:g} Gb/s a port ({nic.source}); payload {nic.payload}")
     for one in (broken or bounds)[:1]:
         side = apart(point.value, one.value)
         required = f"{one.value:g} {one.unit} that {one.alarm_of} requires: {one.conditions}"
-        lines.append(f"  alarm        {side} the {required} ({one.source})")
+        lines.append(f"  alert limit  {side} the {required} ({one.source})")
     if broken:
         lines.append("  likely       the NIC, its slot, its cable or the memory: fabricheck explain slow-nic")
         lines.append("  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node of the tool")

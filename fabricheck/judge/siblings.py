@@ -180,13 +180,18 @@ def _where(places: Sequence[Component], found: Outlier[Component]) -> str:
     return (" and " if found.both else " or ").join(each.text for each in places[:_MOST_NAMED])
 
 
+def _peers(count: int, what: str = "") -> str:
+    """Such as `3 peer GPUs`."""
+    return f"{count} {f'peer {what}' if what else 'peer'}{'' if count == 1 else 's'}"
+
+
 def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
     return tuple(group.equals.members[each].number for each in members)
 
 
 def _slower(judged: Judgement, found: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
     centre = _value(found.centre, unit)
-    equals = f"{found.equals} peer {what}s" if what else f"{found.equals} peers"
+    equals = _peers(found.equals, what)
     reason = (
         f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}): {where} is slow "
         f"(p = {found.p:.1g}; standard deviation of peers {found.spread:.2%})"
@@ -205,9 +210,9 @@ def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgem
         return judged
     value = _value(centre, judged.unit)
     bound = _value(centre + reach, judged.unit)
-    source = f"median of {count} peers of the same session"
+    source = f"median of {_peers(count)} of the same session"
     side = "" if judged.verdict is Verdict.INCOMPLETE else f"; {judged.reason}"
-    reason = f"{judged.value:.4g} {judged.unit} agrees with its {count} peers, {value:.4g} {judged.unit}{side}"
+    reason = f"{judged.value:.4g} {judged.unit} agrees with its {_peers(count)}, {value:.4g} {judged.unit}{side}"
     yardstick = Yardstick("siblings", value, bound, source)
     return replace(judged, verdict=Verdict.PASS, reason=reason, yardstick=yardstick)
 
@@ -237,12 +242,11 @@ def _problems(
         count = sum(len(each.outlier.members) for each in found)
         centre = _value(one.centre, most.unit)
         slow = _value(one.centre + one.excess, most.unit)
-        verb = "are" if both else "is"
+        several = f"{count} metrics slower than their peers; worst: " if count > 1 else ""
         text = (
-            f"{_where(places, one)} {verb} slow: {count} metric{'' if count == 1 else 's'} slower than "
-            f"{'its' if count == 1 else 'their'} peers; worst: {most.what}, {apart(slow, centre)} {one.equals} peers "
-            f"({centre:.4g} {most.unit}; p = {one.p:.1g}); look at its links, error counters, clocks and other "
-            f"processes{_gpus_in(places, addresses)}"
+            f"{_where(places, one)} {'are' if both else 'is'} slow: {several}{most.what}, {apart(slow, centre)} its "
+            f"{_peers(one.equals)} ({centre:.4g} {most.unit}; p = {one.p:.1g}). Check links, error counters, clocks, "
+            f"other processes{_gpus_in(places, addresses)}"
         )
         files = tuple(dict.fromkeys(runs[each.run].run.path for each in found))
         names = tuple(dict.fromkeys(runs[each.run].judgements[one].name for each in found for one in each.slow))
@@ -277,7 +281,7 @@ def _without_majority(
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry as payload"
                 text = f"{equals.what}: {len(values[1])} peers have {carried}: none is healthy"
-                text += "; suspect software, settings and what all of them share"
+                text += "; suspect software, settings and the parts that all share"
                 yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
 

@@ -94,5 +94,5 @@ def _line(
     return (
         f"{where} is slow now and then: {equals.what}: {p95:.3g} x its median at the 95th percentile, {p99:.3g} x at "
         f"the 99th, {np.mean(times > _TWICE):.1%} over 2 x; {one.equals} peers: {np.exp(one.centre):.3g} x "
-        f"(p = {one.p:.1g}); look at error counters and processes"
+        f"(p = {one.p:.1g}); check error counters and processes"
     )

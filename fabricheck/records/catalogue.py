@@ -17,7 +17,7 @@ class Certainty(str, Enum):
     """How sure a finding is of what it names."""
 
     MEASURED = "measured (the figures are the evidence)"
-    CONTRAST = "by contrast (it is slow, and its peers are not)"
+    CONTRAST = "by comparison (with its peers, or with other software)"
     REPORTED = "reported (by the node, its driver or the library itself)"
     CHECKED = "checked (the result contradicts the request or the site's files)"
     TOLD = "information (it changes no verdict)"
@@ -64,19 +64,19 @@ _INFO = Certainty.TOLD
 
 # Steps of several entries.
 _DOCTOR = "On {node}: `fabricheck doctor --system {system}`"
-_LOOK = "Clocks, power, throttling: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
+_LOOK = "Check clocks and power: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
 _NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
-_STATE_OF_LINKS = "State of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
+_STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name TEST`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
 _EXPECTED = "Compare with `fabricheck expected {system}`"
-_DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json`"
+_DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Give the vendor verdict, raw results, state and logs: `fabricheck bundle {run} --hide-names`"
-_SINFO = "Look up the reason: `sinfo -R` (PBS: `pbsnodes -l`); then the console of {node}"
-_STDERR = "The benchmark's error output: rfm_job.err in the stage folder"
+_SINFO = "Read the reason: `sinfo -R` (PBS: `pbsnodes -l`); then the console of {node}"
+_STDERR = "Read rfm_job.err, the error output, in the stage folder"
 _LIST = "List the tests that should run: `fabricheck run --system {system} --list`"
 _CABLE = "Reseat or replace cable and transceiver; check the port of the switch, too"
-_DMESG = "The kernel's log of {node} at that time: `dmesg -T`"
+_DMESG = "Read the kernel's log of {node} at that time: `dmesg -T`"
 _GPU_AWARE = "Is the MPI library GPU-aware? `ompi_info --parsable -a | grep cuda_support`"
 _RESUME = "Resume it: `fabricheck run --system {system} --resume`"
 
@@ -87,7 +87,8 @@ CATALOGUE: Mapping[str, Entry] = {
     "slow-node": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "Results of this node are slower than those of its peers by more than noise. No single part of the node "
         "explains it.",
-        ("On {node} and on a good node: `fabricheck doctor --system {system}`", _AGAIN, _DRAIN, _BUNDLE), "A node"),
+        ("On {node} (`ssh` or `srun -w`) and on a good node: `fabricheck doctor --system {system}`", _AGAIN,
+         _DRAIN, _BUNDLE), "A node"),
     "slow-gpu": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "All measurements that use this GPU are slower than peers that do not use it.",
         (_NVLINK, _STATE_OF_LINKS, _DOCTOR, _AGAIN, "Reset or reseat it; then drain the node, and call the vendor",
@@ -100,55 +101,56 @@ CATALOGUE: Mapping[str, Entry] = {
         "All measurements that cross this link are slower than peers that do not. Both of its ends are fast over "
         "other links.",
         ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
-         "State at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN, _BUNDLE), "A link"),
+         "Check the state at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN,
+         _BUNDLE), "A link"),
     "slow-pair": Entry("is slow (an end or path)", _SLOW, _CONTRAST,
-        "Slower than its peers, and both ends are fast with other partners; or the only pair: then software can be at "
-        "fault, too.",
-        ("Drain neither; measure each with a third partner",
+        "The pair is slow and both ends are fast with other partners; or no other pair exists, and software may be the "
+        "cause.",
+        ("Do not drain yet: measure each end with a third partner",
          "Two nodes with others: `fabricheck run --system {system} --name NodePairs --nodes {nodes},OTHERS`",
          _AGAIN), "A pair"),
     "slow-switch": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "All pairs through this switch are slower than peers that avoid it.",
-        ("The switch's console: port counters, temperature, firmware",
-         "`ibqueryerrors` or the fabric manager's log, before you replace any cable", _AGAIN), "A switch"),
+        ("Read the switch's console: port counters, temperature, firmware",
+         "`ibqueryerrors` or the fabric manager's log, before you replace a cable", _AGAIN), "A switch"),
     "slow-part": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "Several components are common to the slow measurements. The results do not show which of them is at fault.",
-        ("Drain none yet; measure one of them with another partner", _AGAIN), "A part"),
+        ("Do not drain yet: measure one of the parts with other partners", _AGAIN), "A part"),
     "slow-library": Entry("is slow, and its links are fast", _SLOW, _CONTRAST,
-        "All measurements with this software are slower than before, or than with other software. Other software is "
-        "fast on the same links.",
+        "With this software all results are slower than before, while other software is fast on the same links.",
         (_COMPARE, "Run the earlier version on the same nodes: does the loss go away?"), "A library or a setting"),
-    "all-slow": Entry("All peers are equally slow (software or a setting)", _SLOW, _CONTRAST,
+    "all-slow": Entry("All peers are equally slow (software or a setting)", _SLOW, _MEASURED,
         "At least nine of ten peers are below the link rate by nearly the same share, so no part of a node explains "
         "it.",
         (_COMPARE,
          "Module list, driver, MPI and NCCL or RCCL; which variables still help: `fabricheck run --system {system} "
          "--tag tuning`")),
-    "no-healthy-majority": Entry("More than half of the peers are slow", _SLOW, _CONTRAST,
-        "More than half of the peers are slow, so the peers cannot show which of them is healthy.",
-        ("What the links carry: `fabricheck expected {system}`", _COMPARE)),
+    "no-healthy-majority": Entry("More than half of the peers are slow", _SLOW, _MEASURED,
+        "The link rate is the baseline here: most peers are below it, so peers cannot show which of them is healthy.",
+        ("Look up what the links carry: `fabricheck expected {system}`", _COMPARE)),
     "slow-now-and-then": Entry("is slow now and then", _SLOW, _CONTRAST,
         "The slowest 5% of its iterations, relative to their median, are slower than those of its peers.",
         (_DOCTOR, _DMESG, _AGAIN), "A part"),
     "slow-at-first": Entry("was slow at first", _SLOW, _CONTRAST,
         "Its first iterations took at least 1.5 times the median and cost 0.2 s or more. Those of most peers did "
         "not.",
-        (_DOCTOR, "Power saving, the state of its links, and what ran before", _AGAIN), "A part"),
+        (_DOCTOR, "Check power saving, the state of its links, and what ran before", _AGAIN), "A part"),
     "intermittent": Entry("was slow in one launch and not in the next", _SLOW, _MEASURED,
-        "It was slower than noise explains in one launch, and not in another on the same nodes. A flapping cable or "
-        "optic looks like this.",
+        "In one launch it was slower than noise explains, in another on the same nodes it was not. Typical of a "
+        "flapping cable or transceiver.",
         (_DMESG, "Has it happened before? `fabricheck ledger {system}`, `fabricheck watch {system}`",
          _CABLE), "A part"),
     "below-floor": Entry("is below the minimum", _SLOW, _MEASURED,
         "The goodput is below the floor of config/policy.yaml, a share of the link rate; or the latency is above its "
         "limit.",
-        (_EXPECTED, "The pair matrix of the report: one row and column slow is a GPU, one cell a link, all a setting",
+        (_EXPECTED, "See the pair matrix of the report: a slow row and column is a GPU, a cell a link, all a setting",
          _AGAIN), "A metric"),
     "slower-than-before": Entry("is slower than before", _SLOW, _MEASURED,
         "It is worse than in earlier sessions by more than their variation. No other metric became slower.",
         (_COMPARE, _AGAIN), "A metric"),
     "slower-than-reference": Entry("is slower than its reference", _SLOW, _MEASURED,
-        "It is beyond the bound of its reference by more than noise; or many metrics of one part together are.",
+        "It is worse than its reference bound by more than noise; or many metrics of one part are slightly worse "
+        "together.",
         (_COMPARE, _AGAIN), "A metric"),
     "slower-than-part": Entry("is slower than on other machines", _SLOW, _MEASURED,
         "It is below the value of the same GPU or NIC model on other machines, by more than the bound of that value.",
@@ -156,9 +158,9 @@ CATALOGUE: Mapping[str, Entry] = {
     "slower-than-published": Entry("is slower than published values", _SLOW, _MEASURED,
         "It is below what a paper measured on such a system, or below the alert limit of an owner of equal machines.",
         (_EXPECTED, "Compare your conditions with those of that value, in the report", _AGAIN), "A metric"),
-    "under-alarm": Entry("is below an alarm of other owners", _SLOW, _MEASURED,
-        "It is worse than the limit at which the owner of an equal system, or of the same part, raises an alert.",
-        ("Compare your conditions with those of the owner, in the report", _EXPECTED, _AGAIN), "A node"),
+    "under-alarm": Entry("is below the alert limit of another site", _SLOW, _MEASURED,
+        "The owner of an equal system, or of the same GPU model, raises an alert at this value.",
+        ("Compare your conditions with those in the report", _EXPECTED, _AGAIN), "A node"),
     "nvls-not-used": Entry("does not reduce in the switch", _SLOW, _MEASURED,
         "An allreduce inside the node is no faster than without NVLink SHARP. The switch has it, and no variable "
         "switches it off.",
@@ -180,7 +182,7 @@ CATALOGUE: Mapping[str, Entry] = {
         (_DMESG, _DOCTOR), "A part"),
     "wrong-bytes": Entry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
-        ("Take the node out first: `python ci/drain.py {run}/verdict.json`",
+        ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
          "Run the same test over another transport and library: if only one of them corrupts data, it is that library",
          _DOCTOR, _BUNDLE), "A transfer"),
     "node-did-not-report": Entry("did not report", _MISSING, _REPORTED,
@@ -225,15 +227,16 @@ CATALOGUE: Mapping[str, Entry] = {
          "What did it try? `UCX_LOG_LEVEL=info`, `FI_LOG_LEVEL=info`",
          "Was the interface renamed? `ip -br link`, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES")),
     "path-unproven": Entry("The path of the data is not proven", _OTHER, _CHECKED,
-        "The result has no footer, which holds the proof; or no library reported a path, and the site requires one.",
-        (_STDERR, "Does `mpi` in extras of the environment name the MPI library? Its log has the path")),
+        "The result file ends without its last line (footer), which has the path; or the site requires a path, and no "
+        "library reported one.",
+        (_STDERR, "Set `mpi` in the extras of the environment in settings.py: the library's log is read by it")),
     "wrong-network": Entry("The data went over another network", _OTHER, _MEASURED,
         "The kernel counted at least a tenth of the data on an interface that is not a NIC of the system.",
         ("Was the interface renamed? `ip -br link`",
          "NCCL_SOCKET_IFNAME, UCX_NET_DEVICES and btl_tcp_if_include of config/tuning.yaml")),
     "wrong-ranks": Entry("Other ranks, nodes or devices ran than the check requires", _OTHER, _CHECKED,
         "The header of the result has other ranks, hosts or devices than the check requires.",
-        ("The launcher's line: rfm_job.sh in the stage folder", "Which MPI library was loaded? `module list`",
+        ("Read the launcher's line: rfm_job.sh in the stage folder", "Which MPI library was loaded? `module list`",
          "GPUs of {node}: `nvidia-smi -L` or `amd-smi list`; did the scheduler give all of them?")),
     "wrong-plan": Entry("Another measurement ran than the check requires", _OTHER, _CHECKED,
         "The plan in the header differs from the plan of the check: the file was changed, or is from an earlier run.",
@@ -247,7 +250,7 @@ CATALOGUE: Mapping[str, Entry] = {
          "Is its name right in config/tuning.yaml?")),
     "not-verified": Entry("The data were not verified", _OTHER, _CHECKED,
         "The run did not verify its data, so its speed proves nothing.",
-        ("Leave out `--verify off`",)),
+        ("Run without `--verify off`",)),
     "implausible-value": Entry("is faster than the hardware can be, or zero", _OTHER, _MEASURED,
         "The value is above the ceiling of the model, zero, or not a number. Something else was measured, or "
         "topology.yaml is wrong.",
@@ -275,7 +278,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "The references were measured on other nodes of the system.",
         ("Measure references of these nodes, too: `fabricheck calibrate {system}`",)),
     "cables-swapped": Entry("have each other's cables", _OTHER, _CONTRAST,
-        "Each node has a longer delay to its own switch than to the other's, by more than chance.",
+        "Each node is nearer to the other node's switch than to its own (delays, beyond noise).",
         ("Compare the cabling with topology.yaml: `lldpctl`, `ibnetdiscover`",), "Two nodes"),
     "tools-disagree": Entry("Two tools disagree", _OTHER, _MEASURED,
         "fabricbench and the vendor's tool differ by more than the check allows, interleaved in one job.",
@@ -293,7 +296,7 @@ CATALOGUE: Mapping[str, Entry] = {
         "It ended with an error, or its exit status is not 0.",
         (_STDERR, _GPU_AWARE)),
     "rank-crashed": Entry("A signal ended a rank", _ENDED, _REPORTED,
-        "The benchmark or the launcher reports a signal. Signal 11 with device memory: the MPI library is mostly not "
+        "The benchmark or the launcher reports a signal. Signal 11 with device memory: usually, the MPI library is not "
         "GPU-aware.",
         (_GPU_AWARE, "Was it out of memory? `dmesg -T` on {node}; then rfm_job.err in the stage folder")),
     "out-of-memory": Entry("The kernel ended a process that was out of memory", _ENDED, _REPORTED,
@@ -308,7 +311,7 @@ CATALOGUE: Mapping[str, Entry] = {
          "behind it")),
     "ended-after-measuring": Entry("The job was ended after the last measurement", _ENDED, _REPORTED,
         "Everything was measured. Then the job or the launcher was ended.",
-        ("The scheduler's log of the job: `sacct -j ID`",)),
+        ("Read the scheduler's log of the job: `sacct -j ID`",)),
     "job-ended": Entry("The job ended before all was measured", _ENDED, _REPORTED,
         "It reached its time limit or was cancelled.",
         (_RESUME,)),
@@ -317,7 +320,7 @@ CATALOGUE: Mapping[str, Entry] = {
         (_RESUME,)),
     "no-result": Entry("A test left no result", _ENDED, _CHECKED,
         "ReFrame passed the test, but there is no result file.",
-        ("The stage folder of the test, which reframe.json names",)),
+        ("Read rfm_job.err and rfm_job.out in the stage folder of the test, which reframe.json names",)),
     "not-measured": Entry("Something was not measured", _ENDED, _CHECKED,
         "A part of the test has no usable result.",
         (_STDERR, _AGAIN)),
@@ -327,11 +330,11 @@ CATALOGUE: Mapping[str, Entry] = {
     "test-failed": Entry("A test failed", _ENDED, _REPORTED,
         "ReFrame names the phase and the reason; of a build, the first error. A missing compiler often "
         "means that --system is wrong.",
-        ("rfm_job.err, or rfm_build.err of a build, in the stage folder that reframe.json names",
+        ("Read rfm_job.err, or rfm_build.err of a build, in the stage folder that reframe.json names",
          "Is --system that of this machine? `fabricheck validate {system}`")),
     "reframe-failed": Entry("ReFrame failed", _ENDED, _REPORTED,
         "Its exit status is not 0, and no failed test explains that.",
-        ("reframe.log in the folder of the run",)),
+        ("Read reframe.log in {run}",)),
     "tests-missing": Entry("Fewer tests ran than were selected", _ENDED, _CHECKED,
         "ReFrame ran fewer test cases than it listed: an environment or a module is missing.",
         (_LIST,)),
@@ -343,13 +346,13 @@ CATALOGUE: Mapping[str, Entry] = {
         ("After a few healthy runs: `fabricheck calibrate {system}`",), "A metric"),
     "slow-while-busy": Entry("was below the minimum on a busy machine", _ENDED, _REPORTED,
         "Processors move the data, and at least half of the cores had other work before the test began.",
-        ("Run again when the machine is idle: `top -b -n 1`", "`fabricheck run --system {system}`"), "A metric"),
+        ("Is the machine idle? `top -b -n 1`", "`fabricheck run --system {system}`"), "A metric"),
     "gpu-in-use": Entry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",
         ("Find the process: `nvidia-smi` on {node}; end it, or reserve nodes for the test",), "A GPU"),
     "gpu-shared": Entry("is shared or divided", _STATE, _REPORTED,
         "MIG or MPS is on, so the test measures only a part of the GPU.",
-        ("Is that intended? `nvidia-smi -q -i {gpu} -d COMPUTE` on {node}",), "A GPU"),
+        ("Is MIG or MPS intended? `nvidia-smi -q -i {gpu} -d COMPUTE` on {node}",), "A GPU"),
     "gpu-links-down": Entry("has links that are down", _STATE, _REPORTED,
         "Fewer links are active than the topology has, or a link went down during the test.",
         ("On {node}: `nvidia-smi nvlink -s -i {gpu}`, and the fabric manager's log; of AMD `amd-smi xgmi`",
@@ -360,7 +363,7 @@ CATALOGUE: Mapping[str, Entry] = {
          _BUNDLE), "A GPU"),
     "gpu-throttled": Entry("was throttled", _STATE, _REPORTED,
         "The driver reports that the GPU slows down because of heat or a failing power supply.",
-        ("Cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
+        ("Check cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
          "`amd-smi metric -g {gpu}`",), "A GPU"),
     "gpu-setting": Entry("has limited clocks or power", _STATE, _REPORTED,
         "The driver reports a limit: somebody set it, or it is the GPU's usual limit.",
@@ -394,23 +397,25 @@ CATALOGUE: Mapping[str, Entry] = {
         (_CABLE, "Do they continue? `ethtool -S {part}` on {node}"), "A NIC port"),
     "nic-drops": Entry("drops packets", _STATE, _REPORTED,
         "The port dropped more than 0.1% of its packets.",
-        ("Ring buffers, flow control and the switch's counters: `ethtool -g {part}`, `ethtool -a {part}` on {node}",),
+        ("Check ring buffers, flow control and the switch's counters: `ethtool -g {part}`, `ethtool -a {part}` on "
+         "{node}",),
         "A NIC port"),
     "congestion": Entry("saw congestion", _STATE, _REPORTED,
         "Waits, pauses or congestion notifications increased during the test. Alone this is not a fault.",
         ("Did other jobs use the network? Run again when it is idle",), "A NIC port"),
     "packets-lost": Entry("loses packets", _STATE, _CONTRAST,
         "The TCP counters of this node are far above those of the other nodes.",
-        ("Cable and counters of its ports and of the switch's ports to it: `ethtool -S PORT` on {node}",), "A node"),
+        ("Check cable and counters of its ports and of the switch's ports to it: `ethtool -S PORT` on {node}",),
+        "A node"),
     "packets-too-large": Entry("does not let large packets through", _STATE, _MEASURED,
-        "Packets of the ports' MTU are lost on the path; smaller ones pass. TCP and RoCE hang there with large "
-        "messages.",
-        ("The MTU of the switches' ports on the path, and of its ends: `ip -d link` on {node}",), "A path"),
+        "Packets of the ports' MTU are lost on the path; smaller ones pass. With such a port, large messages over TCP "
+        "or RoCE hang.",
+        ("MTU of the switches' ports on the path, and of its ends: `ip -d link` on {node}",), "A path"),
     "acs-on": Entry("has PCIe ACS on, which sends peer traffic through the CPU", _STATE, _REPORTED,
         "A PCIe bridge above a GPU or NIC redirects requests or completions (ACSCtl, ReqRedir or CmpltRedir).",
         ("Switch ACS off in the firmware of {node}, or `setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",), "A node"),
     "iommu-on": Entry("has an IOMMU that translates addresses", _STATE, _REPORTED,
-        "The kernel's IOMMU groups are of a translating type.",
+        "The IOMMU translates (a file /sys/kernel/iommu_groups/*/type has DMA or DMA-FQ).",
         ("`iommu=pt` on the kernel's command line of {node}",), "A node"),
     "relaxed-ordering-off": Entry("has PCIe relaxed ordering off", _STATE, _REPORTED,
         "The device control register of a GPU or NIC has the bit off.",
@@ -438,10 +443,10 @@ CATALOGUE: Mapping[str, Entry] = {
         ("Look the number up in the Fabric Manager User Guide; the lines around it: `dmesg -T` of {node}",)),
     "gpu-reset": Entry("The driver reset a GPU", _STATE, _REPORTED,
         "The kernel's log reports it.",
-        ("The lines around it: `dmesg -T` of {node}; drain the node if it recurs",)),
+        ("Read the lines around it: `dmesg -T` of {node}; drain the node if it recurs",)),
     "nic-flaps": Entry("had a link that went down", _STATE, _REPORTED,
         "The kernel's log reports it.",
-        ("Cable and transceiver of the port on {node}: `mlxlink`, `ethtool -m PORT`",), "A node"),
+        ("Check cable and transceiver of the port on {node}: `mlxlink`, `ethtool -m PORT`",), "A node"),
     "nodes-differ": Entry("is set up differently from its peers", _STATE, _REPORTED,
         "A version, setting or limit differs between nodes of one kind.",
         ("Give all nodes of a partition the same versions and settings", _DOCTOR), "A node"),
@@ -452,12 +457,12 @@ CATALOGUE: Mapping[str, Entry] = {
         "At least half of its cores were busy before the test began. That slows a test.",
         ("Find the process: `top -b -n 1` on {node}; run again when the node is idle",), "A node"),
     "host-memory-slow": Entry("copies memory slowly", _STATE, _MEASURED,
-        "All that is slow crosses host memory, and a core's copy in the header is a third below earlier sessions or "
-        "other nodes.",
-        ("Other work on {node}: `top -b -n 1`", "Missing DIMMs, power limits: `dmidecode -t memory`", _AGAIN),
+        "All slow results use host memory, and the processor's memory copy is a third below earlier sessions or other "
+        "nodes.",
+        ("Find other work on {node}: `top -b -n 1`", "Missing DIMMs, power limits: `dmidecode -t memory`", _AGAIN),
         "A node"),
     "few-cores": Entry("Ranks have no spare core", _STATE, _REPORTED,
-        "A library's own thread sends the data. With one core a rank, thread and rank compete for it.",
+        "The library sends data in a thread of its own. With one core per rank, that thread and the rank share it.",
         ("Set `cores` in the partition's extras",)),
     "library-remark": Entry("The communication library gives a reason", _STATE, _REPORTED,
         "The library's log has a warning, or the reason why it did not use a faster path.",
@@ -471,7 +476,7 @@ CATALOGUE: Mapping[str, Entry] = {
         ("Find what uses it: `ps aux --sort -rss`, `df /dev/shm` on {node}",), "A node"),
     "state-unknown": Entry("did not report its state", _STATE, _REPORTED,
         "A tool is missing, failed or did not respond, so its faults are not visible.",
-        ("The logs in node-state/ of the test; then `fabricheck doctor --system {system}` on {node}",), "A node"),
+        ("Read the logs in node-state/ of the test; then `fabricheck doctor --system {system}` on {node}",), "A node"),
     "cannot-be-judged": Entry("A result could not be analysed", _SITE, _CHECKED,
         "The run used nodes or devices that the site's files do not have, or these files are wrong.",
         ("File, line and field of what is wrong: `fabricheck validate {system}`",)),
@@ -485,18 +490,18 @@ CATALOGUE: Mapping[str, Entry] = {
         "It does not state where it ran and over which path.",
         ("Run the same tool from the suite: `fabricheck run --system {system} --tag vendor`",)),
     "does-not-apply": Entry("Tests do not apply here", _TOLD, _INFO,
-        "The site's description has nothing that these tests measure."),
+        "The system has none of the parts that these tests measure, such as a second node."),
     "is-supported": Entry("Something that is declared unsupported works", _TOLD, _INFO,
         "A test ran that the site declares unsupported.",
         ("Remove it from `unsupported` of the partition in site_configs/{system}/settings.py",)),
     "launched-again": Entry("A test was launched again", _TOLD, _INFO,
         "The first launch was DEGRADED. The verdict is that of all launches together."),
     "launches-ended": Entry("Relaunches were ended early", _TOLD, _INFO,
-        "A signal ended them. The verdicts until then stand."),
+        "A signal stopped the relaunches. The verdicts so far are kept."),
     "taken-over": Entry("Results were taken over from an earlier run", _TOLD, _INFO,
-        "The run resumes an earlier one and measures only what is missing there."),
+        "The run resumes an earlier one and measures only the missing tests."),
     "cleared": Entry("looked slow and is healthy", _TOLD, _INFO,
-        "With healthy partners it was as fast as they are.",
+        "Tested again with healthy partners, it is as fast as its peers.",
         (), "A part"),
     "pairs-do-not-tell": Entry("The pairs do not show which part is slow", _TOLD, _INFO,
         "There are too few pairs, or all cross the same parts.",
@@ -512,9 +517,9 @@ CATALOGUE: Mapping[str, Entry] = {
          "With Open MPI: `mpirun --report-bindings`; launcher_options of the environment in "
          "site_configs/{system}/settings.py")),
     "distances": Entry("The effect of the distance between nodes was measured", _TOLD, _INFO,
-        "Medians by the number of switches between two nodes."),
+        "Median of pairs, grouped by the number of switches between them."),
     "scaling": Entry("The scaling of a collective was measured", _TOLD, _INFO,
-        "Goodput or latency by the number of ranks."),
+        "Goodput or latency, grouped by the number of ranks."),
     "crossover": Entry("*CCL and MPI were compared", _TOLD, _INFO,
         "The size from which one of them is faster, on the same ranks."),
     "slowdown": Entry("The slowdown under competing traffic was measured", _TOLD, _INFO,

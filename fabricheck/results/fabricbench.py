@@ -86,9 +86,7 @@ def _read(path: str | PathLike[str]) -> _Reader:
             reader.read(file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"{str(path)!r} cannot be read: {reason}; give a file written by fabricbench --output"
-        ) from None
+        raise UserError(f"{str(path)!r} cannot be read: {reason}") from None
     return reader
 
 
@@ -155,7 +153,7 @@ class _Reader:
             return
         if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
-            self.invalid(1, "neither a result file of fabricbench nor the output of a known tool")
+            self.invalid(1, "unknown format: neither of fabricbench nor of a tool that `fabricheck judge --help` names")
             return
         if self.unreadable > _LONGEST_LIST:
             self.invalid(1, f"{self.unreadable} of its lines could not be read")

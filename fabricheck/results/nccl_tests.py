@@ -303,7 +303,7 @@ class _Reader(ToolReader):
             complaints.invalid(self.header, "the table has no units")
         lost = len(table.rows) > 1 and not any("  " in row.where.text for row in table.rows)
         if lost:
-            text = "the spaces between its columns are lost (a chat?): give the original file or text"
+            text = "its columns cannot be separated (copied from a chat?): give the original file"
             complaints.incomplete(self.header, text)
         else:
             self.check_alignment(list(zip((row.where for row in table.rows), self.ends, strict=True)))

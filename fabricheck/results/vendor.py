@@ -151,10 +151,10 @@ def not_judged(output: VendorOutput) -> Finding:
     paths, reasons = output.facts.get("paths"), output.facts.get("reasons")
     said = [*([f"by its log the data took {paths}"] if paths else []), *([reasons] if reasons else [])]
     missing = "where it ran" if paths else "where and over which path it ran"
-    step = "run the same from the suite (docs/vendor-suites.md)"
-    step += ", or compare it with other machines: --part PART" if output.samples else ""
-    text = "; ".join([*said, f"not judged: unproven {missing}"])
-    return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}: {step}")
+    step = "Run the test with fabricheck run --tag vendor"
+    step += ", or compare with other machines: --part PART" if output.samples else ""
+    text = "; ".join([*said, f"not judged: the output does not prove {missing}"])
+    return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}. {step}")
 
 
 # Tools whose outputs people paste, by what they print: their names, also of those that nobody reads here.

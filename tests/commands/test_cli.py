@@ -213,8 +213,18 @@ def test_the_table_names_every_metric_and_problem(
     run("judge", wrong, *references(98))
     out = capsys.readouterr().out
     assert out.startswith("FAIL")
-    assert "wrong.jsonl:3: pingpong uncontended of 1048576 B on ranks 0-1 delivered 4 wrong bytes" in out
+    assert "line 3: pingpong uncontended of 1048576 B on ranks 0-1 delivered 4 wrong bytes" in out
+    assert out.count("wrong.jsonl") == 1
     assert "pingpong_uncontended_0_1_8b_latency" in out
+
+
+def test_the_first_line_names_a_fail_that_incomplete_outranks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics without a baseline share one line."""
+    run("judge", str(HOST.parent / "two_nodes_nccl_collectives.jsonl"))
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("INCOMPLETE, and 5 of 12 metrics FAIL  ")
+    assert [each.split()[1:3] for each in lines if "INCOMPLETE" in each] == [["6", "of"]]
+    assert sum(each.split()[0] in ("PASS", "FAIL") for each in lines) == 6
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

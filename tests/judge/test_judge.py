@@ -153,7 +153,7 @@ def test_without_a_reference_the_floor_judges_and_says_so() -> None:
     verdict, metrics = judge_all(run_with(goodputs=[60.0] * 20), references={})
     assert verdict is PASS
     assert not metrics[GOODPUT].calibrated
-    assert "uncalibrated" in metrics[GOODPUT].reason
+    assert metrics[GOODPUT].judged_by == "floor"
     assert judge_all(run_with(goodputs=[40.0] * 20), references={})[0] is FAIL
 
 
@@ -165,7 +165,7 @@ def test_with_nothing_to_judge_against_nothing_passes(expected: Expectation) -> 
     assert verdict is INCOMPLETE
     assert {each.verdict for each in metrics.values()} == {INCOMPLETE}
     assert {each.judged_by for each in metrics.values()} == {"unjudged"}
-    assert metrics[GOODPUT].reason.startswith("unjudged: ")
+    assert metrics[GOODPUT].code == "no-baseline"
 
 
 def test_a_latency_that_no_model_knows_is_judged_by_the_policy() -> None:

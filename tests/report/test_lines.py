@@ -80,7 +80,7 @@ def test_the_words_of_a_code(code: str) -> None:
 
 def commands() -> list[str]:
     names = {each for entry in CATALOGUE.values() for step in entry.steps for each in re.findall(r"`(.+?)`", step)}
-    return sorted(each for each in names if each.startswith("fabricheck ") and len(each.split()) > 2)
+    return sorted(each for each in names if each.startswith(("fabricheck ", "python ci/")) and len(each.split()) > 2)
 
 
 @pytest.mark.parametrize("command", commands())
@@ -108,7 +108,7 @@ def test_figures_have_units_separators_and_few_digits() -> None:
 
 def test_a_finding_without_a_component_has_its_message_in_the_line() -> None:
     found = Finding("test-failed", Verdict.FAIL, "PingPong @alps:gpu+gnu: sanity: no output")
-    assert line(found).startswith("FAIL A test failed: PingPong @alps:gpu+gnu: sanity: no output. rfm_job.err")
+    assert line(found).startswith("FAIL A test failed: PingPong @alps:gpu+gnu: sanity: no output. Read rfm_job.err")
     long = Finding("test-failed", Verdict.FAIL, "x" * 500)
     assert len(line(long)) == LONGEST and line(long).endswith("…")
     assert summary(found, message="sanity") == summary(Finding("test-failed", Verdict.FAIL, "sanity"))

@@ -335,7 +335,7 @@ def test_a_text_that_is_no_result_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("# A title\n\nand a text\n" * 100)
     (problem,) = read_run(file).problems
-    assert problem.verdict is INVALID and "neither a result file" in problem.message
+    assert problem.verdict is INVALID and "unknown format" in problem.message
 
 
 def test_of_many_lines_that_cannot_be_read_some_are_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shlex
 import click
 import pytest
 
+from ci.drain import options
 from fabricheck.cli import cli
 
 #: Words of no field: people search for others, or read the sentence twice.
@@ -26,9 +27,19 @@ QUOTED = ("observations.py", "plotly_js.py")
 
 
 def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user types it, but files need not be there. Raises click.UsageError for what the command does not take."""
+    """As a user types it, of `fabricheck` or ci/drain.py, but files need not be there.
+
+    Raises click.UsageError for what the command does not take, and where something that it requires is missing.
+    """
+    words = shlex.split(command, comments=True)
+    if words[:2] == ["python", "ci/drain.py"]:
+        try:
+            options().parse_args(words[2:])
+        except SystemExit:
+            raise click.UsageError(f"ci/drain.py takes no such options: {command}") from None
+        return
     monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
-    context: click.Context = cli.make_context("fabricheck", shlex.split(command, comments=True)[1:])
+    context: click.Context = cli.make_context("fabricheck", words[1:])
     while isinstance(group := context.command, click.Group):
         name, own, rest = group.resolve_command(context, [*context._protected_args, *context.args])
         assert name is not None and own is not None

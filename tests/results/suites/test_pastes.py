@@ -87,7 +87,7 @@ def test_blanks_of_a_web_page(blank: str) -> None:
 def test_blanks_that_a_chat_lost_are_said_once(text: str) -> None:
     output = read(text)
     assert [(each.code, each.verdict) for each in output.problems] == [("output-damaged", Verdict.INCOMPLETE)]
-    assert "spaces" in output.problems[0].message
+    assert "columns" in output.problems[0].message
 
 
 def with_log(*lines: str) -> VendorOutput:
