@@ -188,9 +188,9 @@ class _Places:
 
     def _between_nodes(self, samples: Samples) -> Hashable:
         if samples.operation in COLLECTIVES and samples.schedule == "contended":
-            gpus = [self.gpus[rank] for rank in samples.ranks if rank in self.gpus]
-            roles = {orbit(self.topology, (gpu,), nics=True) for gpu in gpus}
-            return "groups", tuple(sorted({self.ranks[rank].host for rank in samples.ranks})), frozenset(roles)
+            gpus = {self.gpus[rank] for rank in samples.ranks if rank in self.gpus}
+            hosts_of_group = frozenset(self.ranks[rank].host for rank in samples.ranks)
+            return "groups", hosts_of_group, frozenset(orbit(self.topology, (gpu,), nics=True) for gpu in gpus)
         if samples.operation not in PAIRS:
             return None
         own = [(self.gpus[rank],) if rank in self.gpus else () for rank in samples.ranks]

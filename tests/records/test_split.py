@@ -18,7 +18,7 @@ SPLITS = [("nodes", 4, 8), ("rails", 4, 8), ("rails", 2, 6), ("2x2", 1, 8), ("3x
 @pytest.mark.parametrize(("name", "group", "ranks"), SPLITS)
 def test_fabricbench_has_the_same_groups(name: str, group: int, ranks: int) -> None:
     options = ["--operations=allreduce", "--schedules=contended", f"--group-size={group}", f"--split={name}"]
-    command = [built("openmpi").program, *options, f"--list-pairs={ranks}"]
+    command = [str(built("openmpi").program), *options, f"--list-pairs={ranks}"]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     split = Split.of(said["pairs"][0])
     assert split is not None and split.fits(name, ranks)

@@ -36,17 +36,18 @@ def run_of(
     **plan: object,
 ) -> Run:
     """A run in which each of `ways` reaches `level` Gb/s, less the share of `slower`; `noise` of each iteration."""
-    at_once = {"schedule": schedule, "round_": -1 if schedule == "uncontended" else 0}
+    round_ = -1 if schedule == "uncontended" else 0
     rng = np.random.default_rng(seed)
     samples = [
         made_samples(
             *(operation, way, bytes_, list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, noise, 100))),
-            **at_once,
+            schedule=schedule,
+            round_=round_,
         )
         for way in ways
     ]
     series = [
-        {"operation": operation, "schedule": schedule, "ranks": list(way), "bytes": [bytes_], "round": -1}
+        {"operation": operation, "schedule": schedule, "ranks": list(way), "bytes": [bytes_], "round": round_}
         for way in ways
     ]
     ranks = [{"rank": number} for number in range(len(hosts))]
