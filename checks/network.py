@@ -69,6 +69,25 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class GroupCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Collectives of all nodes at once, as of tensor-parallel groups, and of all rails at once, with a GPU of each
+    node, as of data-parallel groups (Narayanan et al., SC21, section 3)."""
+
+    descr = "collectives of all nodes at once, and of all rails at once"
+    transport = parameter(["ccl", "mpi"])
+    split = parameter(["nodes", "rails"])
+    plan_settings = ["split"]
+    nodes = 2
+    operations = ["allreduce", "allgather", "reduce_scatter", "alltoall"]
+    schedules = ["contended"]
+    sizes = {"host": "2MiB", "other": "2MiB,1GiB"}
+    ranks = 2
+    least_ranks = 4
+    warmup = 2
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Some nodes alone and beside an alltoall or an incast of the others, interleaved (De Sensi et al., section VI)."""
 

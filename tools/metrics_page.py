@@ -20,10 +20,11 @@ A metric is the median over the iterations of one operation, pair or group, and 
 ```
 unidirectional_contended_0_1_1gib_goodput     OPERATION_SCHEDULE_RANKS_SIZE[_train]_QUANTITY
 allreduce_uncontended_all4_16b_latency        all4: a group of all 4 ranks
+allreduce_contended_1_2x4_1gib_goodput        1_2x4: a group of 2 ranks, 4 apart, from rank 1 on
 rail_unidirectional_uncontended_2x4x4_512kib_goodput     2x4x4: 2 groups of 4 ranks, of which 4 take part
 ```
 
-- *uncontended*: this pair or group alone. *contended*: with the other pairs of its round at the same time.
+- *uncontended*: this pair or group alone. *contended*: with the other pairs or groups of its round at the same time.
 - *train*: many operations without a wait in between, as nccl-tests, nvbandwidth and osu_bw time them; else a single
   operation from its start to its end on an idle device.
 - One time an iteration: the maximum over the ranks, in nanoseconds ([how it is measured](methodology.md#an-iteration)).

@@ -45,7 +45,7 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
     chance, and over more than one switch between nodes.
     """
-    if not expected or question.bytes < _LEAST_BYTES:
+    if not expected or question.bytes < _LEAST_BYTES or question.groups > 1:
         return None
     if question.nodes > 1 and question.operation == "allreduce":
         return _allreduce_between_nodes(question)

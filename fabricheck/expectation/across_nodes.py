@@ -64,7 +64,8 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
 def _collective_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:
     """Nominal, expected and highest plausible Gb/s, and why."""
     topology, operation = question.topology, question.operation
-    node = nic.gpus_gbps(topology, question.node_gpus) if question.gpus else _host_ranks_gbps(question)
+    active = (question.beside and question.beside.gpus) or question.node_gpus
+    node = (nic.gpus_gbps(topology, active) if question.gpus else _host_ranks_gbps(question)) / question.groups
     share = _remote_share(operation, question.nodes, question.per_node)
     source = f"the node's NICs carry {share:.4g} of the buffer (De Sensi §V-C)"
     ceiling = all_nics / share
@@ -75,6 +76,7 @@ def _collective_between(question: Question, all_nics: float) -> tuple[float, flo
         cut = between_nodes.least_cut_gbps(topology.network, nodes)
         # In an alltoall all nodes use the trunks at once; the best rings and trees of the others pass a cut once.
         through = between_nodes.alltoall_gbps(topology.network, nodes) if operation == "alltoall" else cut
+        through /= question.groups
         if through < node:
             node, source = through, f"the links between the nodes carry {share:.4g} of the buffer for each of them"
         if operation in ("allreduce", *ROOTED):
@@ -91,7 +93,7 @@ def _collective_between(question: Question, all_nics: float) -> tuple[float, flo
 def _host_ranks_gbps(question: Question) -> float:
     """All NICs of a node where it has a rank for each; one rank uses one, as a GPU does (CommBench §2.1.2)."""
     nics = question.topology.nics
-    return min(one.rate_gbps for one in nics) * min(question.per_node, len(nics))
+    return min(one.rate_gbps for one in nics) * min(question.per_node * question.groups, len(nics))
 
 
 def _remote_share(operation: str, nodes: int, per_node: int) -> float:
@@ -127,7 +129,8 @@ def in_domains(question: Question) -> Question | None:
     )
     alone = nodes <= size
     ends = () if alone else question.ends
-    return replace(question, topology=whole, gpus=used, nodes=math.ceil(nodes / size), ends=ends)
+    beside = question.beside if question.operation in PAIRS else None
+    return replace(question, topology=whole, gpus=used, nodes=math.ceil(nodes / size), ends=ends, beside=beside)
 
 
 def unknown_domain(question: Question) -> bool:

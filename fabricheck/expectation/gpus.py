@@ -56,7 +56,10 @@ def collective(question: Question) -> Limits:
     # No library is known to keep more peers busy than a GPU has links for.
     floor_share = algorithms.usable_share(graph) if operation == "alltoall" else 1.0
     start_up = START_UP_US[question.transport] * max(1, n - 1)
-    return Limits(max(injection, best), own_algorithm.gbps, best, start_up, own_algorithm.name, floor_share)
+    expected, why, whole = own_algorithm.gbps, own_algorithm.name, node_graph(question.topology)
+    if question.groups > 1 and not (whole.fully_connected or whole.star):
+        expected, why = expected / question.groups, f"{why}, shared by all groups at worst"
+    return Limits(max(injection, best), expected, best, start_up, why, floor_share)
 
 
 def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
@@ -115,7 +118,7 @@ def staging(question: Question) -> Limits:
     links = out / _slowest(topology, together, to_device=False), back / _slowest(topology, receivers, to_device=True)
     expected = 1 / (links[0] + moved / _host_copy(question, copy) + links[1])
     # At worst the ranks' copies and reductions follow one another.
-    crowd = 1 / (links[0] + moved / copy + links[1]) / question.per_node / expected
+    crowd = 1 / (links[0] + moved / copy + links[1]) / question.per_node / question.groups / expected
     return Limits(nominal, expected, ceiling, start_up, why, min(1.0, crowd))
 
 

@@ -1,4 +1,4 @@
-"""What pairs that are measured at the same time share: links inside a node, and NICs."""
+"""What pairs and groups that are measured at the same time share: links inside a node, and NICs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from fabricheck.expectation.placement import gpu_of_ranks
-from fabricheck.records.operations import PAIRS
+from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.graph import Edge, node_graph
-from fabricheck.topology.model import Topology
+from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import nic_of
 
 _BOTH_WAYS = ("pingpong", "bidirectional")
@@ -19,22 +19,25 @@ _BOTH_WAYS = ("pingpong", "bidirectional")
 
 @dataclass(frozen=True)
 class Company:
-    """How many messages of a round there are, the asked pair's own among them.
+    """How many messages or collectives of a round there are, the asked one among them.
 
-    `edges`: on each directed link of its node, where it is inside one. `nic`: most of them on a NIC that it uses; None
-    where it is not known which that is.
+    Of a pair: `edges`, on each directed link of its node, where it is inside one; `nic`, most of them on a NIC that it
+    uses, None where it is not known which that is. Of a collective: `groups`, with ranks on its first node, and `gpus`,
+    all that these drive there.
     """
 
     edges: Mapping[Edge, int] = field(default_factory=dict)
     nic: int | None = None
+    groups: int = 1
+    gpus: tuple[Gpu, ...] = ()
 
 
 def is_in_round(samples: Samples) -> bool:
     return samples.operation in PAIRS and samples.schedule == "contended"
 
 
-def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Company | None]:
-    """Of each pair of a run on such nodes, which goes with others at the same time; None for what goes alone.
+def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Company | None]:
+    """Of each pair and group of a run on such nodes, which goes with others at the same time; None for what goes alone.
 
     A message takes the widest path of its pair, and a ping-pong or both directions take it both ways.
     """
@@ -44,7 +47,8 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
     together: dict[tuple[str, int, int], list[Samples]] = {}
 
     def in_round(samples: Samples) -> bool:  # ranks that the header does not have are a problem of the run
-        return is_in_round(samples) and hosts.keys() >= {*samples.ranks}
+        at_once = is_in_round(samples) or (samples.operation in COLLECTIVES and samples.schedule == "contended")
+        return at_once and hosts.keys() >= {*samples.ranks}
 
     for samples in filter(in_round, run.samples):
         together.setdefault(round_of(samples), []).append(samples)
@@ -71,9 +75,17 @@ def company_of_pairs(run: Run, topology: Topology) -> Callable[[Samples], Compan
         on_links = Counter((hosts[one.ranks[0]], edge) for one in members for edge in edges(one))
         return on_links, Counter(nic for one in members for nic in nics(one))
 
+    def groups(samples: Samples) -> Company:
+        host = hosts[samples.ranks[0]]
+        there = [one for one in together[round_of(samples)] if host in {hosts[rank] for rank in one.ranks}]
+        ranks = [rank for one in there for rank in one.ranks if hosts[rank] == host and rank in drives]
+        return Company(groups=len(there), gpus=tuple(drives[rank] for rank in ranks))
+
     def company(samples: Samples) -> Company | None:
         if not in_round(samples):
             return None
+        if samples.operation in COLLECTIVES:
+            return groups(samples)
         on_links, on_nics = counts(*round_of(samples))
         own, host = nics(samples), hosts[samples.ranks[0]]
         return Company(

@@ -86,6 +86,7 @@ def shared_memory(question: Question) -> Limits:
     share = 1.0 if question.operation in PAIRS else host_share(question.operation, question.ranks)
     expected = copy / share
     others = 1 if question.operation in PAIRS and question.schedule == "uncontended" else question.ranks
+    others *= question.groups
     why = "one copy of each message at the rate that this run measured"
     if not question.host_copy_gbps:
         why = "one copy of each message at half of the memory's bandwidth"

@@ -59,12 +59,17 @@ class Question:
     company: int = 0  # ranks that do something else at the same time
     transports: tuple[str, ...] = ()  # of each step
     implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
-    beside: Company | None = None  # of a pair that goes with others at the same time, where they are known
+    beside: Company | None = None  # of a pair or group that goes with others at the same time, where they are known
     without_switch: str = ""  # the variable that keeps NCCL from reducing in the switch
 
     @property
     def per_node(self) -> int:
         return max(1, self.ranks // self.nodes)
+
+    @property
+    def groups(self) -> int:
+        """How many collectives a node has a part in at the same time."""
+        return self.beside.groups if self.beside else 1
 
     @property
     def node_gpus(self) -> tuple[Gpu, ...]:

@@ -49,13 +49,13 @@ class Member:
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
     `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
-    `place`: where it was measured; `parts`: what its data pass.
+    `places`: where it was measured, of a group of ranks any of these; `parts`: what its data pass.
     """
 
     number: int
     worse: float
     inside: float
-    place: Component
+    places: tuple[Component, ...]
     parts: Parts[Component]
     tail: float | None = None
 
@@ -136,10 +136,10 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
     middle = float(np.median(values))
     inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
-    place, parts = where.places(judged.samples)
+    places, parts = where.places(judged.samples)
     times = judged.samples.times_ns
     tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None
-    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, place, parts, tail)
+    return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, places, parts, tail)
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,10 @@ class _Places:
         return "node", orbit(self.topology, gpus)
 
     def _between_nodes(self, samples: Samples) -> Hashable:
+        if samples.operation in COLLECTIVES and samples.schedule == "contended":
+            gpus = {self.gpus[rank] for rank in samples.ranks if rank in self.gpus}
+            hosts_of_group = frozenset(self.ranks[rank].host for rank in samples.ranks)
+            return "groups", hosts_of_group, frozenset(orbit(self.topology, (gpu,), nics=True) for gpu in gpus)
         if samples.operation not in PAIRS:
             return None
         own = [(self.gpus[rank],) if rank in self.gpus else () for rank in samples.ranks]
@@ -201,28 +205,28 @@ class _Places:
         hosts = tuple(sorted(self.ranks[rank].host for rank in samples.ranks))
         return "nodes", hosts, *roles, nics[0] == nics[1]
 
-    def places(self, samples: Samples) -> tuple[Component, Parts[Component]]:
+    def places(self, samples: Samples) -> tuple[tuple[Component, ...], Parts[Component]]:
         """Where a measurement was made, and the parts that it crosses."""
         members = [self.ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
         ends = [self._end(rank) for rank in samples.ranks]
+        places = tuple(ends)
         units = ends if len(ends) < len(self.ranks) else []
         others: list[Component] = []
         if len(ends) == 2:
             units = ends
             others += _ways(ends[0], ends[1])
-            place = Component.between(ends[0], ends[1], "" if samples.operation == "bidirectional" else "out")
-        elif len(ends) == 1:
-            place = ends[0]
-        else:
-            place = replace(ends[0], condition=f"and {len(ends) - 1} more ranks")
+            places = (Component.between(ends[0], ends[1], "" if samples.operation == "bidirectional" else "out"),)
+        elif len(hosts) == 1 and len(ends) == sum(each.host == hosts[0] for each in self.ranks.values()) > 1:
+            places = (Component.of_node(hosts[0]),)
         if self.several_hosts:
             units = [*units, *map(Component.of_node, hosts)]
-            if len(hosts) == 2:
+            if len(hosts) > 1:
                 units += self._nics(samples)
+            if len(hosts) == 2:
                 others += _ways(*map(Component.of_node, hosts))
                 others += self._trunks_and_load(samples)
-        return place, Parts(tuple(dict.fromkeys(units)), tuple(others))
+        return places, Parts(tuple(dict.fromkeys(units)), tuple(others))
 
     def _end(self, rank: int) -> Component:
         host = self.ranks[rank].host

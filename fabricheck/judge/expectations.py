@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from fabricheck.expectation.between_nodes import link_loads
-from fabricheck.expectation.in_rounds import company_of_pairs, is_in_round
+from fabricheck.expectation.in_rounds import company_in_rounds, is_in_round
 from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.expectation.question import FLOOR_FRACTION
@@ -38,7 +38,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     gpus = gpu_of_ranks(run)
     ends = ends_of_ranks(run, topology)
     loads = _loads_of_rounds(run, topology.network, ends)
-    beside = company_of_pairs(run, topology)
+    beside = company_in_rounds(run, topology)
     without_switch = switch_is_left_out(run.header.get("environment", {}))
 
     def expect(samples: Samples, quantity: Quantity) -> Expectation:

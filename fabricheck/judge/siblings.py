@@ -135,7 +135,7 @@ def _judge_group(
     error = each_error * len(members)
     slow: set[int] = set()
     for one in outliers(values, inside, [each.parts for each in members], spread, error):
-        places = one.parts or (members[one.members[0]].place,)
+        places = one.parts or members[one.members[0]].places
         for position in one.members:
             number = members[position].number
             judgements[number] = _slower(judgements[number], one, _where(places, one), equals.kind)

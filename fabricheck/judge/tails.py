@@ -58,7 +58,7 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     if not slow or 2 * len(slow) > len(equals.members):
         return
     shared = [name for name in slow[0].parts.all if all(name in each.parts.all for each in slow)]
-    places = (slow[0].place,) if len(slow) == 1 else tuple(shared or [each.place for each in slow])
+    places = slow[0].places if len(slow) == 1 else tuple(shared or [part for each in slow for part in each.places])
     where = either(places[:3])
     times = run.judgements[slow[0].number].samples.times_ns
     count, middle = starts[slow[0].number], float(np.median(times))

@@ -14,6 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, LISTED, MEMORY_PATHS, PAIRS, STRIPING
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Groups, Run, Samples
+from fabricheck.records.split import Split
 from fabricheck.units import parse_size, size_label
 
 Quantity = Literal["goodput", "latency"]
@@ -102,15 +103,20 @@ def metric_name(
 ) -> str:
     """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
 
-    `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; any
-    other group is told by its ranks, so that two groups never share a name; a pattern between groups by its (n, g, k),
+    `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; that of
+    a collective otherwise its first rank, how many they are and how far apart, as in
+    `allreduce_contended_0_64x8_1gib_goodput`; any other group is told by its ranks, so that two groups never share a
+    name; a pattern between groups by its (n, g, k),
     as in `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. `round` is given where a plan has the same pair in
     several rounds, and is part of the name then. `train`: of one of many operations without a wait in between, as in
     `unidirectional_uncontended_0_1_2mib_train_goodput`.
     """
     ranks = tuple(ranks)
-    whole = operation not in PAIRS and len(ranks) > 1 and ranks == tuple(range(world))
-    who = f"all{world}" if whole else "_".join(str(rank) for rank in ranks)
+    who = "_".join(str(rank) for rank in ranks)
+    if operation not in PAIRS and len(ranks) > 1 and ranks == tuple(range(world)):
+        who = f"all{world}"
+    elif operation in COLLECTIVES and (split := Split.of(ranks)) is not None:
+        who = f"{ranks[0]}_{split}"
     if groups is not None:
         who = str(groups)
     if round >= 0:
@@ -187,7 +193,7 @@ def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
 
 _METRIC = re.compile(
     rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS), reverse=True))})_(uncontended|contended)"
-    r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)(_train)?_(goodput|latency)",
+    r"_(all\d+|\d+x\d+x\d+|\d+_\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)(_train)?_(goodput|latency)",
     re.ASCII,
 )
 
@@ -224,19 +230,23 @@ def parse_metric_name(name: str) -> MetricName:
             "such as pingpong_uncontended_0_1_1gib_goodput"
         )
     operation, schedule, who, number, suffix, train, quantity = match.groups()
+    numbers = [int(digits) for digits in re.findall(r"\d+", who)]
     everyone = who.startswith("all")
-    groups = Groups(*(int(part) for part in who.split("x"))) if "x" in who else None
+    groups = Groups(*numbers) if who.count("x") == 2 else None
+    split = Split(*numbers[1:]) if who.count("x") == 1 else None
     if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
         raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
     # Before they are counted out: a slip of the pen is not to take all memory.
-    count = groups.count * groups.size if groups else int(who[3:]) if everyone else 1
+    count = numbers[0] if everyone else 1
+    if groups is not None:
+        count = groups.count * groups.size
+    elif split is not None:
+        count = split.count * split.stride
     if not 1 <= count < MOST_RANKS:
         raise UserError(f"no metric is called {name!r}: no run has {count:,} ranks")
-    if groups is not None:
-        who = "_".join(str(rank) for rank in range(groups.count * groups.size))
-    ranks = () if everyone else tuple(int(rank) for rank in who.split("_"))
+    ranks = () if everyone else tuple(range(count)) if groups else split.group(numbers[0]) if split else tuple(numbers)
     if operation in PAIRS and len(ranks) != 2:
         raise UserError(f"no metric is called {name!r}: {operation} is between two ranks")
     size = parse_size(f"{number}{_SUFFIXES[suffix]}")
-    world = int(who[3:]) if everyone else 0
+    world = numbers[0] if everyone else 0
     return MetricName(operation, schedule, ranks, world, size, quantity, groups, train is not None)

@@ -40,7 +40,7 @@ READABLE_FORMATS = (1, FORMAT)
 
 
 # Where buffers lie, who moves the data and how: options of fabricbench that the plan repeats.
-PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa", "train", "verify")
+PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa", "split", "train", "verify")
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -194,6 +194,8 @@ class PlanModel(_Line):
     step_transports: Annotated[list[Transport], Field(min_length=3, max_length=3)] | None = None
     matrix: Text | None = None  # the file whose messages the sparse operations sent
     ccl_mode: CclMode | None = None
+    # The groups of collectives that go at the same time: nodes, rails, or NxS, N ranks that are S apart.
+    split: Annotated[str, Field(pattern=r"^(?:nodes|rails|[1-9][0-9]{0,6}x[1-9][0-9]{0,6})$")] | None = None
     train: Annotated[int, Field(ge=2)] | None = None  # operations of an iteration, without a wait in between
     iterations: IterationsModel
     datatype: Text

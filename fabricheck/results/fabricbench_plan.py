@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
 from fabricheck.records.order_statistics import LONGEST, kept_ranks
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import list_ranks
+from fabricheck.records.split import Split
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import HeaderModel, ProofModel, RuledSeriesModel, SamplesModel, SeriesModel
 
@@ -85,6 +86,7 @@ def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
             yield from _company_mistakes(series, ranks)
         elif (mistake := rule_mistake(series, header)) is not None:
             yield mistake
+    yield from _split_mistakes(header)
     if {series.operation for series in plan.series} != set(plan.operations):
         yield "the series of the plan are not for the operations of the plan"
     if {series.schedule for series in plan.series} != set(plan.schedules):
@@ -94,6 +96,18 @@ def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
         iterations.mode == "fixed" and iterations.minimum != iterations.maximum
     ):
         yield f"the plan has {iterations.minimum} to {iterations.maximum} iterations"
+
+
+def _split_mistakes(header: HeaderModel) -> Iterator[str]:
+    """What keeps the groups of collectives from being all those of the split that was asked for."""
+    count, together = len(header.ranks), dict[tuple[str, str], list[tuple[int, ...]]]()
+    for series in header.plan.series:
+        if isinstance(series, SeriesModel) and series.operation in COLLECTIVES:
+            together.setdefault((series.operation, series.schedule), []).append(tuple(series.ranks))
+    for (operation, schedule), groups in together.items():
+        split, name = Split.of(groups[0]), header.plan.split or ""
+        if split is None or not split.fits(name, count) or list(split.groups(count)) != groups:
+            yield f"the groups of {operation} {schedule} are not {name or 'all ranks'}"
 
 
 def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:

@@ -183,6 +183,7 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
       .field("warmup", options.warmup);
   if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
   if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
+  if (!options.split.empty()) json.field("split", options.split);
   if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
   if (options.ccl.any()) json.field("ccl_mode", join(names(options.ccl), ","));
   if (options.train > 0) json.field("train", options.train);

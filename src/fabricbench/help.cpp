@@ -99,6 +99,9 @@ constexpr char kAfter[] =
   --groups LIST           of patterns between groups: NxGxK, N groups of G consecutive ranks of
                           which K take part; N and K may be spans   [2xGx1-G, then more groups]
   --group-size G          ranks of a group                   [those of a node; half of one node]
+  --split WHICH           the groups of collectives: nodes, rails (ranks of the same place in their
+                          nodes), or NxS, N ranks that are S apart; uncontended: one group at a
+                          time, contended: all groups at the same time                      [one of all]
   --matrix FILE           of sparse operations: bytes from each rank to each rank, in Matrix
                           Market's coordinate format; with --sizes, scaled to that total
   --victims RANKS         of victim operations                            [0,LAST; every other]

@@ -150,6 +150,11 @@ const OptionRow kOptions[] = {
     {"groups", true, [](Options& o, const std::string& text) { o.shapes = parse_shapes(text); }},
     {"group-size", true,
      [](Options& o, const std::string& text) { o.group_size = parse_count(text, 1, "a number of ranks"); }},
+    {"split", true,
+     [](Options& o, const std::string& text) {
+       parse_split(text, 2, 1);
+       o.split = text;
+     }},
     {"matrix", true, [](Options& o, const std::string& text) { o.matrix_file = parse_file_name(text, "--matrix"); }},
     {"victims", true, [](Options& o, const std::string& text) { o.victims = parse_ranks(text, ','); }},
     {"aggressor-size", true, [](Options& o, const std::string& text) { o.aggressor_size = parse_size(text); }},
@@ -272,6 +277,8 @@ void check_together(const Options& options) {
         "leave out --step-transports");
   }
   if (options.train > 0) check_train(options);
+  if (!options.split.empty() && !std::all_of(options.operations.begin(), options.operations.end(), is_collective))
+    throw InputError("--split is for collectives: leave the other operations out, or leave out --split");
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }
@@ -335,6 +342,15 @@ std::vector<Shape> parse_shapes(const std::string& text) {
     }
   }
   return shapes;
+}
+
+Split parse_split(const std::string& text, int ranks, int group_size) {
+  if (text == "nodes") return {group_size, 1};
+  if (text == "rails") return {ranks / group_size, group_size};
+  const auto parts = split(text, 'x');
+  if (parts.size() != 2)
+    throw InputError("'" + text + "' is not a way to split the ranks: choose nodes, rails, or NxS, N ranks S apart");
+  return {parse_count(parts[0], 2, "a number of ranks"), parse_count(parts[1], 1, "a distance between ranks")};
 }
 
 std::pair<int, int> parse_pair(const std::string& text) {

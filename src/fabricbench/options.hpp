@@ -48,6 +48,7 @@ struct Options {
   std::vector<Round> rounds;               // what the file holds
   std::vector<Shape> shapes;               // of the patterns between groups; empty: the ones that the ranks allow
   int group_size = 0;                      // ranks of a group where `shapes` is empty; 0: half of the ranks
+  std::string split;                       // of the collectives, as parse_split reads it; empty: all ranks together
   std::string matrix_file;                 // of the sparse operations
   CommunicationMatrix matrix;
   std::vector<int> victims;  // empty: the plan chooses
@@ -97,6 +98,8 @@ int parse_rank(const std::string& text);
 std::vector<int> parse_devices(const std::string& text);
 // "2x4x1-4" as the shapes of two groups of four ranks of which one to four take part.
 std::vector<Shape> parse_shapes(const std::string& text);
+// "nodes", "rails", or "4x2" for four ranks that are two apart, among `ranks` in groups of `group_size`.
+Split parse_split(const std::string& text, int ranks, int group_size);
 // "0-1" as a pair of two different ranks.
 std::pair<int, int> parse_pair(const std::string& text);
 

@@ -241,6 +241,19 @@ bool can_have(Operation operation, const Shape& shape) {
   return (!two_groups || shape.groups == 2) && (!is_striping(operation) || shape.active >= 2);
 }
 
+std::vector<std::vector<int>> groups_of(const Split& split, int ranks) {
+  std::vector<std::vector<int>> groups;
+  const std::int64_t block = std::int64_t{split.count} * split.stride;
+  if (ranks % block != 0) return groups;
+  for (int begin = 0; begin < ranks; begin += static_cast<int>(block)) {
+    for (int first = begin; first < begin + split.stride; ++first) {
+      std::vector<int>& group = groups.emplace_back();
+      for (int i = 0; i < split.count; ++i) group.push_back(first + i * split.stride);
+    }
+  }
+  return groups;
+}
+
 std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape) {
   const Description& description = describe(operation);
   if (is_striping(operation)) return static_cast<std::uint64_t>(shape.active) * kStripingPieces;

@@ -63,6 +63,15 @@ std::vector<int> numbers(const Shape& shape);
 // striping takes at least two ranks of each.
 bool can_have(Operation operation, const Shape& shape);
 
+// Groups of `count` ranks, `stride` apart, that have a collective each at the same time; together they are all ranks.
+// A grid of tensor-parallel by data-parallel ranks is split along either of its sides.
+struct Split {
+  int count;
+  int stride;
+};
+// Empty where the groups would not be full. The package has the same (fabricheck/records/split.py).
+std::vector<std::vector<int>> groups_of(const Split& split, int ranks);
+
 // What the buffer size of an operation must be a multiple of, for `ranks` ranks (1 where anything goes).
 std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape = {});
 

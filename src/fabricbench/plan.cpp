@@ -128,6 +128,45 @@ void check_sizes(const Series& series, std::uint64_t least, std::size_t ranks) {
                    " ranks: it needs at least " + std::to_string(least) + " B");
 }
 
+std::vector<std::vector<int>> split_ranks(const Options& options, int ranks) {
+  if (options.split.empty()) return {first_ranks(ranks)};
+  const int size = options.group_size > 0 ? options.group_size : ranks;
+  if (options.group_size == kNoCommonSize && options.split.find('x') == std::string::npos) {
+    throw InputError("the nodes have different numbers of ranks, or ranks that do not follow one another, so --split " +
+                     options.split + " has no equal groups: give --group-size, or NxS");
+  }
+  const Split split = parse_split(options.split, ranks, std::min(size, ranks));
+  const auto groups = split.count < 2 ? std::vector<std::vector<int>>{} : groups_of(split, ranks);
+  if (groups.empty()) {
+    throw InputError("--split " + options.split + " is groups of " + std::to_string(split.count) + " ranks, " +
+                     std::to_string(split.stride) + " apart, and this run has " + std::to_string(ranks) +
+                     " ranks: choose full groups of two at least");
+  }
+  return groups;
+}
+
+// All ranks; or the groups of --split, each by itself and all of them at once.
+void add_collectives(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
+  const auto groups = split_ranks(options, ranks);
+  const std::size_t size = groups[0].size();
+  series.sizes = rounded_sizes(options.sizes, granularity(series.operation, size));
+  check_sizes(series, granularity(series.operation, size), size);
+  for (const Schedule schedule : groups.size() > 1 ? options.schedules : std::vector{Schedule::uncontended}) {
+    series.schedule = schedule;
+    if (schedule == Schedule::contended) {
+      series.round = 0;
+      series.groups = groups;
+      plan.push_back(series);
+      continue;
+    }
+    series.round = -1;
+    for (const std::vector<int>& group : groups) {
+      series.groups = {group};
+      plan.push_back(series);
+    }
+  }
+}
+
 void add_shapes(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
   for (const Shape& shape : shapes_for(series.operation, options, ranks)) {
     series.shape = shape;
@@ -310,18 +349,18 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
       add_victims(plan, options, ranks, series);
       continue;
     }
-    series.sizes = rounded_sizes(options.sizes, granularity(operation, all.size()));
-    check_sizes(series, granularity(operation, all.size()), all.size());
-    if (is_pair_operation(operation) && !options.rounds.empty()) {
+    if (is_collective(operation)) {
+      add_collectives(plan, options, ranks, series);
+      continue;
+    }
+    series.sizes = rounded_sizes(options.sizes, 1);
+    if (!options.rounds.empty()) {
       add_rounds(plan, options.rounds, series);
-    } else if (is_pair_operation(operation)) {
-      for (const Schedule schedule : options.schedules) {
-        series.schedule = schedule;
-        add_pairs(plan, options, ranks, series);
-      }
-    } else {
-      series.groups = {all};
-      plan.push_back(series);
+      continue;
+    }
+    for (const Schedule schedule : options.schedules) {
+      series.schedule = schedule;
+      add_pairs(plan, options, ranks, series);
     }
   }
   if (plan.empty()) {
@@ -336,6 +375,16 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
                           [](const Series& series) { return series.implementation == Implementation::library; });
   }
   return plan;
+}
+
+std::vector<int> members_of(const std::vector<Series>& plan, int rank) {
+  for (const Series& series : plan) {
+    if (!is_collective(series.operation)) continue;
+    for (const std::vector<int>& group : series.groups) {
+      if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
+    }
+  }
+  return {};
 }
 
 std::size_t record_count(const std::vector<Series>& plan) {

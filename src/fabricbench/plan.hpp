@@ -64,6 +64,9 @@ using Chooser = std::function<Implementation(Operation, Implementation wanted)>;
 // uncontended one.
 std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& choose);
 
+// The ranks with which `rank` has its collectives; empty where there are none.
+std::vector<int> members_of(const std::vector<Series>& plan, int rank);
+
 std::size_t record_count(const std::vector<Series>& plan);
 // Those of pairs.
 std::size_t pair_records(const std::vector<Series>& plan);

@@ -133,17 +133,10 @@ class Session {
     device::HostMemory host_receive(host.receive, kind, node);
     near.reset();
     shared.advance();
-    const Context context{world,
-                          shared,
-                          stream,
-                          send,
-                          receive,
-                          bytes,
-                          host_send,
-                          host_receive,
-                          kind,
-                          options_.access,
-                          moves_between_ranks(plan)};
+    const Members members(world, members_of(plan, world.rank));
+    const Context context{world,        members, shared,          stream,
+                          send,         receive, bytes,           host_send,
+                          host_receive, kind,    options_.access, moves_between_ranks(plan)};
     watchdog.prepares("setting up the transport (communicators, memory of other ranks)");
     transport.set_up(context);
     invocation_.add_files_of_library(proof.own_variables());

@@ -135,4 +135,25 @@ std::vector<std::string> World::gather_strings(const std::string& mine, MPI_Comm
   return cut(joined, lengths);
 }
 
+Members::Members(const World& world, const std::vector<int>& group)
+    : communicator(world.all),
+      rank(world.rank),
+      size(world.size),
+      all(group.empty() || group.size() == static_cast<std::size_t>(world.size)),
+      ranks_(group) {
+  if (all) return;
+  rank = place_of(world.rank);
+  size = static_cast<int>(group.size());
+  mpi_check(MPI_Comm_split(world.all, group.front(), world.rank, &communicator), "MPI_Comm_split");
+}
+
+Members::~Members() {
+  if (!all) MPI_Comm_free(&communicator);
+}
+
+int Members::place_of(int world_rank) const {
+  if (all) return world_rank;
+  return static_cast<int>(std::lower_bound(ranks_.begin(), ranks_.end(), world_rank) - ranks_.begin());
+}
+
 }  // namespace fabricbench

@@ -51,4 +51,25 @@ struct World {
   static std::vector<std::string> gather_strings(const std::string& mine, MPI_Comm ranks);
 };
 
+// The ranks with which this one has collectives: those of a group, or all of the world.
+struct Members {
+  // All ranks of the world call it. `group` is in ascending order; empty: all.
+  Members(const World& world, const std::vector<int>& group);
+  ~Members();
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  MPI_Comm communicator;
+  int rank;  // of this one among them
+  int size;
+  bool all;
+  // The place of a rank of the world among them.
+  int place_of(int world_rank) const;
+  // The first of them, in the world.
+  int first() const { return all ? 0 : ranks_.front(); }
+
+ private:
+  std::vector<int> ranks_;
+};
+
 }  // namespace fabricbench

@@ -230,6 +230,44 @@ TEST(plan_tells_messages_inside_a_group_from_those_between) {
   CHECK(message().find("sparse_inter sends nothing") != std::string::npos);
 }
 
+TEST(plan_splits_collectives_into_groups_that_go_alone_and_at_once) {
+  using Groups = std::vector<std::vector<int>>;
+  Options options = options_for({Operation::allgather}, "64");
+  const auto groups = [&](const char* split, int ranks) {
+    options.split = split;
+    const auto rounds = all_rounds(make_plan(options, ranks, as_transfers));
+    CHECK_EQUAL(rounds.size(), rounds.back().second.size() + 1);  // each by itself, then all
+    CHECK(rounds.back().first == Schedule::contended);
+    return rounds.back().second;
+  };
+  options.group_size = 4;
+  CHECK_EQUAL(groups("nodes", 8), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  CHECK_EQUAL(groups("rails", 8), (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  CHECK_EQUAL(groups("2x2", 8), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  const auto plan = make_plan(options, 8, as_transfers);
+  CHECK_EQUAL(plan.back().round, 0);
+  CHECK_EQUAL(plan.back().at(64, 6).groups[2].steps[0].size(), 3u);  // what rank 6 has to do with
+  CHECK(plan.back().at(64, 6).groups[0].steps.empty());
+  CHECK_EQUAL(buffer_bytes(plan), 64u);
+  CHECK_EQUAL(members_of(plan, 6), (std::vector<int>{4, 6}));
+  options.split = "nodes";
+  options.group_size = 0;  // a single node: nothing to split
+  CHECK_EQUAL(record_count(make_plan(options, 4, as_transfers)), 1u);
+}
+
+TEST(plan_refuses_splits_into_groups_that_are_not_full) {
+  Options options = options_for({Operation::allreduce}, "64");
+  const auto message = [&](const char* split, int size) {
+    options.split = split;
+    options.group_size = size;
+    return check::message_of<InputError>([&] { make_plan(options, 6, as_transfers); });
+  };
+  for (const char* split : {"4x1", "2x2", "12x1"}) CHECK(message(split, 0).find("full groups") != std::string::npos);
+  CHECK(message("nodes", 4).find("full groups") != std::string::npos);
+  CHECK(message("rails", 0).find("groups of 1 ranks") != std::string::npos);
+  CHECK(message("rails", kNoCommonSize).find("different numbers of ranks") != std::string::npos);
+}
+
 TEST(plan_measures_victims_alone_and_beside_the_others) {
   Options options = options_for({Operation::victim_pingpong_incast, Operation::victim_alltoall_alltoall}, "8");
   options.aggressor_size = 64;

@@ -108,6 +108,26 @@ def test_the_time_of_a_pair_is_that_of_its_slower_rank(bench: Bench, tmp_path: P
     assert min(samples.times_ns) >= DELAY_MS * 1_000_000
 
 
+@pytest.mark.parametrize("split", ["nodes", "rails"])
+def test_groups_at_once_have_their_own_data_and_times(bench: Bench, split: str, tmp_path: Path) -> None:
+    """One late rank makes its own group slow, and the other not."""
+    job = late_rank(bench, 3, tmp_path).run(
+        tmp_path,
+        "--operations=allreduce,alltoall,allgather,reduce_scatter,broadcast,reduce --implementation=library",
+        f"--split={split} --group-size=2 --schedules=contended --sizes=1KiB --iterations=8 --warmup=2",
+        "--verify=every --output=result.jsonl",
+        ranks=4,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert run.problems == ()
+    assert {each.wrong_bytes for each in run.samples} == {0}
+    groups = {"nodes": [(0, 1), (2, 3)], "rails": [(0, 2), (1, 3)]}[split]
+    times = {each.ranks: each.times_ns for each in run.samples if each.operation == "allreduce"}
+    assert list(times) == groups
+    assert min(times[groups[1]]) >= DELAY_MS * 1_000_000 > min(times[groups[0]])
+
+
 def test_cores_are_counted_as_they_are_allowed(bench: Bench, tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

@@ -10,6 +10,7 @@ import pytest
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.policy import Policy
 from fabricheck.records.run import Run
+from fabricheck.records.split import Split
 from tests.support.made_runs import GIB, made_run, made_samples
 from tests.support.nodes import system
 
@@ -66,3 +67,18 @@ def test_a_nic_is_shared_by_the_ranks_that_use_it() -> None:
     # Nobody knows which NIC a GPU of this system uses.
     dynamic = in_one_round([(0, 8), (1, 9)], hosts=hosts)
     assert expected("dgx-a100", dynamic, 0) == pytest.approx(200)
+
+
+def test_rails_at_once_have_a_nic_each_or_share_it_and_nodes_at_once_share_nothing() -> None:
+    """Allreduce on four nodes of 8 GCDs, two on each NIC of 200 Gb/s: 2 (n - 1) / n of the buffer leave a node."""
+    hosts = [f"nid{node:03}" for node in range(4) for _ in range(8)]
+
+    def of(split: Split, schedule: str) -> float:
+        made = [made_samples("allreduce", ranks, GIB, 100.0, schedule=schedule, round_=0) for ranks in split.groups(32)]
+        return expected("lumi", made_run(hosts, made, transport="ccl", devices=True), 1)
+
+    assert of(Split(4, 8), "uncontended") == pytest.approx(200 / 1.5)
+    assert of(Split(4, 8), "contended") == pytest.approx(100 / 1.5)
+    assert of(Split(8, 1), "contended") == pytest.approx(of(Split(8, 1), "uncontended"))
+    halves = [of(Split(4, 1), schedule) for schedule in ("contended", "uncontended")]
+    assert halves[0] == pytest.approx(halves[1] / 2)  # groups inside a node may meet on its links

@@ -12,6 +12,7 @@ from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.records.judgement import Reference
 from fabricheck.records.run import Run
+from fabricheck.records.split import Split
 from fabricheck.records.verdict import Verdict
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.findings import bad_finding
@@ -247,3 +248,22 @@ def test_equals_that_all_lose_alike_are_degraded(
     verdicts = {each.verdict for run in found.runs for each in run.judgements}
     assert verdicts == ({Verdict.DEGRADED} if share < 0.6 else {Verdict.PASS})
     assert ("all-slow" in {each.code for each in found.findings}) == (share < 0.6)
+
+
+@pytest.mark.parametrize(
+    ("split", "named"), [(Split(4, 1), {"nid002"}), (Split(3, 4), {f"nid{node:03}:gpu2" for node in range(3)})]
+)
+def test_one_slow_group_among_those_at_once_is_named(split: Split, named: set[str]) -> None:
+    """Tensor-parallel groups, each a node, and rails: the same collective on equal parts at the same time."""
+    hosts = [f"nid{node:03}" for node in range(3) for _ in range(4)]
+    groups = list(split.groups(12))
+
+    def measured(slower: dict[tuple[int, ...], float]) -> Compared:
+        made = run_of(hosts, groups, slower=slower, operation="allreduce", level=500.0, schedule="contended")
+        return compared(replace(made, header={**made.header, "transport": "ccl"}))
+
+    assert measured({}).problems == ()
+    found = measured({groups[2]: 0.2})
+    assert {ranks for ranks, verdict in verdicts(found).items() if verdict is not PASS} == {groups[2]}
+    (problem,) = found.problems
+    assert {each.text for each in problem.components} == named

@@ -249,6 +249,17 @@ def test_collectives_give_right_sums(machine: Machine) -> None:
     assert set(run.paths) == {"P2P/IPC" if machine.system == "lumi" else "P2P/CUMEM"}
 
 
+def test_groups_at_once_give_right_sums_of_their_own(alps: Machine) -> None:
+    """Each by a communicator that NCCL splits off that of all ranks; alltoall is sends and receives in it."""
+    options = ("--split=2x2", "--schedules=contended", "--sizes=8KiB,1MiB", "--verify=every", *ITERATIONS)
+    run = alps.run(
+        "--transport=ccl", "--operations=allreduce,reduce,reduce_scatter,allgather,broadcast,alltoall", *options
+    )
+    assert run.status == 0, run.said
+    assert [one["ranks"] for one in run.records] == [[0, 2], [1, 3]] * 12
+    assert all(one["wrong_bytes"] == 0 for one in run.records)
+
+
 def test_memory_paths_and_staging(machine: Machine) -> None:
     operations = "host_to_device,device_to_host"
     options = ("--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)

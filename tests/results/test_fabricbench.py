@@ -481,6 +481,31 @@ def test_adaptive_iterations(tmp_path: Path, fields: Line, fine: bool) -> None:
     assert (run.problems == ()) is fine
 
 
+def test_groups_of_collectives_are_those_of_the_split(tmp_path: Path) -> None:
+    """Of 4 ranks: a split that was asked for and not measured, and groups of which one is not there."""
+
+    def groups(*ranks: list[int], split: str | None = "nodes") -> Callable[[list[Line]], object]:
+        def change(lines: list[Line]) -> None:
+            plan = lines[0]["plan"]
+            first = next(series for series in plan["series"] if series["operation"] == "allreduce")
+            others = [series for series in plan["series"] if series["operation"] != "allreduce"]
+            plan["series"] = [*others, *({**first, "ranks": members} for members in ranks)]
+            plan |= {"split": split} if split else {}
+
+        return change
+
+    wrong = "the groups of allreduce uncontended are not"
+    assert wrong not in said(changed(tmp_path, groups([0, 1], [2, 3]), CUDA))
+    assert wrong not in said(changed(tmp_path, groups([0, 2], [1, 3], split="rails"), CUDA))
+    for mistake in (
+        groups([0, 1, 2, 3], split="2x1"),
+        groups([0, 1]),
+        groups([0, 2], [1, 3]),
+        groups([0, 1], split=None),
+    ):
+        assert wrong in said(changed(tmp_path, mistake, CUDA))
+
+
 def test_more_iterations_than_the_plan_allows(tmp_path: Path) -> None:
     assert "at most 7" in said(changed(tmp_path, lambda lines: lines[0]["plan"]["iterations"].update(maximum=7), CUDA))
 

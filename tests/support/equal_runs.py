@@ -32,18 +32,22 @@ def run_of(
     noise: float = 0.001,
     seed: int = 0,
     bytes_: int = GIB,
+    schedule: str = "uncontended",
     **plan: object,
 ) -> Run:
     """A run in which each of `ways` reaches `level` Gb/s, less the share of `slower`; `noise` of each iteration."""
+    round_ = -1 if schedule == "uncontended" else 0
     rng = np.random.default_rng(seed)
     samples = [
         made_samples(
-            operation, way, bytes_, list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, noise, 100))
+            *(operation, way, bytes_, list(level * (1 - (slower or {}).get(way, 0.0)) * rng.normal(1, noise, 100))),
+            schedule=schedule,
+            round_=round_,
         )
         for way in ways
     ]
     series = [
-        {"operation": operation, "schedule": "uncontended", "ranks": list(way), "bytes": [bytes_], "round": -1}
+        {"operation": operation, "schedule": schedule, "ranks": list(way), "bytes": [bytes_], "round": round_}
         for way in ways
     ]
     ranks = [{"rank": number} for number in range(len(hosts))]

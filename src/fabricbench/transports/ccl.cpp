@@ -26,6 +26,7 @@ constexpr char kName[] = "RCCL";
 #else
 constexpr char kName[] = "NCCL";
 #endif
+constexpr int kRoot = 0;             // of rooted collectives, among their members
 constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC, which headers before 2.27 do not have
 
 int version_of_library() {
@@ -39,7 +40,7 @@ std::string dotted(int version) {
          std::to_string(version % 100);
 }
 
-// A communicator of all ranks, its stream, and the buffers that are known to it.
+// A communicator of all ranks, or of this one's group, its stream, and the buffers that are known to it.
 struct Lane {
   ncclComm_t communicator = nullptr;
   gpuStream_t stream = nullptr;
@@ -90,7 +91,8 @@ class Ccl final : public Transport {
   void note(const Measurement& measurement, const CclLogFacts& facts, const GpuGraph* graph, const GpuGraph* one_call);
 
  private:
-  void enter(ncclComm_t& communicator, const ncclUniqueId& id) const;
+  void enter(ncclComm_t& communicator) const;
+  void enter(ncclComm_t& communicator, const Members& members) const;
 
   CclModes modes_;
   const Context* context_ = nullptr;
@@ -129,14 +131,11 @@ device::Memory Ccl::allocate(const World&, std::size_t bytes) {
 void Ccl::set_up(const Context& context) {
   context_ = &context;
   for (int i = 0; i < modes_.communicators; ++i) {
-    ncclUniqueId id;
-    if (context.world.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    mpi_check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, context.world.all), "MPI_Bcast");
     if (i > 0) more_streams_.emplace_back();
     const device::Stream& stream = i == 0 ? context.stream : more_streams_.back();
     Lane lane;
     lane.stream = static_cast<gpuStream_t>(stream.native());
-    enter(lane.communicator, id);
+    enter(lane.communicator);
     lanes_.push_back(lane);
     context.shared.advance();
   }
@@ -155,16 +154,29 @@ void Ccl::set_up(const Context& context) {
   }
 }
 
-void Ccl::enter(ncclComm_t& communicator, const ncclUniqueId& id) const {
-  const World& world = context_->world;
+// As applications do it: a group's communicator is split off that of all ranks, where the library can do so.
+void Ccl::enter(ncclComm_t& communicator) const {
+  const Members& members = context_->members;
+  if (members.all || ccl_calls().split == nullptr) return enter(communicator, members);
+  ncclComm_t whole = nullptr;
+  enter(whole, Members(context_->world, {}));
+  check(ccl_calls().split(whole, members.first(), members.rank, &communicator, nullptr), "ncclCommSplit");
+  check(ncclCommDestroy(whole), "ncclCommDestroy");
+}
+
+void Ccl::enter(ncclComm_t& communicator, const Members& members) const {
+  ncclUniqueId id;
+  if (members.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  mpi_check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, members.communicator), "MPI_Bcast");
 #if defined(FABRICBENCH_CCL_COPY_ENGINE)
   if (modes_.buffers == CclBuffers::copy_engine) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-    return check(ncclCommInitRankConfig(&communicator, world.size, id, world.rank, &config), "ncclCommInitRankConfig");
+    return check(ncclCommInitRankConfig(&communicator, members.size, id, members.rank, &config),
+                 "ncclCommInitRankConfig");
   }
 #endif
-  check(ncclCommInitRank(&communicator, world.size, id, world.rank), "ncclCommInitRank");
+  check(ncclCommInitRank(&communicator, members.size, id, members.rank), "ncclCommInitRank");
 }
 
 void Ccl::let_go() {
@@ -286,14 +298,14 @@ class CclTransfers final : public CclWork {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const Transfer& sent : own.sent) {
         const Part piece = part_of(sent.bytes, 1, part, parts);
-        check(ncclSend(source_of(sent, context) + piece.begin, piece.bytes, ncclInt8, sent.destination,
-                       lane.communicator, lane.stream),
+        check(ncclSend(source_of(sent, context) + piece.begin, piece.bytes, ncclInt8,
+                       context.members.place_of(sent.destination), lane.communicator, lane.stream),
               "ncclSend");
       }
       for (const Transfer& received : own.received) {
         const Part piece = part_of(received.bytes, 1, part, parts);
         check(ncclRecv(context.receive.data() + received.destination_offset + piece.begin, piece.bytes, ncclInt8,
-                       received.source, lane.communicator, lane.stream),
+                       context.members.place_of(received.source), lane.communicator, lane.stream),
               "ncclRecv");
       }
       check(ncclGroupEnd(), "ncclGroupEnd");
@@ -310,8 +322,7 @@ class CclCollective final : public CclWork {
       : CclWork(measurement, ccl),
         operation_(measurement.operation),
         bytes_(measurement.bytes),
-        ranks_(group.ranks.size()),
-        root_(group.ranks[0]) {}
+        ranks_(group.ranks.size()) {}
 
  protected:
   void enqueue_part(std::size_t part, std::size_t parts) override {
@@ -325,7 +336,7 @@ class CclCollective final : public CclWork {
       case Operation::allreduce:
         return check(ncclAllReduce(send, receive, floats, ncclFloat, ncclSum, communicator, stream), "ncclAllReduce");
       case Operation::reduce:
-        return check(ncclReduce(send, receive, floats, ncclFloat, ncclSum, root_, communicator, stream), "ncclReduce");
+        return check(ncclReduce(send, receive, floats, ncclFloat, ncclSum, kRoot, communicator, stream), "ncclReduce");
       case Operation::reduce_scatter:
         return check(ncclReduceScatter(send, receive, floats / ranks_, ncclFloat, ncclSum, communicator, stream),
                      "ncclReduceScatter");
@@ -333,8 +344,8 @@ class CclCollective final : public CclWork {
         return check(ncclAllGather(send, receive, share, ncclInt8, communicator, stream), "ncclAllGather");
       case Operation::broadcast: {
         // In place at the root, as in MPI.
-        void* target = ccl_.context().world.rank == root_ ? const_cast<std::byte*>(send) : receive;
-        return check(ncclBroadcast(send, target, piece.bytes, ncclInt8, root_, communicator, stream), "ncclBroadcast");
+        void* target = ccl_.context().members.rank == kRoot ? const_cast<std::byte*>(send) : receive;
+        return check(ncclBroadcast(send, target, piece.bytes, ncclInt8, kRoot, communicator, stream), "ncclBroadcast");
       }
 #if defined(FABRICBENCH_CCL_ALLTOALL)
       case Operation::alltoall:
@@ -349,7 +360,6 @@ class CclCollective final : public CclWork {
   Operation operation_;
   std::size_t bytes_;
   std::size_t ranks_;
-  int root_;
 };
 
 std::unique_ptr<Work> Ccl::prepare(const Measurement& measurement, const Group& group) {

@@ -32,6 +32,7 @@ CclCalls find_calls() {
   CclCalls calls{};
   find(calls.allocate, "ncclMemAlloc");
   find(calls.release, "ncclMemFree");
+  find(calls.split, "ncclCommSplit");
   find(calls.enroll, "ncclCommRegister");
   find(calls.strike_off, "ncclCommDeregister");
   find(calls.make_window, "ncclCommWindowRegister");

@@ -12,6 +12,7 @@ namespace fabricbench {
 struct CclCalls {
   ncclResult_t (*allocate)(void** memory, std::size_t bytes);
   ncclResult_t (*release)(void* memory);
+  ncclResult_t (*split)(ncclComm_t communicator, int color, int key, ncclComm_t* part, void* config);
   ncclResult_t (*enroll)(ncclComm_t communicator, void* buffer, std::size_t bytes, void** handle);
   ncclResult_t (*strike_off)(ncclComm_t communicator, void* handle);
   ncclResult_t (*make_window)(ncclComm_t communicator, void* buffer, std::size_t bytes, void** window, int flags);

@@ -60,19 +60,20 @@ class OneCcl final : public Transport {
 void OneCcl::set_up(const Context& context) {
   const PrintsIntoLog said;  // where it says which paths it takes (proof.hpp)
   context_ = &context;
-  const World& world = context.world;
+  const Members& members = context.members;
   guarded("ccl::init", [] { ccl::init(); });
   ccl::kvs::address_type address{};
-  if (world.rank == 0) {
+  if (members.rank == 0) {
     guarded("ccl::create_main_kvs", [&] { store_ = ccl::create_main_kvs(); });
     address = store_->get_address();
   }
-  mpi_check(MPI_Bcast(address.data(), static_cast<int>(address.size()), MPI_BYTE, 0, world.all), "MPI_Bcast");
-  if (world.rank != 0) guarded("ccl::create_kvs", [&] { store_ = ccl::create_kvs(address); });
+  mpi_check(MPI_Bcast(address.data(), static_cast<int>(address.size()), MPI_BYTE, 0, members.communicator),
+            "MPI_Bcast");
+  if (members.rank != 0) guarded("ccl::create_kvs", [&] { store_ = ccl::create_kvs(address); });
   guarded("ccl::create_communicator", [&] {
     auto device = ccl::create_device(device::current_device());
     auto ccl_context = ccl::create_context(device::shared_context());
-    communicator_.emplace(ccl::create_communicator(world.size, world.rank, device, ccl_context, store_));
+    communicator_.emplace(ccl::create_communicator(members.size, members.rank, device, ccl_context, store_));
     stream_.emplace(ccl::create_stream(device::queue_of(context.stream)));
   });
 }
@@ -109,13 +110,13 @@ class OneCclTransfers final : public Work {
     if (!alone) ccl::group_start();
     for (const Transfer& sent : own.sent) {
       if (sent.destination == context.world.rank) continue;
-      events_.push_back(ccl::send(source_of(sent, context), sent.bytes, ccl::datatype::int8, sent.destination,
-                                  ccl_.communicator(), ccl_.stream()));
+      events_.push_back(ccl::send(source_of(sent, context), sent.bytes, ccl::datatype::int8,
+                                  context.members.place_of(sent.destination), ccl_.communicator(), ccl_.stream()));
     }
     for (const Transfer& received : own.received) {
       if (received.source == context.world.rank) continue;
       events_.push_back(ccl::recv(destination_of(received, context), received.bytes, ccl::datatype::int8,
-                                  received.source, ccl_.communicator(), ccl_.stream()));
+                                  context.members.place_of(received.source), ccl_.communicator(), ccl_.stream()));
     }
     if (!alone) ccl::group_end();
   }
@@ -128,11 +129,7 @@ class OneCclTransfers final : public Work {
 class OneCclCollective final : public Work {
  public:
   OneCclCollective(const Measurement& measurement, const Group& group, const OneCcl& ccl)
-      : operation_(measurement.operation),
-        bytes_(measurement.bytes),
-        ranks_(group.ranks.size()),
-        root_(group.ranks[0]),
-        ccl_(ccl) {}
+      : operation_(measurement.operation), bytes_(measurement.bytes), ranks_(group.ranks.size()), ccl_(ccl) {}
   void run() override {
     guarded("a collective of oneCCL", [&] {
       events_.push_back(enqueue());
@@ -148,6 +145,7 @@ class OneCclCollective final : public Work {
     const std::size_t floats = bytes_ / sizeof(float);
     constexpr auto kBytes = ccl::datatype::int8;
     constexpr auto kFloats = ccl::datatype::float32;
+    constexpr int kRoot = 0;
     constexpr auto kSum = ccl::reduction::sum;
     const ccl::communicator& communicator = ccl_.communicator();
     const ccl::stream& stream = ccl_.stream();
@@ -155,7 +153,7 @@ class OneCclCollective final : public Work {
       case Operation::allreduce:
         return ccl::allreduce(send, receive, floats, kFloats, kSum, communicator, stream);
       case Operation::reduce:
-        return ccl::reduce(send, receive, floats, kFloats, kSum, root_, communicator, stream);
+        return ccl::reduce(send, receive, floats, kFloats, kSum, kRoot, communicator, stream);
       case Operation::reduce_scatter:
         return ccl::reduce_scatter(send, receive, floats / ranks_, kFloats, kSum, communicator, stream);
       case Operation::allgather:
@@ -164,8 +162,8 @@ class OneCclCollective final : public Work {
         return ccl::alltoall(send, receive, share, kBytes, communicator, stream);
       case Operation::broadcast: {
         // In place at the root, as in MPI.
-        void* buffer = ccl_.context().world.rank == root_ ? const_cast<std::byte*>(send) : receive;
-        return ccl::broadcast(buffer, bytes_, kBytes, root_, communicator, stream);
+        void* buffer = ccl_.context().members.rank == kRoot ? const_cast<std::byte*>(send) : receive;
+        return ccl::broadcast(buffer, bytes_, kBytes, kRoot, communicator, stream);
       }
       default:
         throw RunError("input", to_string(operation_) + " is not a collective of this library");
@@ -175,7 +173,6 @@ class OneCclCollective final : public Work {
   Operation operation_;
   std::size_t bytes_;
   std::size_t ranks_;
-  int root_;
   const OneCcl& ccl_;
   std::vector<ccl::event> events_;
 };

@@ -39,16 +39,15 @@ class MpiTransfers final : public Work {
 
 class MpiCollective final : public Work {
  public:
-  MpiCollective(const Measurement& measurement, const Group& group, const Context& context)
-      : operation_(measurement.operation), bytes_(measurement.bytes), root_(group.ranks[0]), context_(context) {}
+  MpiCollective(const Measurement& measurement, const Context& context)
+      : operation_(measurement.operation), bytes_(measurement.bytes), context_(context) {}
   void run() override {
-    run_mpi_collective(operation_, context_.world, root_, bytes_, context_.send.data(), context_.receive.data());
+    run_mpi_collective(operation_, context_.members, bytes_, context_.send.data(), context_.receive.data());
   }
 
  private:
   Operation operation_;
   std::uint64_t bytes_;
-  int root_;
   const Context& context_;
 };
 
@@ -64,7 +63,7 @@ class Mpi final : public Transport {
     if (measurement.operation == Operation::sparse_alltoallv)
       return std::make_unique<MpiTransfers<MpiAlltoallv>>(group, *context_);
     if (measurement.implementation == Implementation::library)
-      return std::make_unique<MpiCollective>(measurement, group, *context_);
+      return std::make_unique<MpiCollective>(measurement, *context_);
     return std::make_unique<MpiTransfers<MpiStep>>(group, *context_);
   }
 
@@ -180,27 +179,29 @@ void MpiAlltoallv::run() {
             "MPI_Alltoallv");
 }
 
-void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,
+void run_mpi_collective(Operation operation, const Members& members, std::uint64_t bytes, const std::byte* send,
                         std::byte* receive) {
-  const int share = as_count(bytes / static_cast<std::uint64_t>(world.size));
+  constexpr int kRoot = 0;
+  MPI_Comm all = members.communicator;
+  const int share = as_count(bytes / static_cast<std::uint64_t>(members.size));
   const int floats = as_count(bytes / sizeof(float));
-  const int shared_floats = as_count(bytes / sizeof(float) / static_cast<std::uint64_t>(world.size));
+  const int shared_floats = as_count(bytes / sizeof(float) / static_cast<std::uint64_t>(members.size));
   switch (operation) {
     case Operation::alltoall:
-      return mpi_check(MPI_Alltoall(send, share, MPI_BYTE, receive, share, MPI_BYTE, world.all), "MPI_Alltoall");
+      return mpi_check(MPI_Alltoall(send, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Alltoall");
     case Operation::allgather:
-      return mpi_check(MPI_Allgather(send, share, MPI_BYTE, receive, share, MPI_BYTE, world.all), "MPI_Allgather");
+      return mpi_check(MPI_Allgather(send, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Allgather");
     case Operation::broadcast: {
       // The root's buffer is where the data come from, and MPI only reads it there.
-      void* buffer = world.rank == root ? const_cast<std::byte*>(send) : receive;
-      return mpi_check(MPI_Bcast(buffer, as_count(bytes), MPI_BYTE, root, world.all), "MPI_Bcast");
+      void* buffer = members.rank == kRoot ? const_cast<std::byte*>(send) : receive;
+      return mpi_check(MPI_Bcast(buffer, as_count(bytes), MPI_BYTE, kRoot, all), "MPI_Bcast");
     }
     case Operation::allreduce:
-      return mpi_check(MPI_Allreduce(send, receive, floats, MPI_FLOAT, MPI_SUM, world.all), "MPI_Allreduce");
+      return mpi_check(MPI_Allreduce(send, receive, floats, MPI_FLOAT, MPI_SUM, all), "MPI_Allreduce");
     case Operation::reduce:
-      return mpi_check(MPI_Reduce(send, receive, floats, MPI_FLOAT, MPI_SUM, root, world.all), "MPI_Reduce");
+      return mpi_check(MPI_Reduce(send, receive, floats, MPI_FLOAT, MPI_SUM, kRoot, all), "MPI_Reduce");
     case Operation::reduce_scatter:
-      return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, world.all),
+      return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, all),
                        "MPI_Reduce_scatter_block");
     default:
       break;

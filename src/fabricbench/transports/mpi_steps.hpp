@@ -63,8 +63,8 @@ class MpiAlltoallv {
   std::vector<int> received_at_;
 };
 
-// One rank's part of a collective over all ranks; the root is the first of `ranks`.
-void run_mpi_collective(Operation operation, const World& world, int root, std::uint64_t bytes, const std::byte* send,
+// One rank's part of a collective; the root is the first of the members.
+void run_mpi_collective(Operation operation, const Members& members, std::uint64_t bytes, const std::byte* send,
                         std::byte* receive);
 
 }  // namespace fabricbench

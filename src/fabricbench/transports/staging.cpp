@@ -54,13 +54,9 @@ class StagedTransfers final : public Work {
 class StagedCollective final : public Work {
  public:
   StagedCollective(const Measurement& measurement, const Group& group, const Context& context, HostBuffers& host)
-      : operation_(measurement.operation),
-        root_(group.ranks[0]),
-        bytes_(measurement.bytes),
-        context_(context),
-        host_(host) {
+      : operation_(measurement.operation), bytes_(measurement.bytes), context_(context), host_(host) {
     const std::uint64_t share = bytes_ / group.ranks.size();
-    const bool is_root = context.world.rank == root_;
+    const bool is_root = context.members.rank == 0;
     sent_ = operation_ == Operation::allgather ? share : operation_ == Operation::broadcast && !is_root ? 0 : bytes_;
     received_ = operation_ == Operation::reduce_scatter         ? share
                 : operation_ == Operation::broadcast && is_root ? 0
@@ -72,7 +68,7 @@ class StagedCollective final : public Work {
       context_.stream.copy(host_.send.data(), context_.send.data(), sent_);
       context_.stream.synchronize();
     }
-    run_mpi_collective(operation_, context_.world, root_, bytes_, host_.send.data(), host_.receive.data());
+    run_mpi_collective(operation_, context_.members, bytes_, host_.send.data(), host_.receive.data());
     if (received_ > 0) {
       context_.stream.copy(context_.receive.data(), host_.receive.data(), received_);
       context_.stream.synchronize();
@@ -81,7 +77,6 @@ class StagedCollective final : public Work {
 
  private:
   Operation operation_;
-  int root_;
   std::uint64_t bytes_;
   std::uint64_t sent_;
   std::uint64_t received_;

@@ -22,6 +22,7 @@ namespace fabricbench {
 // host memory, as large as the plan needs them.
 struct Context {
   const World& world;
+  const Members& members;
   NodeShared& shared;
   device::Stream& stream;
   device::Memory& send;

@@ -141,6 +141,12 @@ ncclResult_t ncclCommInitRankConfig(Communicator** comm, int size, ncclUniqueId 
     (*comm)->by_copy_engines = config->cta_policy == ncclCtaPolicyZero;
   return result;
 }
+// No rank of fabricbench is left out (NCCL_SPLIT_NOCOLOR).
+ncclResult_t ncclCommSplit(Communicator* comm, int color, int key, Communicator** part, const ncclConfig_t*) {
+  if (comm == nullptr || color < 0) return ncclInvalidArgument;
+  *part = split(*comm, color, key);
+  return ncclSuccess;
+}
 ncclResult_t ncclCommFinalize(Communicator*) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(Communicator* comm) {
   leave(comm);

@@ -223,6 +223,38 @@ Communicator* meet(const ncclUniqueId& id, int size, int rank) {
   return communicator;
 }
 
+Communicator* split(Communicator& whole, int color, int key) {
+  struct Choice {
+    std::int32_t color, key, rank;
+  };
+  Choice own{color, key, whole.rank};
+  std::vector<Choice> all(static_cast<std::size_t>(whole.size), own);
+  std::vector<Message> to_all;
+  std::vector<Message> from_all;
+  for (int rank = 0; rank < whole.size; ++rank) {
+    if (rank == whole.rank) continue;
+    to_all.push_back({rank, &own, sizeof own});
+    from_all.push_back({rank, &all[static_cast<std::size_t>(rank)], sizeof own});
+  }
+  exchange(whole, to_all, from_all);
+  all.erase(std::remove_if(all.begin(), all.end(), [&](const Choice& each) { return each.color != color; }), all.end());
+  std::sort(all.begin(), all.end(),
+            [](const Choice& a, const Choice& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
+  const bool is_first = all.front().rank == whole.rank;
+  ncclUniqueId id = is_first ? make_id() : ncclUniqueId{};
+  std::vector<Message> to_others;
+  int place = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].rank == whole.rank) place = static_cast<int>(i);
+    if (is_first && i > 0) to_others.push_back({all[i].rank, &id, sizeof id});
+  }
+  exchange(whole, to_others,
+           is_first ? std::vector<Message>{} : std::vector<Message>{{all.front().rank, &id, sizeof id}});
+  Communicator* part = meet(id, static_cast<int>(all.size()), place);
+  part->by_copy_engines = whole.by_copy_engines;
+  return part;
+}
+
 void leave(Communicator* communicator) {
   for (const auto& sockets : {communicator->outgoing, communicator->incoming}) {
     for (const auto& [rank, socket] : sockets) close(socket);

@@ -81,6 +81,8 @@ struct Communicator {
 
 ncclUniqueId make_id();
 Communicator* meet(const ncclUniqueId& id, int size, int rank);
+// The communicator of the ranks that give the same color, in the order of their keys. All ranks call it.
+Communicator* split(Communicator& whole, int color, int key);
 void leave(Communicator* communicator);
 
 // Bytes for or from another node.
