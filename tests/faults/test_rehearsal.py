@@ -118,7 +118,7 @@ def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cl
     for words in ("gpu-link nid002 gpu0 gpu1 50", "slow nid003:hsn1 50", "gpu-missing nid004 gpu3"):
         command.main([*words.split(), f"--name={fleet.layout.name}"], standalone_mode=False)
     try:
-        told = run(fleet, tmp_path, "--tag=smoke", "--nodes=all")
+        told = run(fleet, tmp_path, "--name=SmokePeers|FleetNetwork %transport=ccl", "--nodes=all")
     finally:
         faults.clear(fleet)
     named = {

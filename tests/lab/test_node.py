@@ -1,7 +1,7 @@
 """Builds of fabricbench for CUDA, HIP and SYCL on one emulated node: time is what the link graph says, data are right.
 
-Each goodput is the best of several iterations: no transfer can be faster than its links, and whatever else this machine
-does can only make one slower.
+Each goodput is the best of several iterations, and of further launches where it is not there yet: no transfer can be
+faster than its links, and whatever else this machine does can only make one slower.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Run:
     def gbps(self, operation: str, ranks: Sequence[int] | None = None) -> float:
         """Best goodput of a record in Gb/s, of what one rank sends."""
         found = next(
-            one for one in self.records if one["operation"] == operation and ranks in (None, list(one["ranks"]))
+            one for one in self.records if one["operation"] == operation and (not ranks or [*ranks] == one["ranks"])
         )
         assert found["wrong_bytes"] == 0
         return float(8 * int(found["bytes"]) / min(found["times_ns"]))
@@ -215,19 +215,38 @@ def test_links_are_shared_max_min_fairly(standins: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def require_rates(
+    machine: Machine,
+    wanted: Mapping[Any, float],
+    *options: str,
+    ranks: int | None = None,
+    by: Sequence[str] = (),
+) -> Run:
+    """Launches until each goodput, by its operation and ranks, was what is wanted in Gb/s, eight times at most."""
+    best = dict.fromkeys(wanted, 0.0)
+    for _ in range(8):
+        run = machine.run(*options, ranks=ranks, by=by)
+        assert run.status == 0, run.said
+        best = {each: max(rate, run.gbps(*each)) for each, rate in best.items()}
+        if best == pytest.approx(wanted, rel=0.05):
+            break
+    assert best == pytest.approx(wanted, rel=0.05)
+    return run
+
+
 @pytest.mark.parametrize("transport", ("copy", "kernel", "ccl"))
 def test_pairs_and_alltoall_take_what_the_link_graph_says(machine: Machine, transport: str) -> None:
     topology = machine.topology
     options = ("--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={SIZE}", *MORE_ITERATIONS)
-    run = machine.run(f"--transport={transport}", *options, "--operations=unidirectional,bidirectional,alltoall")
-    assert run.status == 0, run.said
-    for destination in (1, 2):
-        alone = expected(topology, transport, 0, destination)
-        assert run.gbps("unidirectional", [0, destination]) == pytest.approx(alone, rel=0.05)
-        assert run.gbps("bidirectional", [0, destination]) == pytest.approx(alone, rel=0.05), "both directions are free"
-    # A rank's buffer is split among all ranks, itself included.
-    all_pairs = share_of_all_pairs(topology, transport) * machine.ranks
-    assert run.gbps("alltoall") == pytest.approx(all_pairs, rel=0.05)
+    # Both directions are free; in an alltoall a rank's buffer is split among all ranks, itself included.
+    wanted: dict[Any, float] = {
+        (operation, (0, destination)): expected(topology, transport, 0, destination)
+        for operation in ("unidirectional", "bidirectional")
+        for destination in (1, 2)
+    }
+    wanted["alltoall", None] = share_of_all_pairs(topology, transport) * machine.ranks
+    operations = "--operations=unidirectional,bidirectional,alltoall"
+    require_rates(machine, wanted, f"--transport={transport}", *options, operations)
 
 
 def test_a_run_cannot_be_taken_for_one_on_real_gpus(machine: Machine) -> None:
@@ -251,14 +270,12 @@ def test_collectives_give_right_sums(machine: Machine) -> None:
 def test_memory_paths_and_staging(machine: Machine) -> None:
     operations = "host_to_device,device_to_host"
     options = ("--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)
-    run = machine.run("--transport=copy", f"--operations={operations}", *options, ranks=1)
-    assert run.status == 0, run.said
     topology = machine.topology
     ends = {topology.gpu(0).name}, {cpu.name for cpu in topology.cpus}
     link = next(one for one in topology.links if all(set(one.ends) & end for end in ends))
     wanted = SCALE * link.total_gbps * efficiency(link.technology, "copy")
-    for operation in operations.split(","):
-        assert run.gbps(operation) == pytest.approx(wanted, rel=0.05)
+    rates = {(operation, None): wanted for operation in operations.split(",")}
+    require_rates(machine, rates, "--transport=copy", f"--operations={operations}", *options, ranks=1)
     staged = machine.run("--transport=staging", "--operations=pingpong", "--pairs=0-1", "--sizes=64KiB", *ITERATIONS)
     assert staged.status == 0 and staged.records[0]["wrong_bytes"] == 0, staged.said
     assert staged.gbps("pingpong") < wanted
@@ -268,11 +285,11 @@ def test_memory_paths_and_staging(machine: Machine) -> None:
 def test_tiles_by_sycl_level_zero_and_oneccl(aurora: Machine, transport: str) -> None:
     """Two tiles of a card, then of two, in processes of their own."""
     options = ("--schedules=uncontended", "--pairs=0-1,0-2", f"--sizes={1 << 20}", *MORE_ITERATIONS)
-    run = aurora.run(f"--transport={transport}", "--operations=unidirectional,alltoall", *options)
-    assert run.status == 0, run.said
-    for destination in (1, 2):
-        wanted = expected(aurora.topology, transport, 0, destination)
-        assert run.gbps("unidirectional", [0, destination]) == pytest.approx(wanted, rel=0.05)
+    wanted = {
+        ("unidirectional", (0, destination)): expected(aurora.topology, transport, 0, destination)
+        for destination in (1, 2)
+    }
+    run = require_rates(aurora, wanted, f"--transport={transport}", "--operations=unidirectional,alltoall", *options)
     assert run.gbps("alltoall") > 0
     assert set(run.paths) == ({"P2P/LevelZero"} if transport == "ccl" else set())
 
@@ -319,10 +336,9 @@ def test_xpu_smi_tells_of_the_cards_and_who_uses_them(aurora: Machine, tmp_path:
 
 def test_pages_that_the_host_draws_back(alps: Machine) -> None:
     options = ("--host-memory=migrated", "--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)
-    run = alps.run("--transport=kernel", "--operations=host_to_device,device_to_host", *options, ranks=1)
-    assert run.status == 0, run.said
     link = SCALE * 3600 * efficiency("NVLink-C2C", "kernel")
-    assert run.gbps("host_to_device") == pytest.approx(link, rel=0.05)
+    operations = "--operations=host_to_device,device_to_host"
+    run = require_rates(alps, {("host_to_device", None): link}, "--transport=kernel", operations, *options, ranks=1)
     assert 0.5 * link < run.gbps("device_to_host") < link, "block by block: slower than a copy"
 
 
@@ -447,11 +463,9 @@ def test_where_the_runtime_has_no_handles_the_driver_maps_memory_of_other_ranks(
     options = (f"--transport={transport}", "--schedules=uncontended", "--pairs=0-1", f"--sizes={SIZE}", *ITERATIONS)
     operations = "unidirectional,pingpong,alltoall"
     with told(alps, ipc=False):
-        run = alps.run(*options, f"--operations={operations}", "--verify=every")
-        assert run.status == 0, run.said
+        wanted = {("unidirectional", (0, 1)): expected(alps.topology, transport, 0, 1)}
+        run = require_rates(alps, wanted, *options, f"--operations={operations}", "--verify=every")
         assert run.header["plan"]["handles"] == "vmm"
-        wanted = expected(alps.topology, transport, 0, 1)
-        assert run.gbps("unidirectional", [0, 1]) == pytest.approx(wanted, rel=0.05)
         for unknown in ("ipc", "fabric"):
             assert alps.run(*options, "--operations=pingpong", f"--handles={unknown}").status == 6
     assert "handles" not in alps.run(*options, "--operations=pingpong").header["plan"]
@@ -466,13 +480,11 @@ def test_two_trays_of_an_nvlink_domain_reach_each_others_memory(alps: Machine, t
     options = (f"--transport={transport}", "--schedules=uncontended", "--pairs=0-1,0-2,3-1", f"--sizes={SIZE}")
     operations = ("--operations=unidirectional,pingpong,alltoall,broadcast", "--verify=every", "--expect-nodes=2")
     with told(alps, fabric=True, imex=True):
-        run = alps.run(*options, *operations, *ITERATIONS, by=two)
-        assert run.status == 0, run.said
+        pairs = ((0, 1), (0, 2), (3, 1))
+        wanted = {("unidirectional", pair): expected(alps.topology, transport, *pair) for pair in pairs}
+        run = require_rates(alps, wanted, *options, *operations, *ITERATIONS, by=two)
         assert run.header["plan"]["handles"] == "fabric"
         assert {one["host"] for one in run.header["ranks"]} == {"tray0", "tray1"}
-        for pair in ([0, 1], [0, 2], [3, 1]):
-            wanted = expected(alps.topology, transport, *pair)
-            assert run.gbps("unidirectional", pair) == pytest.approx(wanted, rel=0.05)
         assert {one["wrong_bytes"] for one in run.records} == {0}
         read = read_run(alps.folder / f"result-{alps.runs}.jsonl")
         assert read.footer is not None and len(read.samples) == len(run.records)
