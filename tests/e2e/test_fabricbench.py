@@ -55,7 +55,15 @@ def test_the_help_names_every_operation_and_every_option(openmpi: Bench) -> None
 
 def late_rank(bench: Bench, rank: int, folder: Path) -> Bench:
     """The same program, with calls of one rank that return `DELAY_MS` late."""
-    compiler = [bench.installation.mpicxx, "-shared", "-fPIC", f"-DDELAY_MS={DELAY_MS}", LATE_RANK, "-o", "liblate.so"]
+    compiler = [
+        f"{bench.installation.mpicxx}",
+        "-shared",
+        "-fPIC",
+        f"-DDELAY_MS={DELAY_MS}",
+        f"{LATE_RANK}",
+        "-o",
+        "liblate.so",
+    ]
     subprocess.run(compiler, cwd=folder, check=True)
     return replace(bench, wrapper=f"env LATE_RANK={rank} LD_PRELOAD={folder / 'liblate.so'}")
 
@@ -153,7 +161,7 @@ SLOW_START = ROOT / "tests/data/programs/slow_start.cpp"
 
 @pytest.mark.parametrize("seconds", [4, 60])
 def test_the_set_up_has_a_limit_of_its_own(openmpi: Bench, seconds: int, tmp_path: Path) -> None:
-    compiler = [openmpi.installation.mpicxx, "-shared", "-fPIC", SLOW_START, "-o", "libslow.so"]
+    compiler = [f"{openmpi.installation.mpicxx}", "-shared", "-fPIC", f"{SLOW_START}", "-o", "libslow.so"]
     subprocess.run(compiler, cwd=tmp_path, check=True)
     job = replace(openmpi, wrapper=f"env SLOW_S={seconds} LD_PRELOAD={tmp_path / 'libslow.so'}").run(
         tmp_path, "--sizes=8B --iterations=8 --quiet --timeout=1.5 --output=result.jsonl", ranks=2
