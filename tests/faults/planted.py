@@ -114,7 +114,7 @@ EDITED = {
     "ended_afterwards": lambda file: file.with_name("exit-status").unlink(),
     "launcher_killed": lambda file: file.with_name("exit-status").write_text("137\n"),
 }
-OTHERS = ["fewer_ranks", "tuning_not_in_effect", "reference_missed", "reference_in_another_unit"]
+OTHERS = ["fewer_ranks", "wrong_module", "tuning_not_in_effect", "reference_missed", "reference_in_another_unit"]
 
 
 class Small(rfm.RunOnlyRegressionTest, FabricbenchCheck):
@@ -167,6 +167,10 @@ class Planted(Small):
             self.executable_opts.append(f"--inject={INJECTED[self.defect]}")
         if self.defect == "fewer_ranks":
             self.num_tasks = 1
+        if self.defect == "wrong_module":
+            # Another library's launcher says how many it started, and each is alone.
+            self.num_tasks = 1
+            self.executable = f"env -u OMPI_COMM_WORLD_SIZE PMI_SIZE=2 {self.executable}"
         if self.defect == "tuning_not_in_effect":
             self.tuning = {"NCCL_IGNORE_CPU_AFFINITY": "1"}
 

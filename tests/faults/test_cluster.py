@@ -319,15 +319,6 @@ def test_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
 
 
 @pytest.mark.full
-def test_the_wrong_module(site: Site) -> None:
-    modules = site.root / "site_configs/emulated/modulefiles"
-    (modules / "fabricheck-mpich").write_bytes((modules / "fabricheck-openmpi").read_bytes())
-    done = site.run("pair", environment="mpich")
-    said = "the launcher started 2 ranks and MPI sees 1"
-    expect(done, "the wrong module is loaded", "Open MPI's module for MPICH", Verdict.INCOMPLETE, said)
-
-
-@pytest.mark.full
 def test_faster_than_the_link(site: Site) -> None:
     for port in ("nid001:hsn0", "nid002:hsn0"):
         faults.unshaped(site.cluster, port)

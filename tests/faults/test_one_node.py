@@ -186,6 +186,12 @@ PLANTED = {
     "fewer_ranks": Planted(
         "the launcher starts fewer ranks", "one rank was started", Verdict.INCOMPLETE, "--expect-ranks asks for 2"
     ),
+    "wrong_module": Planted(
+        "the wrong module is loaded",
+        "one rank, and PMI_SIZE=2 of another launcher",
+        Verdict.INCOMPLETE,
+        "the launcher started 2 ranks and MPI sees 1",
+    ),
     "tuning_not_in_effect": Planted(
         "a tuning variable is misspelt",
         "a variable that is not set was asked for",

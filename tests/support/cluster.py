@@ -13,8 +13,6 @@ from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck_lab.network_suite import TOPOLOGY
-from tests.support.bench import built
-from tests.support.effort import is_full
 from tools import build
 
 
@@ -31,11 +29,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """fabricbench with the Open MPI of the machine, which Slurm's plugins know, and with an MPICH."""
+    """fabricbench with the Open MPI of the machine, which Slurm's plugins know."""
     folder = tmp_path_factory.mktemp("programs")
     usual = mpi.find("openmpi")
-    if is_full():  # what runs with MPICH runs with FULL=1 only
-        (folder / "mpich").symlink_to(built("mpich").program.parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABRICHECK_MPI", "machine")
         found = mpi.find("openmpi")
