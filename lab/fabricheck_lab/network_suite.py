@@ -50,7 +50,8 @@ class Finished:
 class Site:
     """A suite of its own with the checks of the network, on a cluster. With `store`, that keeps what is measured.
 
-    `size`: of the messages; None for those of the check, with latencies (`let_waiting_ranks_sleep`).
+    `size`: of the messages; None for those of the check, with latencies (`let_waiting_ranks_sleep`). `asks_nodes`:
+    whether nodes are asked for their state, which takes the cores of this machine for some seconds of a run.
     """
 
     cluster: Cluster
@@ -58,6 +59,7 @@ class Site:
     programs: Path
     store: Path | None = None
     size: str | None = "2MiB"
+    asks_nodes: bool = True
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class Site:
             *([] if "--" in options else ["--"]),
             "--setvar=NodePairs.warmup=1",
             *([f"--setvar=NodePairs.sizes=host:{self.size}"] if self.size else []),
+            *([] if self.asks_nodes else [f"--setvar={name}.node_state=no"]),
         ]
         return ["sh", "-c", f'{self.enter}; exec "$@"', "sh", *program, *options, *large]
 

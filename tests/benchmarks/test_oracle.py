@@ -56,27 +56,6 @@ def test_the_oracle_names_the_most_probable_of_all_sets(number: int) -> None:
     assert right < 15
 
 
-def test_without_noise_what_the_oracle_names_explains_all_readings() -> None:
-    bench = bench_with(0.002)
-    oracle = oracle_of(bench)
-    for number in (0, 1, 2):
-        for _ in range(10):
-            faults = [bench.draw(kind, LOSS, LOSS) for kind in ("port", "trunk")[:number]]
-            readings, *_ = bench.simulate(faults)
-            ((named,),) = oracle.name(readings[np.newaxis], [0.25] * (MOST + 1))
-            explained = healthy_share(bench.design, [Fault(min(one), LOSS) for one in named], np.ones(readings.size))
-            assert np.array_equal(explained, healthy_share(bench.design, faults, np.ones(readings.size)))
-
-
-def test_an_oracle_that_knows_the_number_names_so_many_that_show() -> None:
-    """A node behind a leaf that loses as much does not show: the answer is the leaf alone."""
-    bench = bench_with(0.002)
-    readings, seen, _ = bench.simulate([Fault("leaf0", LOSS), Fault(bench.case.network.nodes[0], LOSS)])
-    ((named,),) = oracle_of(bench).name(readings[np.newaxis], [0, 0, 1, 0])
-    assert [each.component for each in seen] == ["leaf0"]
-    assert named == [{"leaf0"}]
-
-
 def test_a_node_is_its_one_port_where_the_leaf_of_the_other_loses_as_much() -> None:
     """No reading tells them from each other: whoever names both is right, and so is the oracle."""
     network = fat_tree(16, 4, 2, nics=2, trunk_gbps=400.0)
@@ -91,10 +70,3 @@ def test_a_node_is_its_one_port_where_the_leaf_of_the_other_loses_as_much() -> N
     assert are_right(named, seen, alike)
     assert not are_right(named, seen, bench.alike)
     assert bench.trial(faults)[0]
-
-
-def test_unknown_routes_have_no_oracle() -> None:
-    network = fat_tree(8, 2, 2, trunk_gbps=400.0)
-    bench = Bench(Case("small", network, network.nodes, "adaptive", (6,)), noise=0.02, seed=1)
-    with pytest.raises(ValueError, match="route of each pair"):
-        oracle_of(bench)

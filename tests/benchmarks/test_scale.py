@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.rank_memory import Taken, line_of
 from benchmarks.scale import ITERATIONS, exported, healthy_series, judged, of_history, screen, write_file
 from fabricheck.history.watch import watch_of
 from fabricheck.records.verdict import Verdict
@@ -24,12 +23,6 @@ def test_a_simulated_history_is_watched_and_healthy() -> None:
     result = watch_of(healthy_series(30, 40), "simulated").result
     assert result.count("watched") == 30 + 1  # what all have in common is one more
     assert result.exit_status == 0
-
-
-def test_the_rank_memory_line_is_a_straight_one() -> None:
-    rows = [(ranks, Taken(140, 12 + 0.01 * ranks), Taken(10, 10.0)) for ranks in (16, 32, 64)]
-    ours, library = line_of(rows).at(1000)
-    assert (round(ours, 6), round(library, 6)) == (12.0, 10.0)
 
 
 def test_a_made_history_is_one_that_commands_take() -> None:

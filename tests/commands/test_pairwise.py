@@ -19,24 +19,10 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import Network
+from tests.support.nodes import ROOT
 from tests.support.result_files import HOST, Line, lines_of, settle, write
 
-TOPOLOGY = """\
-system: example
-description: sixteen nodes on four leaves, two spines
-cpus: [{name: cpu0}]
-nics: [{name: hsn0, model: port, rate: 100 Gb/s, source: made up}]
-network:
-  nodes: nid[001-016]
-  switches: [{name: "leaf[0-3]"}, {name: "spine[0-1]"}]
-  links:
-    - technology: cable
-      rate: 100 Gb/s
-      source: made up
-      pairs: [["nid[001-004]:hsn0", leaf0], ["nid[005-008]:hsn0", leaf1],
-              ["nid[009-012]:hsn0", leaf2], ["nid[013-016]:hsn0", leaf3]]
-    - {technology: trunk, rate: 400 Gb/s, source: made up, pairs: [["leaf[0-3]", "spine[0-1]"]]}
-"""
+TOPOLOGY = (ROOT / "tests/data/topologies/sixteen_nodes.yaml").read_text(encoding="utf-8")
 POLICY = suite_root() / "config" / "policy.yaml"
 NODES = [f"nid{number:03d}" for number in range(1, 17)]
 BYTES = 1 << 24

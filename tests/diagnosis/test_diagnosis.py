@@ -29,32 +29,13 @@ from tests.support.equal_runs import judge_of, pairs
 from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
+from tests.support.nodes import ROOT
 from tests.support.pages import cards_of
 from tests.support.synthetic import judged, judgement, pair_run, rank, samples
 
 HEALTHY = Path(__file__).resolve().parents[1] / "data" / "emulated" / "healthy.jsonl"
 
-RAILS = """\
-system: rails
-description: eight nodes of two GPUs, each with a NIC of its own on a leaf of its own
-gpus:
-  - {name: gpu0, index: 0, model: made up}
-  - {name: gpu1, index: 1, model: made up}
-cpus: [{name: cpu0}]
-nics:
-  - {name: ib0, model: ConnectX-7, rate: 400 Gb/s, source: made up}
-  - {name: ib1, model: ConnectX-7, rate: 400 Gb/s, source: made up}
-links:
-  - {technology: NVLink4, count: 18, rate: 200 Gb/s, source: made up, pairs: [[gpu0, gpu1]]}
-nic_association: {scheme: one-to-one, source: made up}
-network:
-  nodes: nid[001-008]
-  switches: [{name: leaf0}, {name: leaf1}, {name: spine0}]
-  links:
-    - {technology: cable, rate: 400 Gb/s, source: made up,
-       pairs: [["nid[001-008]:ib0", leaf0], ["nid[001-008]:ib1", leaf1]]}
-    - {technology: cable, rate: 3200 Gb/s, source: made up, pairs: [[leaf0, spine0], [leaf1, spine0]]}
-"""
+RAILS = (ROOT / "tests/data/topologies/rails.yaml").read_text(encoding="utf-8")
 NODES = tuple(f"nid00{each}" for each in range(1, 9))
 
 

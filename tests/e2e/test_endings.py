@@ -141,11 +141,10 @@ def test_what_a_machine_that_went_down_left_is_judged_and_stored(toy: ToySuite) 
     assert set(history(toy.output / "store", system="toy")["test"]) == {"Measures", "Sleeps"}
 
 
-@pytest.mark.parametrize("refused", [(), pytest.param(NO_LOCKS, marks=pytest.mark.full)])
-def test_a_run_that_goes_on_is_left_alone(toy: ToySuite, refused: tuple[str, ...]) -> None:
-    run, job = start(toy, (*refused, *FABRICHECK, "run", "--system=toy"))
+def test_a_run_that_goes_on_is_left_alone(toy: ToySuite) -> None:
+    run, job = start(toy, (*FABRICHECK, "run", "--system=toy"))
     try:
-        other = next_run(toy, refused)
+        other = next_run(toy)
         assert other.returncode == 4
         assert other.stderr.startswith(f"INCOMPLETE: another run of toy has not ended yet (process {run.pid} on ")
         assert not is_gone(job)

@@ -22,28 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
 DELAY_MS = 20
 # Between the program and its MPI library: the calls return later on one rank only, when the others are done.
-LATE_RANK = r"""
-#include <mpi.h>
-#include <cstdlib>
-#include <ctime>
-
-static int late(int result) {
-  int rank = 0;
-  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == std::atoi(std::getenv("LATE_RANK"))) {
-    timespec delay{0, DELAY_MS * 1000000L};
-    nanosleep(&delay, nullptr);
-  }
-  return result;
-}
-
-extern "C" int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  return late(PMPI_Allreduce(send, receive, count, type, op, comm));
-}
-extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
-  return late(PMPI_Recv(data, n, type, from, tag, comm, status));
-}
-"""
+LATE_RANK = ROOT / "tests/data/programs/late_rank.cpp"
 
 
 @pytest.fixture(scope="module", params=mpi.NAMES)
@@ -76,8 +55,15 @@ def test_the_help_names_every_operation_and_every_option(openmpi: Bench) -> None
 
 def late_rank(bench: Bench, rank: int, folder: Path) -> Bench:
     """The same program, with calls of one rank that return `DELAY_MS` late."""
-    (folder / "late.cpp").write_text(LATE_RANK.replace("DELAY_MS", str(DELAY_MS)))
-    compiler = [str(bench.installation.mpicxx), "-shared", "-fPIC", "late.cpp", "-o", "liblate.so"]
+    compiler = [
+        f"{bench.installation.mpicxx}",
+        "-shared",
+        "-fPIC",
+        f"-DDELAY_MS={DELAY_MS}",
+        f"{LATE_RANK}",
+        "-o",
+        "liblate.so",
+    ]
     subprocess.run(compiler, cwd=folder, check=True)
     return replace(bench, wrapper=f"env LATE_RANK={rank} LD_PRELOAD={folder / 'liblate.so'}")
 
@@ -190,27 +176,12 @@ def test_what_ranks_have_otherwise_than_the_first_is_in_the_header(openmpi: Benc
 
 
 # Rank 1 is late with the first thing that ranks gather in the set-up.
-SLOW_START = r"""
-#include <mpi.h>
-#include <cstdlib>
-#include <unistd.h>
-
-extern "C" int MPI_Gatherv(const void* send, int n, MPI_Datatype type, void* receive, const int counts[],
-                           const int places[], MPI_Datatype types, int root, MPI_Comm comm) {
-  static bool waited = false;
-  int rank = 0;
-  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 1 && !waited) sleep(std::atoi(std::getenv("SLOW_S")));
-  waited = true;
-  return PMPI_Gatherv(send, n, type, receive, counts, places, types, root, comm);
-}
-"""
+SLOW_START = ROOT / "tests/data/programs/slow_start.cpp"
 
 
 @pytest.mark.parametrize("seconds", [4, 60])
 def test_the_set_up_has_a_limit_of_its_own(openmpi: Bench, seconds: int, tmp_path: Path) -> None:
-    (tmp_path / "slow.cpp").write_text(SLOW_START)
-    compiler = [str(openmpi.installation.mpicxx), "-shared", "-fPIC", "slow.cpp", "-o", "libslow.so"]
+    compiler = [f"{openmpi.installation.mpicxx}", "-shared", "-fPIC", f"{SLOW_START}", "-o", "libslow.so"]
     subprocess.run(compiler, cwd=tmp_path, check=True)
     job = replace(openmpi, wrapper=f"env SLOW_S={seconds} LD_PRELOAD={tmp_path / 'libslow.so'}").run(
         tmp_path, "--sizes=8B --iterations=8 --quiet --timeout=1.5 --output=result.jsonl", ranks=2

@@ -20,6 +20,7 @@ from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
 from tests.e2e.test_patterns import MATRIX, openmpi
 from tests.support.bench import Bench
+from tests.support.effort import is_full
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -27,8 +28,8 @@ __all__ = ["openmpi"]
 SHORT = "--sizes=1KiB,64KiB --iterations=8 --warmup=2 --output=result.jsonl --quiet"
 
 
-@pytest.mark.parametrize("ranks", [8, pytest.param(16, marks=pytest.mark.full)])
-def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path, ranks: int) -> None:
+def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path) -> None:
+    ranks = 16 if is_full() else 8
     job = openmpi.run(tmp_path, f"--operations={','.join([*PAIRS, *COLLECTIVES])} {SHORT}", ranks=ranks)
     assert job.returncode == 0, job.stdout + job.stderr
     run = read_run(tmp_path / "result.jsonl")
@@ -50,10 +51,7 @@ def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path, ranks: int) -
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(
-    ("ranks", "groups"),
-    [(8, (2, 4)), *(pytest.param(16, each, marks=pytest.mark.full) for each in ((2, 8), (4, 4)))],
-)
+@pytest.mark.parametrize(("ranks", "groups"), [(16, (2, 8)), (16, (4, 4))] if is_full() else [(8, (2, 4))])
 def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int, groups: tuple[int, int]) -> None:
     number, size = groups
     patterns = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
@@ -72,14 +70,7 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(
-    ("gpus", "together"),
-    [
-        pytest.param(1, [], marks=pytest.mark.full),
-        (2, ["0+1"]),
-        pytest.param(3, ["0+1", "0+1+2"], marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize(("gpus", "together"), [(1, []), (3, ["0+1", "0+1+2"])] if is_full() else [(2, ["0+1"])])
 def test_every_check_of_a_small_node_has_something_to_measure(
     openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]
 ) -> None:

@@ -11,24 +11,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
+from fabricheck.suite import suite_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
-PROGRAM = """
-#include <mpi.h>
-#include <cstdio>
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank = 0, size = 0, length = 0, sum = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  char library[MPI_MAX_LIBRARY_VERSION_STRING];
-  MPI_Get_library_version(library, &length);
-  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) std::printf("ranks=%d sum=%d library=%s\\n", size, sum, library);
-  MPI_Finalize();
-}
-"""
+PROGRAM = suite_root() / "tests/data/programs/ranks.cpp"
 
 
 @pytest.mark.parametrize("name", mpi.NAMES)
@@ -53,8 +40,7 @@ def test_ranks_start_and_talk(name: str, more_than_cores: bool, tmp_path: Path) 
         pytest.skip(f"no {name} on this machine")
     ranks = mpi.physical_cores() + (1 if more_than_cores else 0)
     launch = mpi.launch(name, ranks, mpi.physical_cores())
-    (tmp_path / "program.cpp").write_text(PROGRAM)
-    subprocess.run([installation.mpicxx, "program.cpp", "-o", "program"], cwd=tmp_path, check=True)
+    subprocess.run([installation.mpicxx, PROGRAM, "-o", "program"], cwd=tmp_path, check=True)
     variables = {**installation.environment, **launch.environment}
     script = [
         *(f"export {variable}={value}" for variable, value in variables.items()),

@@ -18,8 +18,6 @@ from tests.support.bench import Bench, built
 pytestmark = pytest.mark.quiet
 
 PLAN = "--operations=pingpong --sizes=8,1KiB --iterations=8 --output=result.jsonl --timeout=3"
-COUNT = 10
-THIRD = 2
 
 
 @pytest.fixture
@@ -34,10 +32,6 @@ def folders_of(folder: Path, options: Sequence[str]) -> list[Path]:
     lines = (f"{each} {PLAN} {more}\n" for each, more in zip(folders, options, strict=True))
     (folder / "plans").write_text("".join(lines))
     return folders
-
-
-def third(option: str) -> list[str]:
-    return [option if number == THIRD else "" for number in range(COUNT)]
 
 
 def status_of(folder: Path) -> int:
@@ -85,42 +79,39 @@ def test_a_list_that_is_none_is_refused(openmpi: Bench, options: str, tmp_path: 
     assert job.stderr.startswith("fabricbench: --plans")
 
 
-@pytest.mark.parametrize(
-    ("option", "status", "kind"),
-    [
-        ("--no-such-option", 2, None),
-        ("--expect-ranks=3", 2, None),
-        ("--inject=wrong-byte:1", 5, "footer"),
-        ("--inject=crash:1", 3, "crash"),
-        ("--inject=kill:1", 137, "crash"),
-        ("--inject=hang:1", 4, "timeout"),
-        (
-            "--operations=alltoall --sizes=64KiB --iterations=1000000000 --max-iterations=1000000000 --time-limit=2",
-            4,
-            "timeout",
-        ),
-    ],
+# An option that ends its plan, the exit status of the plan, and a word of the last line of its result file.
+LONG = "--operations=alltoall --sizes=64KiB --iterations=1000000000 --max-iterations=1000000000 --time-limit=2"
+ENDINGS = (
+    ("--no-such-option", 2, None),
+    ("--expect-ranks=3", 2, None),
+    ("--inject=wrong-byte:1", 5, "footer"),
+    ("--inject=crash:1", 3, "crash"),
+    ("--inject=kill:1", 137, "crash"),
+    ("--inject=hang:1", 4, "timeout"),
+    (LONG, 4, "timeout"),
 )
-def test_the_third_of_ten_plans_costs_itself_alone(
-    openmpi: Bench, option: str, status: int, kind: str | None, tmp_path: Path
-) -> None:
-    folders = folders_of(tmp_path, third(option))
+
+
+def test_what_ends_a_plan_costs_it_alone(openmpi: Bench, tmp_path: Path) -> None:
+    folders = folders_of(tmp_path, ["", *(each for option, *_ in ENDINGS for each in (option, ""))])
     run_job(openmpi, tmp_path)
-    assert [status_of(folder) for folder in folders] == [status if n == THIRD else 0 for n in range(COUNT)]
-    others = [folder for number, folder in enumerate(folders) if number != THIRD]
-    assert [read_run(folder / "result.jsonl").problems for folder in others] == [()] * (COUNT - 1)
-    if kind is not None:
-        last = json.loads((folders[THIRD] / "result.jsonl").read_text().splitlines()[-1])
-        assert kind in (last["record"], last.get("kind"))
-    assert ("fabricbench:" in (folders[THIRD] / "rfm_job.err").read_text()) == (kind != "footer")
+    healthy, ended = folders[::2], folders[1::2]
+    assert [status_of(folder) for folder in ended] == [status for _, status, _ in ENDINGS]
+    assert [status_of(folder) for folder in healthy] == [0] * len(healthy)
+    assert [read_run(folder / "result.jsonl").problems for folder in healthy] == [()] * len(healthy)
+    for folder, (_, _, kind) in zip(ended, ENDINGS, strict=True):
+        if kind is not None:
+            last = json.loads((folder / "result.jsonl").read_text().splitlines()[-1])
+            assert kind in (last["record"], last.get("kind"))
+        assert ("fabricbench:" in (folder / "rfm_job.err").read_text()) == (kind != "footer")
 
 
 def test_memory_that_is_missing_costs_its_own_plan(openmpi: Bench, tmp_path: Path) -> None:
     script = tmp_path / "rank.sh"
     script.write_text('ulimit -v 3000000\nexec "$@"\n')
-    folders = folders_of(tmp_path, third("--sizes=1600MiB"))
+    folders = folders_of(tmp_path, ["", "--sizes=1600MiB", ""])
     run_job(replace(openmpi, wrapper=f"bash {script}"), tmp_path)
-    assert [status_of(folder) == 0 for folder in folders] == [number != THIRD for number in range(COUNT)]
+    assert [status_of(folder) == 0 for folder in folders] == [True, False, True]
 
 
 def test_a_launch_that_never_begins_ends_all_its_plans(openmpi: Bench, tmp_path: Path) -> None:

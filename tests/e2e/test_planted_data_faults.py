@@ -11,60 +11,12 @@ import pytest
 
 from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench, built
+from tools.build import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
 # Between the program and its MPI library, of messages that hold data; FAULT says what comes of those that arrive.
-FAULTY = r"""
-#include <mpi.h>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
-static std::vector<char> held;      // what arrived last
-static std::vector<char> given;     // what was delivered last
-static long arrived = 0, dropped = 0;
-
-// Written with each message: the launcher ends this rank once another one found wrong data.
-static void report() {
-  static std::FILE* file = std::fopen(std::getenv("FAULT_REPORT"), "w");
-  std::rewind(file);
-  std::fprintf(file, "%20ld %20ld\n", arrived, dropped);
-  std::fflush(file);
-}
-
-extern "C" int MPI_Recv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
-  if (type != MPI_BYTE || n == 0) return PMPI_Recv(data, n, type, from, tag, comm, status);
-  char* out = static_cast<char*>(data);
-  const auto length = static_cast<std::size_t>(n);
-  const char* fault = std::getenv("FAULT");
-  std::vector<char> now(length);
-  const int result = PMPI_Recv(now.data(), n, type, from, tag, comm, status);
-  const bool begun = ++arrived > 20;  // within a batch
-  if (!begun) {
-    std::memcpy(out, now.data(), length);
-    held = now;
-  } else if (std::strcmp(fault, "unchanged") == 0 && now == given) {
-    ++dropped;
-  } else if (std::strcmp(fault, "second") == 0 && arrived % 2 == 0) {
-    ++dropped;
-  } else if (std::strcmp(fault, "late") == 0) {
-    // Delivered with the next message.
-    if (held.size() == length) std::memcpy(out, held.data(), length);
-    held = now;
-  } else if (std::strcmp(fault, "part") == 0) {
-    // A block of 64 KiB does not arrive.
-    std::memcpy(out, now.data(), length - 65536);
-  } else {
-    std::memcpy(out, now.data(), length);
-    if (std::strcmp(fault, "byte") == 0 && arrived % 50 == 0) out[length / 3] ^= 1, ++dropped;
-  }
-  given = now;
-  report();
-  return result;
-}
-"""
+FAULTY = ROOT / "tests/data/programs/faulty_mpi.cpp"
 
 Faulty = Callable[..., tuple[int, int, int, int]]
 
@@ -72,9 +24,8 @@ Faulty = Callable[..., tuple[int, int, int, int]]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faulty")
-    (folder / "faulty.cpp").write_text(FAULTY)
     compiler = str(built("openmpi").installation.mpicxx)
-    subprocess.run([compiler, "-shared", "-fPIC", "faulty.cpp", "-o", "libfaulty.so"], cwd=folder, check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", FAULTY, "-o", "libfaulty.so"], cwd=folder, check=True)
     return folder / "libfaulty.so"
 
 

@@ -20,6 +20,7 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
         "--setvar=NodeWindows.warmup=1",
         "--setvar=NodeWindows.sizes=host:256KiB",
         "--setvar=NodeWindows.budget=0.02",
+        *(f"--setvar={name}.node_state=no" for name in ("NodePairs", "NodeWindows", "NetworkCollectives")),
     ]
     planted = "--setvar=NodeWindows.more_options=--inject=crash:1"
     done = site.run("two-leaves", "--launches=1", "--", *quick, planted, name=f"^({NAMES})")

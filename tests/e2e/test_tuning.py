@@ -232,12 +232,3 @@ def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     assert done.status == 0, done.output
     line = done.said("MPICH_GPU_IPC_THRESHOLD=1 (")
     assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
-
-
-def test_a_launch_that_fails_once_is_incomplete(suite: Path) -> None:
-    once = suite / "failed-once"
-    wrapped(suite, "flaky", f'[ -n "${UNREAD[0]}" ] || {{ mkdir "{once}" 2>/dev/null && exit 3; }}')
-    done = run(suite, "failed", ONLY, built="flaky", rounds=2)
-    assert done.status == 4, done.output
-    (line,) = (line for line, kind in done.told.items() if kind != "finding")
-    assert "launch 1-a of 2 rounds ended with exit status " in line

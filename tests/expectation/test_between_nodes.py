@@ -27,25 +27,7 @@ from tests.support.made_runs import MIB, made_run, made_samples
 from tests.support.nodes import ROOT
 
 # Two leaves, one or two spines, two ports a node of 0.2 Gb/s each.
-TWO_LEAVES = """\
-system: made
-description: eight nodes, two ports, two leaves
-cpus: [{{name: cpu0}}]
-nics:
-  - {{name: hsn0, model: port, rate: 200 Mb/s, source: made up}}
-  - {{name: hsn1, model: port, rate: 200 Mb/s, source: made up}}
-host_memory: measured
-network:
-  nodes: nid[001-008]
-  switches: [{{name: "leaf[0-1]"}}, {{name: "spine[{spines}]"}}]
-  links:
-    - technology: cable
-      rate: {cable} Mb/s
-      source: made up
-      pairs: [["nid[001-004]:hsn0", leaf0], ["nid[001-004]:hsn1", leaf0],
-              ["nid[005-008]:hsn0", leaf1], ["nid[005-008]:hsn1", leaf1]]
-    - {{technology: trunk, rate: {trunk} Mb/s, source: made up, pairs: [["leaf[0-1]", "spine[{spines}]"]]}}
-"""
+TWO_LEAVES = (ROOT / "tests/data/topologies/two_leaves.yaml").read_text(encoding="utf-8")
 ALL = frozenset(f"nid{number:03d}" for number in range(1, 9))
 LEFT = frozenset(sorted(ALL)[:4])
 
@@ -113,23 +95,7 @@ def test_least_cut(tmp_path: Path) -> None:
     assert least_cut_gbps(network(tmp_path, trunk=800), ALL) == pytest.approx(0.4)
 
 
-RAILS = """\
-system: made
-description: a node on both leaves does not forward for the others
-cpus: [{name: cpu0}]
-nics:
-  - {name: a, model: port, rate: 100 Gb/s, source: made up}
-  - {name: b, model: port, rate: 100 Gb/s, source: made up}
-network:
-  nodes: nid[1-3]
-  switches: [{name: "leaf[0-1]"}]
-  links:
-    - technology: cable
-      rate: 100 Gb/s
-      source: made up
-      pairs: [["nid1:a", leaf0], ["nid2:a", leaf0], ["nid2:b", leaf1], ["nid3:b", leaf1]]
-    - {technology: trunk, rate: 10 Gb/s, source: made up, pairs: [[leaf0, leaf1]]}
-"""
+RAILS = (ROOT / "tests/data/topologies/node_on_both_rails.yaml").read_text(encoding="utf-8")
 
 
 def test_nodes_do_not_forward(tmp_path: Path) -> None:

@@ -100,59 +100,11 @@ def test_a_partition_may_name_the_model_of_its_gpus(words: str, gpus: Gpus | Non
     assert gpus_of_devices([Device({"type": "gpu", "num_devices": 4})], words)[0] == gpus
 
 
-SETTINGS = """
-site_configuration = {
-    "systems": [{"name": "theirs", "hostnames": [".*"], "partitions": [
-        {"name": "cpu", "scheduler": "local", "launcher": "local", "environs": ["gnu"]},
-        {"name": "gpu", "scheduler": "local", "launcher": "srun", "environs": ["gnu", "foss"],
-         "devices": [{"type": "gpu", "arch": "sm_90", "num_devices": 4}]},
-        {"name": "odd", "scheduler": "local", "launcher": "srun", "environs": ["foss"],
-         "devices": [{"type": "gpu", "arch": "vortex", "num_devices": 4}]},
-    ]}],
-    "environments": [
-        {"name": "gnu", "cc": "gcc", "cxx": "g++", "features": ["openmp"]},
-        {"name": "foss", "modules": ["foss/2023b", "CUDA/12.4", "NCCL/2.20"]},
-    ],
-}
-"""
+SETTINGS = (suite_root() / "tests/data/settings/theirs.txt").read_text(encoding="utf-8")
 
 
 # After public settings of sites (EESSI's Snellius and Hortense, CSCS' Clariden, LUMI), shortened.
-SITES = """
-def gpu(name, scheduler="slurm", launcher="srun", environs=("default",), resources=(), **more):
-    device = {"type": "gpu", "num_devices": 4, **more.pop("device", {})}
-    return {"name": name, "scheduler": scheduler, "launcher": launcher, "environs": [*environs], "devices": [device],
-            "resources": [{"name": each, "options": [option]} for each, option in resources], **more}
-
-site_configuration = {
-    "systems": [{"name": "theirs", "hostnames": [".*"], "partitions": [
-        {"name": "login", "scheduler": "local", "launcher": "mpirun", "environs": ["foss"]},
-        gpu("snellius", descr="Nvidia A100 GPU partition", launcher="mpirun", prepare_cmds=["source init"],
-            resources=[("_rfm_gpu", "--gpus-per-node={num_gpus_per_node}")]),
-        gpu("gpu_rome_a100_40", modules=["vsc-mympirun"], resources=[("_rfm_gpu", "--gpus={num_gpus_per_node}")]),
-        gpu("clariden", environs=["gcc"], device={"arch": "sm_90"}, access=["--account=a"],
-            resources=[("gres", "--gres={gres}")]),
-        gpu("b200", environs=["foss"], device={"model": "NVIDIA B200"}, resources=[("gpu", "--gres=gpu:{count}")]),
-        gpu("spack", environs=["loaded", "bare"], device={"arch": "sm_90"}, access=["--gpus=4"]),
-        gpu("whole", environs=["foss"], device={"arch": "sm_90"}, access=["--gres=gpu:4"]),
-        gpu("pbs", "pbs", environs=["foss"], device={"arch": "sm_90"},
-            resources=[("_rfm_gpu", "-l ngpus={num_gpus_per_node}")]),
-        gpu("cray", environs=["bare", "cpe"], device={"arch": "gfx90a"}, access=["--gpus=8"]),
-        {"name": "lumi", "scheduler": "slurm", "launcher": "srun", "environs": ["cpe"],
-         "descr": "AMD EPYC 7A53 512/cn, GPU (AMD Instinct MI250X 8/cn)"},
-        {"name": "t4", "scheduler": "slurm", "launcher": "srun", "environs": ["foss"], "access": ["-C 8xT4"],
-         "resources": [{"name": "_rfm_gpu", "options": ["--gpus-per-node=T4:{num_gpus_per_node}"]}]},
-    ]}],
-    "environments": [
-        {"name": "default", "cc": "gcc", "cxx": "", "ftn": ""},
-        {"name": "gcc", "cc": "gcc", "cxx": "g++"},
-        {"name": "bare", "cc": "hipcc", "cxx": "hipcc", "modules": ["rocm"]},
-        {"name": "cpe", "modules": ["cpeGNU"]},
-        {"name": "loaded", "cc": "gcc", "cxx": "g++", "prepare_cmds": ["spack load openmpi+cuda cuda nccl"]},
-        {"name": "foss", "modules": ["foss/2023b", "CUDA/12.8", "NCCL/2.26"]},
-    ],
-}
-"""
+SITES = (suite_root() / "tests/data/settings/sites.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.e2e

@@ -20,52 +20,9 @@ from tests.support.nodes import ROOT
 
 H200 = ROOT / "tests" / "data" / "site" / "h200x4"
 
-ROCM_SMI = """\
+ROCM_SMI = (ROOT / "tests/data/site/rocm-smi_topology.txt").read_text(encoding="utf-8")
 
-============================ ROCm System Management Interface ============================
-================================ Weight between two GPUs =================================
-       GPU0         GPU1         GPU2
-GPU0   0            15           15
-GPU1   15           0            30
-GPU2   15           30           0
-
-================================= Hops between two GPUs ==================================
-       GPU0         GPU1         GPU2
-GPU0   0            1            1
-GPU1   1            0            2
-GPU2   1            2            0
-
-=============================== Link Type between two GPUs ===============================
-       GPU0         GPU1         GPU2
-GPU0   0            XGMI         XGMI
-GPU1   XGMI         0            XGMI
-GPU2   XGMI         XGMI         0
-
-======================================= Numa Nodes =======================================
-GPU[0]\t\t: (Topology) Numa Node: 3
-GPU[0]\t\t: (Topology) Numa Affinity: 3
-GPU[1]\t\t: (Topology) Numa Node: 3
-GPU[1]\t\t: (Topology) Numa Affinity: 3
-GPU[2]\t\t: (Topology) Numa Node: 1
-GPU[2]\t\t: (Topology) Numa Affinity: 1
-================================== End of ROCm SMI Log ===================================
-"""
-
-LSTOPO = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
-  <object type="Machine" os_index="0" cpuset="0x0000000f">
-    <object type="Package" os_index="0" cpuset="0x0000000f">
-      <object type="NUMANode" os_index="1" cpuset="0x00000003"/>
-      <object type="Core" os_index="0" cpuset="0x00000003"/>
-      <object type="NUMANode" os_index="3" cpuset="0x0000000c"/>
-      <object type="Core" os_index="1" cpuset="0x0000000c"/>
-      <object type="NUMANode" os_index="4" cpuset="0x0"/>
-    </object>
-  </object>
-</topology>
-"""
+LSTOPO = (ROOT / "tests/data/site/lstopo.xml").read_text(encoding="utf-8")
 
 
 def nvml(gpus: list[dict[str, Any]]) -> str:

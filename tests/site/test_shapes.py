@@ -317,25 +317,7 @@ def links_between_gpus(facts: Facts) -> int:
     return sum(all(end.startswith("gpu") for end in link.ends) for link in facts.links)
 
 
-AMD_SMI = """\
-LINK TYPE TABLE:
-              0000:05:00.0 0000:26:00.0 0000:46:00.0
-0000:05:00.0  SELF         XGMI         XGMI
-0000:26:00.0  XGMI         SELF         XGMI
-0000:46:00.0  XGMI         XGMI         SELF
-
-HOPS TABLE:
-              0000:05:00.0 0000:26:00.0 0000:46:00.0
-0000:05:00.0  0            1            1
-0000:26:00.0  1            0            1
-0000:46:00.0  1            1            0
-
-WEIGHT TABLE:
-              0000:05:00.0 0000:26:00.0 0000:46:00.0
-0000:05:00.0  0            15           30
-0000:26:00.0  15           0            15
-0000:46:00.0  30           15           0
-"""
+AMD_SMI = (ROOT / "tests/data/site/amd-smi_topology.txt").read_text(encoding="utf-8")
 
 
 def test_weights_tell_direct_links_of_amd(tmp_path: Path) -> None:

@@ -132,38 +132,7 @@ def loaded(tmp_path: Path, network: dict[str, object]) -> list[object]:
     return [fold(found.nodes), len([link for link in found.links if ":" in link.ends[0]])]
 
 
-IBNETDISCOVER = """\
-#
-# Topology file: generated on Sun Nov 22 10:00:00 2026
-#
-Switch\t40 "S-b8cef60300000001"\t\t# "MF0;leaf1:MQM8700/U1" enhanced port 0 lid 1 lmc 0
-[1]\t"H-1000000000000001"[1](1000000000000001) \t\t# "nid001 mlx5_0" lid 11 4xHDR
-[2]\t"H-1000000000000002"[1](1000000000000002) \t\t# "nid002 mlx5_0" lid 12 4xHDR
-[39]\t"S-b8cef60300000003"[1]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
-[40]\t"S-b8cef60300000003"[2]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
-
-Switch\t40 "S-b8cef60300000002"\t\t# "MF0;leaf2:MQM8700/U1" enhanced port 0 lid 2 lmc 0
-[1]\t"H-1000000000000003"[1](1000000000000003) \t\t# "nid003 mlx5_0" lid 13 4xHDR
-[39]\t"S-b8cef60300000003"[3]\t\t# "MF0;spine1:MQM8700/U1" lid 3 4xHDR
-[7]\t"H-1000000000000009"[1](1000000000000009) \t\t# "storage1 mlx5_0" lid 19 4xHDR
-
-Switch\t40 "S-b8cef60300000003"\t\t# "MF0;spine1:MQM8700/U1" enhanced port 0 lid 3 lmc 0
-[1]\t"S-b8cef60300000001"[39]\t\t# "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
-[2]\t"S-b8cef60300000001"[40]\t\t# "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
-[3]\t"S-b8cef60300000002"[39]\t\t# "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
-
-Ca\t1 "H-1000000000000001"\t\t# "nid001 mlx5_0"
-[1](1000000000000001) \t"S-b8cef60300000001"[1]\t\t# lid 11 lmc 0 "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
-
-Ca\t1 "H-1000000000000002"\t\t# "nid002 mlx5_0"
-[1](1000000000000002) \t"S-b8cef60300000001"[2]\t\t# lid 12 lmc 0 "MF0;leaf1:MQM8700/U1" lid 1 4xHDR
-
-Ca\t1 "H-1000000000000003"\t\t# "nid003 mlx5_0"
-[1](1000000000000003) \t"S-b8cef60300000002"[1]\t\t# lid 13 lmc 0 "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
-
-Ca\t1 "H-1000000000000009"\t\t# "storage1 mlx5_0"
-[1](1000000000000009) \t"S-b8cef60300000002"[7]\t\t# lid 19 lmc 0 "MF0;leaf2:MQM8700/U1" lid 2 4xHDR
-"""
+IBNETDISCOVER = (ROOT / "tests/data/site/ibnetdiscover.txt").read_text(encoding="utf-8")
 
 
 def test_every_cable_of_an_infiniband_fabric(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck_lab.network_suite import TOPOLOGY
-from tests.support.effort import is_full
 from tools import build
 
 
@@ -30,18 +29,16 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """fabricbench with the MPI libraries of the machine, which Slurm's plugins know."""
+    """fabricbench with the Open MPI of the machine, which Slurm's plugins know."""
     folder = tmp_path_factory.mktemp("programs")
-    usual = {name: mpi.find(name) for name in mpi.NAMES}
+    usual = mpi.find("openmpi")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABRICHECK_MPI", "machine")
-        for name in mpi.NAMES if is_full() else ("openmpi",):  # what runs with MPICH runs with FULL=1 only
-            found = mpi.find(name)
-            if found is None:
-                pytest.skip(f"needs {name} of the machine (Debian: openmpi-bin libopenmpi-dev mpich libmpich-dev)")
-            of = "host" if found == usual[name] else "machine"
-            built = build.build(f"host-{name}", folder=suite_root() / "build" / f"{of}-{name}", tests=False)
-            (folder / name).symlink_to(built)
+        found = mpi.find("openmpi")
+        if found is None:
+            pytest.skip("needs Open MPI of the machine (Debian: openmpi-bin libopenmpi-dev)")
+        place = suite_root() / "build" / f"{'host' if found == usual else 'machine'}-openmpi"
+        (folder / "openmpi").symlink_to(build.build("host-openmpi", folder=place, tests=False))
     for name in ("packed", "round-robin"):
         (folder / f"openmpi-{name}").symlink_to(folder / "openmpi")
     return folder

@@ -22,10 +22,3 @@ def test_other_options_are_configured_again(tmp_path: Path) -> None:
     cache.write_text("MPI_CXX_LIBRARIES=/usr/lib/libmpi.so")
     forget_other_options(folder, NEW)
     assert cache.exists()
-
-
-def test_a_folder_of_unknown_options_is_configured_again(tmp_path: Path) -> None:
-    cache = tmp_path / "CMakeCache.txt"
-    cache.write_text("MPI_CXX_LIBRARIES=/wheel/lib/libmpi.so")
-    forget_other_options(tmp_path, NEW)
-    assert not cache.exists()

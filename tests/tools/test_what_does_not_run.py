@@ -43,12 +43,6 @@ def test_a_skip_fails_the_run_in_ci(pytester: pytest.Pytester, monkeypatch: pyte
     result.stdout.fnmatch_lines(["*skipped although CI=true: this is a failure*"])
 
 
-@pytest.mark.parametrize("name", SKIPS)
-def test_one_kind_of_skip_is_enough(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv("CI", "true")
-    assert run(pytester, {"test_fine": FINE, name: SKIPS[name]}).ret == pytest.ExitCode.TESTS_FAILED
-
-
 def test_a_skip_is_no_failure_elsewhere_and_its_reason_is_said(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,23 +53,8 @@ def test_a_skip_is_no_failure_elsewhere_and_its_reason_is_said(
     assert any(line.startswith("1 skipped: could not import 'no_such_module'") for line in said)
 
 
-def test_ci_without_skips_is_green_and_an_expected_failure_is_no_skip(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CI", "true")
-    fails = "import pytest\n@pytest.mark.xfail\ndef test_one(): assert False"
-    assert run(pytester, {"test_fine": FINE, "test_fails": fails}).ret == pytest.ExitCode.OK
-
-
 @pytest.mark.parametrize("options", [["--numprocesses=0"], ["--numprocesses=2"], ["-m", "not full"]])
 def test_what_takes_long_is_left_out_and_counted(pytester: pytest.Pytester, options: list[str]) -> None:
     result = run(pytester, {"test_long": LONG}, *options)
     result.assert_outcomes(passed=1, deselected=None if "=2" in options[0] else 3)
     result.stdout.fnmatch_lines(["3 left out, since they take longer; `make test FULL=1` runs them"])
-
-
-def test_full_runs_all(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FULL", "1")
-    result = run(pytester, {"test_long": LONG})
-    result.assert_outcomes(passed=4)
-    result.stdout.no_fnmatch_line("*left out*")

@@ -14,22 +14,7 @@ from fabricheck.site.validation import problems, reference_problems
 from fabricheck.topology.model import find_topology, load_topology
 from tests.support.nodes import ROOT
 
-GOOD = """\
-system: example
-description: three GPUs
-gpus:
-  - {name: gpu0, index: 0, model: A100}
-  - {name: gpu1, index: 1, model: A100}
-  - {name: gpu2, index: 2, model: A100}
-cpus:
-  - {name: cpu0}
-links:
-  - technology: NVLink3
-    count: 4
-    rate: 25 GB/s
-    source: made up
-    pairs: [[gpu0, gpu1], [gpu1, gpu2]]
-"""
+GOOD = (ROOT / "tests/data/topologies/three_gpus.yaml").read_text(encoding="utf-8")
 
 
 def fails(tmp_path: Path, text: str) -> str:

@@ -14,28 +14,9 @@ from fabricheck.errors import UserError
 from fabricheck.expectation.between_nodes import alltoall_gbps, pair_rates
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import DISTANCES, Network, fold, node_of, unfold
+from tests.support.nodes import ROOT
 
-GOOD = """\
-system: example
-description: four nodes with two ports, two leaves, two spines
-cpus: [{name: cpu0}]
-nics:
-  - {name: hsn0, model: port, rate: 100 Gb/s, source: made up}
-  - {name: hsn1, model: port, rate: 100 Gb/s, source: made up}
-network:
-  nodes: nid[001-004]
-  switches:
-    - {name: leaf0, group: east}
-    - {name: leaf1, group: west}
-    - {name: "spine[0-1]"}
-  links:
-    - technology: cable
-      rate: 100 Gb/s
-      source: made up
-      pairs: [["nid[001-002]:hsn0", leaf0], ["nid[001-002]:hsn1", leaf0],
-              ["nid[003-004]:hsn0", leaf1], [leaf1, "nid[003-004]:hsn1"]]
-    - {technology: trunk, count: 2, rate: 40 Gb/s, source: made up, pairs: [["leaf[0-1]", "spine[0-1]"]]}
-"""
+GOOD = (ROOT / "tests/data/topologies/network.yaml").read_text(encoding="utf-8")
 
 
 def load(tmp_path: Path, text: str = GOOD) -> Network:

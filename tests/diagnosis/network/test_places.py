@@ -19,32 +19,11 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.made_runs import GIB, made_case, made_run, made_samples
+from tests.support.nodes import ROOT
 from tests.support.result_files import changed
 
 # LUMI in small: twice as many GPUs as NICs.
-TOPOLOGY = """\
-system: packed
-description: four nodes of four GPUs and two NICs
-gpus:
-  - {name: gpu0, index: 0, model: made up}
-  - {name: gpu1, index: 1, model: made up}
-  - {name: gpu2, index: 2, model: made up}
-  - {name: gpu3, index: 3, model: made up}
-cpus: [{name: cpu0}]
-nics:
-  - {name: hsn0, model: Cassini-1, rate: 200 Gb/s, source: made up}
-  - {name: hsn1, model: Cassini-1, rate: 200 Gb/s, source: made up}
-links:
-  - {technology: Infinity Fabric, count: 1, rate: 400 Gb/s, source: made up,
-     pairs: [[gpu0, gpu1], [gpu1, gpu2], [gpu2, gpu3], [gpu3, gpu0]]}
-nic_association: {scheme: packed, source: made up}
-network:
-  nodes: nid[001-004]
-  switches: [{name: leaf0}]
-  links:
-    - {technology: cable, rate: 200 Gb/s, source: made up,
-       pairs: [["nid[001-004]:hsn0", leaf0], ["nid[001-004]:hsn1", leaf0]]}
-"""
+TOPOLOGY = (ROOT / "tests/data/topologies/packed.yaml").read_text(encoding="utf-8")
 NODES = ["nid001", "nid002", "nid003", "nid004"]
 
 
