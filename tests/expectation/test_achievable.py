@@ -59,6 +59,9 @@ def test_recorded_goodput_is_what_can_be_achieved(
         ("hgx-h200:gpu8", 4, 1, 363.3, {}),
         ("alps", 4, 2, 150.0, {}),
         ("alps", 4, 8, 91.04, {}),
+        ("perlmutter", 4, 2, 66.0, {}),
+        ("lumi", 8, 2, 85.0, {}),
+        ("lumi", 8, 1, 130.0, {}),
     ],
 )
 def test_a_published_allreduce_is_what_can_be_achieved(
