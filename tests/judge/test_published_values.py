@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -374,13 +375,19 @@ DESCRIBED = sorted({*(one.parent.name for one in ROOT.glob("site_configs/*/topol
 SITES = [one for one in DESCRIBED if SystemJudge.of(one, ROOT).topology.gpus]  # type: ignore[union-attr]
 
 
+@cache
+def on_the_first_day(name: str) -> SystemJudge:
+    """The judge of a system that has no references yet."""
+    return replace(SystemJudge.of(name, ROOT), references=None)
+
+
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("what", EVERYWHERE, ids=lambda one: f"{one[0]} {one[1]} {one[2]}")
 def test_what_all_lose_alike_is_red_on_every_described_system_or_it_is_said_that_nothing_is_known(
     name: str, what: tuple[str, str, int, int, float]
 ) -> None:
     operation, transport, hosts, ranks, loss = what
-    judge = replace(SystemJudge.of(name, ROOT), references=None)
+    judge = on_the_first_day(name)
     assert judge.topology is not None
     model = judge.topology.gpus[0].model
     device = next(device for key, device in DEVICES.items() if model.startswith(key))
