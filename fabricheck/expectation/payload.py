@@ -12,8 +12,10 @@ from dataclasses import dataclass
 #: Who moves data: copy engines, a kernel on the GPU's SMs, a NIC; NCCL or RCCL: collectives, what the switch adds,
 #: and pairs; through the NICs of a GPU model that gets less of them than others. `both ways`: of each direction where
 #: both are in use and that makes a difference.
-MOVERS = ("copy", "copy both ways", "kernel", "kernel both ways", "ccl", "ccl in switch", "ccl pair")
-MOVERS += ("nic", "ccl nic", "ccl nic pair")
+MOVERS = (
+    *("copy", "copy both ways", "kernel", "kernel both ways", "ccl", "ccl in switch", "ccl pair"),
+    *("nic", "ccl nic", "ccl nic pair"),
+)
 
 
 @dataclass(frozen=True)
