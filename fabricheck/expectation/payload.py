@@ -96,7 +96,7 @@ PAYLOADS = (
     Payload("MDFI", "copy both ways", 269 / 512, f"{_ALCF}: MPI, 269 of 512 GB/s"),
     Payload("Xe Link", "copy", 15 / 20, f"{_ALCF}: MPI, 15 of 20 GB/s"),
     Payload("Xe Link", "copy both ways", 23 / 40, f"{_ALCF}: MPI, 23 of 40 GB/s"),
-    Payload("Infinity Fabric", "ccl", 125 / 200, f"{_AMD} mi250.md:195: 125 of 200 GB/s busbw required, 8 GCDs"),
+    Payload("Infinity Fabric,", "ccl", 125 / 200, f"{_AMD} mi250.md:195: 125 of 200 GB/s busbw required, 8 GCDs"),
     Payload("Infinity Fabric to the CPU", "copy", 28.3 / 36, "Schieffer §IV-A: 28.3 of 36 GB/s, pinned memory"),
     Payload("Infinity Fabric 3", "copy", 48 / 64, _XGMI3),
     Payload("Infinity Fabric 3", "kernel", 48 / 64, _XGMI3),

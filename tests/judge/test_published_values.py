@@ -289,6 +289,16 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(
     assert found.verdict is verdict, found.reason
 
 
+@pytest.mark.parametrize(("level", "verdict"), [(443.0, Verdict.PASS), (380.0, Verdict.DEGRADED)])
+def test_a_b300_copies_from_and_to_the_host_at_the_rate_of_its_cpu(level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA B300")
+    assert part.board is not None
+    node = part.board.node("B300", 8, ())
+    made = run_of(["n"], [(0,)], operation="host_to_device", level=level, host_memory="pinned")
+    (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA B300", 270)).judgements
+    assert found.verdict is verdict, found.reason
+
+
 @pytest.mark.parametrize(
     ("transport", "level", "verdict"),
     [
