@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fabricheck.expectation.gpus import algorithm_of, collective, in_switch
-from fabricheck.expectation.payload import Payload, least_payload
+from fabricheck.expectation.payload import MOVERS, Payload, least_payload
 from fabricheck.expectation.question import Question
 from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
 from fabricheck.topology.graph import node_graph
@@ -79,8 +79,9 @@ def _collective_between_nodes(question: Question) -> Achievable | None:
     topology, n = question.topology, question.ranks
     if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
         return None
-    models = [f"{one.model} of {question.gpus[0].model}" for one in topology.nics]
-    data = least_payload(models, "ccl nic") or least_payload(models, "nic")
+    models, gpu = [one.model for one in topology.nics], question.gpus[0].model
+    own = (least_payload(models, mover) for mover in MOVERS if gpu.startswith(mover.partition(" nic of ")[2] or "-"))
+    data = next(filter(None, own), None) or least_payload(models, "nic")
     if data is None:
         return None
     ring = 1.0 if question.operation in ROOTED else (n - 1) / n
@@ -89,7 +90,7 @@ def _collective_between_nodes(question: Question) -> Achievable | None:
         crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * ring
     rate = gpus_gbps(topology, question.node_gpus) * data.share / crossings
     # Two ranks that add up send and receive as a pair does.
-    known = question.operation == "allreduce" and (n == 2 or data.mover == "ccl nic")
+    known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
     margin = data.margin if known else None
     if len(question.node_gpus) > 1:
         inside, expected = _inside(question), collective(question).expected
