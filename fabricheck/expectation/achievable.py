@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fabricheck.expectation.gpus import algorithm_of, collective, in_switch
-from fabricheck.expectation.payload import Payload, least_payload
+from fabricheck.expectation.payload import MOVERS, Payload, least_payload
 from fabricheck.expectation.question import Question
-from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
@@ -21,6 +21,8 @@ _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
 _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
+# What NCCL does between nodes on rings; the messages of an alltoall meet by chance, and pairs of nodes get less.
+_IN_RINGS = ("allreduce", "allgather", "reduce_scatter", *ROOTED)
 # Below, more than the links decides.
 _LEAST_BYTES = 16 << 20
 # Over more, nobody has measured how much of the NICs is left (reference_values/parts).
@@ -47,8 +49,8 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     """
     if not expected or question.bytes < _LEAST_BYTES or question.groups > 1:
         return None
-    if question.nodes > 1 and question.operation == "allreduce":
-        return _allreduce_between_nodes(question)
+    if question.nodes > 1 and question.operation in _IN_RINGS:
+        return _collective_between_nodes(question)
     data = _payload(question)
     if data is None:
         return None
@@ -68,25 +70,34 @@ def _fills(question: Question) -> bool:
     return len(question.node_gpus) > 2 and question.operation != "alltoall"
 
 
-def _allreduce_between_nodes(question: Question) -> Achievable | None:
-    """By NCCL over a few nodes, at what rings get of the NICs, over two nodes trees, and what a node's own links
-    allow: the buffer crosses a node's NICs once between two nodes, and 2 (n - 1) / n times on a ring of n ranks."""
+def _collective_between_nodes(question: Question) -> Achievable | None:
+    """By NCCL over a few nodes, at what rings get of the NICs and what a node's own links allow.
+
+    On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
+    a root; in an allreduce over two nodes trees have it cross once, but of GPUs that were measured to get less.
+    """
     topology, n = question.topology, question.ranks
     if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
         return None
-    nic_data = least_payload([one.model for one in topology.nics], "nic")
-    if nic_data is None:
+    models, gpu = [one.model for one in topology.nics], question.gpus[0].model
+    own = (least_payload(models, mover) for mover in MOVERS if gpu.startswith(mover.partition(" nic of ")[2] or "-"))
+    data = next(filter(None, own), None) or least_payload(models, "nic")
+    if data is None:
         return None
-    crossings = 1.0 if question.nodes == 2 else 2 * (n - 1) / n
-    rate = gpus_gbps(topology, question.node_gpus) * nic_data.share / crossings
-    data = nic_data
+    ring = 1.0 if question.operation in ROOTED else (n - 1) / n
+    crossings = ring
+    if question.operation == "allreduce":
+        crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * ring
+    rate = gpus_gbps(topology, question.node_gpus) * data.share / crossings
+    # Two ranks that add up send and receive as a pair does.
+    known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
+    margin = data.margin if known else None
     if len(question.node_gpus) > 1:
         inside, expected = _inside(question), collective(question).expected
         if inside is None or expected is None:
             return None
         if expected * inside.share < rate:
-            rate, data = expected * inside.share, inside
-    margin = data.margin if n == 2 else None  # two ranks that add up send and receive as a pair does
+            rate, data, margin = expected * inside.share, inside, None
     return Achievable(
         rate, f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}", margin
     )
@@ -131,8 +142,11 @@ def _inside(question: Question) -> Payload | None:
     """Of a collective between the GPUs of a node."""
     mover = _MOVERS[question.transport]
     own_algorithm = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
-    reduced = in_switch(question, own_algorithm) is not None
-    return least_payload(_between_gpus(question), "ccl in switch" if reduced else mover)
+    if mover == "ccl" and question.operation == "alltoall":
+        mover = "ccl pair"  # which it is made of
+    elif in_switch(question, own_algorithm) is not None:
+        mover = "ccl in switch"
+    return least_payload(_between_gpus(question), mover)
 
 
 def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:

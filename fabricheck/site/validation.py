@@ -78,9 +78,11 @@ def problems(root: Path, system: str) -> Iterator[str]:
             load_published(published)
         except UserError as error:
             yield str(error)
-    for load, name in ((load_parts, "parts"), (load_nics, "nics/known.yaml")):
+    of_site = [(load_parts, own / "reference_values" / "parts")] if own != root else []
+    values = root / "reference_values"
+    for load, path in (*of_site, (load_parts, values / "parts"), (load_nics, values / "nics/known.yaml")):
         try:
-            load(root / "reference_values" / name)
+            load(path)
         except UserError as error:
             yield str(error)
 

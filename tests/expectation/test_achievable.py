@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fabricheck.expectation.of_metric import expectation
+from fabricheck.expectation.payload import payload
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
 from fabricheck.topology.model import find_topology
@@ -59,6 +60,9 @@ def test_recorded_goodput_is_what_can_be_achieved(
         ("hgx-h200:gpu8", 4, 1, 363.3, {}),
         ("alps", 4, 2, 150.0, {}),
         ("alps", 4, 8, 91.04, {}),
+        ("perlmutter", 4, 2, 66.0, {}),
+        ("lumi", 8, 2, 85.0, {}),
+        ("lumi", 8, 1, 130.0, {}),
     ],
 )
 def test_a_published_allreduce_is_what_can_be_achieved(
@@ -119,3 +123,15 @@ def test_nobody_says_where_more_than_the_links_decides(
     operation: str, transport: str, devices: list[int], more: dict[str, Any]
 ) -> None:
     assert ask(operation, transport, devices, **more).achievable is None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("InfiniBand 100 Gb/sec (4X EDR)", "InfiniBand 100 Gb/sec (2X HDR)", "InfiniBand 200 Gb/sec (4X HDR)"),
+        *("InfiniBand 400 Gb/sec (4X NDR)", "RoCE 100 Gb/sec (4X EDR)", "RoCE 200 Gb/sec (4X HDR)"),
+        *("RoCE 400 Gb/sec (4X NDR)", "EFA 200 Gb/sec (4X HDR)", "Slingshot (cxi)"),
+    ],
+)
+def test_what_a_nic_carries_is_known_by_the_name_that_init_gives_it(model: str) -> None:
+    assert payload(model, "nic") is not None

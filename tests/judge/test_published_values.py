@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -148,7 +150,7 @@ def test_a_machine_that_gives_what_was_measured_passes_and_15_percent_less_does_
 
 @pytest.mark.parametrize("case", [one for one in ALL if one.alarm], ids=lambda one: one.name)
 def test_just_under_an_alarm_is_degraded(case: Case) -> None:
-    for found in case.all_judged(0.99):
+    for found in case.all_judged(1.01 if case.where.quantity == "latency" else 0.99):
         assert found.verdict in RED, found.reason
 
 
@@ -287,6 +289,16 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(
     assert found.verdict is verdict, found.reason
 
 
+@pytest.mark.parametrize(("level", "verdict"), [(443.0, Verdict.PASS), (380.0, Verdict.DEGRADED)])
+def test_a_b300_copies_from_and_to_the_host_at_the_rate_of_its_cpu(level: float, verdict: Verdict) -> None:
+    part = next(one for one in PARTS if one.part == "NVIDIA B300")
+    assert part.board is not None
+    node = part.board.node("B300", 8, ())
+    made = run_of(["n"], [(0,)], operation="host_to_device", level=level, host_memory="pinned")
+    (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA B300", 270)).judgements
+    assert found.verdict is verdict, found.reason
+
+
 @pytest.mark.parametrize(
     ("transport", "level", "verdict"),
     [
@@ -310,14 +322,25 @@ def test_of_several_racks_nobody_says_which_two_nodes_nvlink_joins(
     assert found.verdict is verdict, found.reason
 
 
-# Of each described system: what is measured on it, on how many nodes by how many ranks, 0: all GPUs of them.
+# Of each described system: what is measured on it, on how many nodes by how many ranks, 0: all GPUs of them; and the
+# loss of all alike that has to be red. Collectives of links that meet by chance, and of NICs that nobody measured in
+# this operation, have a wider margin (achievable_margin_of_collectives).
 EVERYWHERE = [
-    ("unidirectional", "copy", 1, 2),
-    ("unidirectional", "ccl", 1, 2),
-    ("unidirectional", "mpi", 1, 2),
-    ("host_to_device", "copy", 1, 1),
-    ("allreduce", "ccl", 1, 0),
-    ("unidirectional", "mpi", 2, 2),
+    ("unidirectional", "copy", 1, 2, 0.15),
+    ("unidirectional", "ccl", 1, 2, 0.15),
+    ("unidirectional", "mpi", 1, 2, 0.15),
+    ("host_to_device", "copy", 1, 1, 0.15),
+    ("allreduce", "ccl", 1, 0, 0.15),
+    ("allgather", "ccl", 1, 0, 0.31),
+    ("reduce_scatter", "ccl", 1, 0, 0.31),
+    ("broadcast", "ccl", 1, 0, 0.31),
+    ("alltoall", "ccl", 1, 0, 0.31),
+    ("unidirectional", "mpi", 2, 2, 0.15),
+    ("unidirectional", "ccl", 2, 2, 0.31),
+    ("allreduce", "ccl", 2, 0, 0.31),
+    ("allgather", "ccl", 2, 0, 0.31),
+    ("reduce_scatter", "ccl", 2, 0, 0.31),
+    ("broadcast", "ccl", 2, 0, 0.31),
 ]
 DEVICES = {
     "A100": A100,
@@ -328,49 +351,80 @@ DEVICES = {
     "V100": ("Tesla V100-SXM2-16GB", 16),
     "PVC": ("Intel(R) Data Center GPU Max 1550", 64),
 }
-# Of these nobody has said what is healthy: RCCL's pairs of GCDs, oneCCL, a ring through the CPUs; and between nodes of
-# which no fabric is described.
+NO_NICS = "its topology has no NICs: each site has others"
+ONECCL = "no value of oneCCL was published: ALCF's guide has copies and MPI alone"
+RCCL_PAIRS = (
+    "RCCL takes one of several paths between two GCDs, some of half the rate (SC24, section III-D), by settings"
+)
+THROUGH_CPUS = "no ring of NCCL through the X-Bus of POWER9 was published: the OpenPOWER paper has copies and MPI alone"
+PAIRS_OF_NCCL = "no pair of NCCL over this NIC was published, and of collectives at best what each NIC gives"
+MI250X_SYSTEMS, POWER9 = ("lumi", "frontier", "dardel"), ("sierra", "summit")
+# Of what nobody has said what is healthy: why.
 UNKNOWN = {
-    *((one, "unidirectional", "ccl", 1) for one in ("lumi", "frontier", "dardel", "aurora")),
-    *((one, "allreduce", "ccl", 1) for one in ("aurora", "sierra", "summit")),
-    *(
-        (one, "unidirectional", "mpi", 2)
-        for one in ("dardel", "hgx-h100", "hgx-h100:gpu8", "hgx-h200", "hgx-h200:gpu8")
-    ),
+    **{(name, "*", "*", 2): NO_NICS for name in ("dardel", "hgx-h100", "hgx-h100:gpu8", "hgx-h200", "hgx-h200:gpu8")},
+    **{("aurora", "*", "ccl", nodes): ONECCL for nodes in (1, 2)},
+    **{
+        (name, operation, "ccl", 1): RCCL_PAIRS
+        for name in MI250X_SYSTEMS
+        for operation in ("unidirectional", "alltoall")
+    },
+    **{(name, f"{kind}*", "ccl", nodes): THROUGH_CPUS for name in POWER9 for kind in "abr" for nodes in (1, 2)},
+    **{(name, "unidirectional", "ccl", 2): PAIRS_OF_NCCL for name in ("delta", "leonardo")},
 }
+
+
+def why_unknown(name: str, operation: str, transport: str, hosts: int) -> str:
+    """Why nothing says what is healthy there; empty where something does."""
+    for (site, of, by, nodes), why in UNKNOWN.items():
+        if (site, nodes) == (name, hosts) and fnmatchcase(operation, of) and fnmatchcase(transport, by):
+            return why
+    return ""
+
+
 DESCRIBED = sorted({*(one.parent.name for one in ROOT.glob("site_configs/*/topology.yaml")), "hgx-h100:gpu8"})
 SITES = [one for one in DESCRIBED if SystemJudge.of(one, ROOT).topology.gpus]  # type: ignore[union-attr]
 
 
+@cache
+def on_the_first_day(name: str) -> SystemJudge:
+    """The judge of a system that has no references yet."""
+    return replace(SystemJudge.of(name, ROOT), references=None)
+
+
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("what", EVERYWHERE, ids=lambda one: f"{one[0]} {one[1]} {one[2]}")
-def test_everything_that_loses_15_percent_alike_is_red_on_every_described_system(
-    name: str, what: tuple[str, str, int, int]
+def test_what_all_lose_alike_is_red_on_every_described_system_or_it_is_said_that_nothing_is_known(
+    name: str, what: tuple[str, str, int, int, float]
 ) -> None:
-    operation, transport, hosts, ranks = what
-    judge = replace(SystemJudge.of(name, ROOT), references=None)
+    operation, transport, hosts, ranks, loss = what
+    judge = on_the_first_day(name)
     assert judge.topology is not None
     model = judge.topology.gpus[0].model
     device = next(device for key, device in DEVICES.items() if model.startswith(key))
-    ranks = ranks or len(judge.topology.gpus)
+    ranks = ranks or hosts * len(judge.topology.gpus)
     where = [f"n{rank * hosts // ranks}" for rank in range(ranks)]
     more = {"host_memory": "pinned"} if ranks == 1 else {}
 
     def judged(level: float) -> RunJudgement:
         of = {"operation": operation, "transport": transport, "bytes_": 1 << 30, "level": level, **more}
         made = run_of(where, [tuple(range(ranks))], **of)  # type: ignore[arg-type]
-        if operation == "allreduce":
+        if operation not in (*PAIRS, "host_to_device"):
             made = replace(made, samples=tuple(replace(one, implementation="library") for one in made.samples))
         return judge.judge(named(made, *device))
 
     (found,) = judged(1.0).judgements
-    expected, achievable = found.expectation.expected, found.expectation.achievable
+    expected, healthy = found.expectation.expected, found.expectation.achievable
     (at_rate,) = judged(0.9 * (expected or 1.0)).judgements
-    nic = least_payload([one.model for one in judge.topology.nics], "nic")
-    carried = nic.share * expected if hosts > 1 and nic is not None and expected is not None else achievable
-    known = at_rate.yardstick is not None and at_rate.judged_by not in ("floor", "achievable")
-    healthy = at_rate.yardstick.value if known and at_rate.yardstick is not None else carried
-    if (name, operation, transport, hosts) not in UNKNOWN:
-        assert healthy is not None
-        assert judged(healthy).verdict is Verdict.PASS, judged(healthy).problems
-        assert judged(0.85 * healthy).verdict in RED
+    if at_rate.yardstick is not None and at_rate.judged_by not in ("floor", "achievable"):
+        healthy = at_rate.yardstick.value
+    elif hosts > 1 and operation in PAIRS and expected is not None:
+        by = "nic" if transport == "mpi" else "ccl nic pair"
+        nic = least_payload([one.model for one in judge.topology.nics], by)
+        healthy = nic.share * expected if nic is not None else None
+    if why_unknown(name, operation, transport, hosts):
+        assert healthy is None
+        assert at_rate.judged_by in ("floor", "unjudged")
+        return
+    assert healthy is not None
+    assert judged(healthy).verdict is Verdict.PASS, judged(healthy).problems
+    assert judged((1 - loss) * healthy).verdict in RED

@@ -166,6 +166,29 @@ def test_validate_reports_a_site_without_settings(tmp_path: Path) -> None:
     assert [("'other'" in found[0]), ("settings.py: does not exist" in found[1])] == [True, True]
 
 
+@pytest.mark.parametrize("of_the_suite", [True, False])
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("    unit: GB/s busbw\n", "", "unit: is missing"),
+        ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
+        ("value: 440\n", "value: 470\n", "that was measured"),
+    ],
+)
+def test_validate_refuses_a_row_of_a_part_that_cannot_judge_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_the_suite: bool, before: str, after: str, says: str
+) -> None:
+    outside = tmp_path / "outside"
+    (outside / "site_configs" / "example").mkdir(parents=True)
+    monkeypatch.setenv("FABRICHECK_SITES", str(outside))
+    text = (ROOT / "reference_values" / "parts" / "h100.yaml").read_text(encoding="utf-8")
+    part = (tmp_path if of_the_suite else outside) / "reference_values" / "parts" / "h100.yaml"
+    part.parent.mkdir(parents=True)
+    part.write_text(text.replace(before, after, 1), encoding="utf-8")
+    (line,) = (line for line in problems(tmp_path, "example") if "h100.yaml" in line)
+    assert says in line and "\n" not in line
+
+
 PARTITION = """
 site_configuration = {
     "systems": [{"name": "example", "hostnames": [".*"], "partitions": [
