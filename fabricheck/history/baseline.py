@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.levels import FIRST, errors_of, gains_of, level_of
+from fabricheck.history.levels import FIRST, errors_of, level_of, levels_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.rows import Arrays, by_rows, sample_of
 
@@ -32,9 +32,9 @@ class Baseline:
     """What is usual, shapes (metrics,); `season` has (metrics, 7), `error` (metrics, sessions of the window).
 
     `own_spread` is that of what is left after all that is known, `whole_spread` that of the values. `loading`: how much
-    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `gain`: that of the
-    level (`levels`), which is at `level` after the window; 0 of one that stands. `error`: the values less all that is
-    known before.
+    of the common factor a metric has, in whole spreads; `factor_reach`: the factor's usual range. `gain` and `keep`:
+    those of the level (`levels`), which is at `level` after the window. `error`: the values less all that is known
+    before.
     """
 
     count: Ints
@@ -45,6 +45,7 @@ class Baseline:
     loading: Floats
     factor_reach: float
     gain: Floats
+    keep: Floats
     level: Floats
     error: Floats
 
@@ -81,17 +82,17 @@ def fit(values: Floats, days: Ints, until: int, shared: npt.NDArray[np.bool_], l
         return loading, error, np.maximum(centre_and_spread(error[:, :until]).spread, 1e-12)
 
     loading, error, own = cast("tuple[Floats, ...]", by_rows(left, len(values)))
-    gain, level = np.zeros(len(values)), np.zeros(len(values))
+    gain, keep, level = np.ones(len(values)), np.zeros(len(values)), np.zeros(len(values))
     for rows in (shared, ~shared):  # what all have in common is one series, of which they tell nothing
-        gain[rows] = gains_of(error[rows, :until], least)
-    follows = np.flatnonzero(gain)
+        gain[rows], keep[rows] = levels_of(error[rows, :until], least)
+    follows = np.flatnonzero(keep)
     if follows.size:
-        most = _REACH * own[follows]
-        level[follows] = level_of(error[follows], most, gain[follows])
-        error[follows, :until] = errors_of(error[follows, :until], most, gain[follows])
+        filtered = _REACH * own[follows], gain[follows], keep[follows]
+        level[follows] = level_of(error[follows], *filtered)
+        error[follows, :until] = errors_of(error[follows, :until], *filtered)
         error[follows, :FIRST] = np.nan
         own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
-    return Baseline(count, centre, whole, own, season, loading, reach, gain, level, error[:, :until])
+    return Baseline(count, centre, whole, own, season, loading, reach, gain, keep, level, error[:, :until])
 
 
 def factor_of(rest: Floats, spread: Floats, rows: Ints) -> Floats:

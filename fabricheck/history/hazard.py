@@ -1,10 +1,9 @@
 """How often a CUSUM of a healthy metric crosses its threshold, by the kind of noise that the metric has.
 
 A chart adds up, session by session, how far the metric was on its worse side, S = max(0, S + min(z, CLIP) - k), and
-raises an alert where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise. A `Kind` of
-noise is a normal process of first order with a correlation from session to session, some of whose sessions are bad by
-`BadSessions`: dips, or the worse of two modes. The rate of false alarms of each kind is calculated on a grid of (S, z)
-as a Markov chain, as Brook and Evans (Biometrika 59, 1972) do for independent values, and lies in hazard.json, which
+raises an alert where S > h (Page, Biometrika 41, 1954). What h costs in false alarms depends on the noise: normal
+values, some of which are bad by `BadSessions`: dips, or the worse of two modes. The rate of false alarms of each is
+calculated on a grid of S as a Markov chain (Brook and Evans, Biometrika 59, 1972), and lies in hazard.json, which
 `python -m fabricheck.history.hazard` writes.
 """
 
@@ -23,14 +22,10 @@ Floats = npt.NDArray[np.float64]
 
 # A single session counts for no more than this many spreads, so that it alone cannot raise an alert.
 CLIP = 4.0
-CORRELATIONS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.94)
 _STEP = 0.2
 _LOWEST = -4.0
 # A worse mode may be more common than the sessions of the baseline happened to show.
 _MORE_OFTEN = 1.35
-_MOST_SESSIONS = 150  # after these, or when it changes by less than this a session, the rate is that of a long run
-_SETTLED = 1e-4
-_LEAST_SESSIONS = 15
 _LEAST_RATE = 1e-8  # thresholds beyond this rate are of no use
 _FILE = Path(__file__).with_name("hazard.json")
 
@@ -79,67 +74,36 @@ class BadSessions:
         return -self.rate * self.depth / (1 - self.rate), self.width
 
 
-def _mode(rate: float, width: float, deeper: float) -> BadSessions:
-    """Two modes of equal width, the worse one with a share `rate` of the sessions; `deeper` than the spread tells,
-    where that was cut off or is of few sessions."""
-    return BadSessions(rate, round(deeper * float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
+def _mode(rate: float, width: float) -> BadSessions:
+    """Two modes of equal width, the worse one with a share `rate` of the sessions."""
+    return BadSessions(rate, round(float(np.sqrt((1 - width**2) * (1 - rate) / rate)), 3), width)
 
 
 BAD_SESSIONS = (
     *(BadSessions(rate, CLIP) for rate in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15)),
-    *(
-        _mode(rate, width, deeper)
-        for deeper in (1.0, 1.2, 1.45)
-        for rate, width in ((0.07, 0.6), (0.1, 0.55), (0.15, 0.5), (0.2, 0.5), (0.3, 0.5))
-    ),
+    *(_mode(rate, width) for rate, width in ((0.07, 0.6), (0.1, 0.55), (0.15, 0.5), (0.2, 0.5), (0.3, 0.5))),
 )
 
 
-@dataclass(frozen=True)
-class Kind:
-    correlation: float
-    bad: BadSessions
+def false_alarm_rate(chart: Chart, bad: BadSessions, threshold: float) -> float:
+    """False alarms a session of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2.
 
-
-KINDS = tuple(Kind(correlation, bad) for correlation in CORRELATIONS for bad in BAD_SESSIONS)
-
-
-def false_alarm_rate(chart: Chart, kind: Kind, threshold: float) -> float:
-    """False alarms a session of a chart that has run for long, for one kind of noise; threshold in multiples of 0.2."""
+    That is what the largest eigenvalue of the chain without its alerts is short of 1.
+    """
     u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
     edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
-    innovation = np.sqrt(1 - kind.correlation**2)
-    follow = np.diff(norm.cdf((edges[None, :] - kind.correlation * u[:, None]) / innovation), axis=1)
-    mean, width = kind.bad.others
-    rate = min(kind.bad.rate * _MORE_OFTEN, 0.5) if kind.bad.width else kind.bad.rate
-    shares = ((1 - rate, mean + width * u), (rate, kind.bad.depth + kind.bad.width * u))
+    mass = np.diff(norm.cdf(edges))
+    mean, width = bad.others
+    rate = min(bad.rate * _MORE_OFTEN, 0.5) if bad.width else bad.rate
     states = round(threshold / _STEP) + 1  # S = 0 … threshold
-    mass = np.zeros((states, u.size))
-    mass[0] = np.diff(norm.cdf(edges))
-    alerts = 0.0
-    for session in range(_MOST_SESSIONS):
-        after = mass @ follow
-        moved = np.zeros_like(mass)
-        for share, z in shares if rate else shares[:1]:
-            moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
-            for column, move in enumerate(moves):
-                _shift(share * after[:, column], int(move), moved[:, column])
-        kept = float(moved.sum())
-        mass = moved / kept
-        before, alerts = alerts, max(1.0 - kept, 0.0)
-        if session > _LEAST_SESSIONS and abs(alerts - before) <= _SETTLED * alerts:
-            break
-    return alerts
-
-
-def _shift(mass: Floats, move: int, into: Floats) -> None:
-    """Add what of `mass` over S stays below the threshold after S has moved; at 0 it stops."""
-    if move >= 0:
-        if move < mass.size:
-            into[move:] += mass[: mass.size - move]
-        return
-    into[: move or None] += mass[-move:]
-    into[0] += mass[: min(-move, mass.size)].sum()
+    chain = np.zeros((states, states))
+    for share, z in ((1 - rate, mean + width * u), (rate, bad.depth + bad.width * u)):
+        moves = np.round((np.minimum(z, CLIP) - chart.allowance) / _STEP).astype(np.int64)
+        for move, chance in zip(moves.tolist(), (share * mass).tolist(), strict=True):
+            after = np.maximum(np.arange(states) + move, 0)
+            stays = np.flatnonzero(after < states)
+            np.add.at(chain, (stays, after[stays]), chance)
+    return float(max(1 - np.abs(np.linalg.eigvals(chain)).max(), 0.0))
 
 
 @lru_cache(maxsize=1)
@@ -175,7 +139,7 @@ def thresholds(chart: int, weights: Floats) -> Floats:
     return np.where(enough.any(axis=1), found, np.inf)
 
 
-def _rates(chart: Chart, kind: Kind) -> list[float]:
+def _rates(chart: Chart, kind: BadSessions) -> list[float]:
     """The rate at each threshold of the chart, from the lowest up to where it is as good as none."""
     rates: list[float] = []
     for threshold in chart.thresholds:
@@ -186,7 +150,7 @@ def _rates(chart: Chart, kind: Kind) -> list[float]:
 
 def _write() -> None:
     content = {
-        chart.name: [[round(float(np.log(each)), 4) for each in _rates(chart, kind)] for kind in KINDS]
+        chart.name: [[round(float(np.log(each)), 4) for each in _rates(chart, kind)] for kind in BAD_SESSIONS]
         for chart in CHARTS
     }
     lines = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in content.items()]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.hazard import CHARTS, CLIP, KINDS
+from fabricheck.history.hazard import CHARTS, CLIP
 from fabricheck.history.streak import LENGTH
-from fabricheck.history.usual import CORRELATION, Options, Usual
+from fabricheck.history.usual import Options, Usual
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -94,8 +94,7 @@ class Monitored:
     streak: Floats
     jump: float
     gain: Floats
-    correlation: Floats
-    bad_sessions: Floats
+    keep: Floats
     open: Flags
 
 
@@ -169,8 +168,7 @@ class _Watch:
             streak=usual.streak,
             jump=usual.jump,
             gain=usual.gain,
-            correlation=usual.weights @ CORRELATION,
-            bad_sessions=usual.weights @ np.asarray([each.bad.rate for each in KINDS]),
+            keep=usual.keep,
             open=state.open,
         )
 
@@ -255,8 +253,8 @@ class _Watch:
         if len(state.recent) < _SETTLED or not state.open.any():
             return
         latest = np.stack(state.recent, axis=1)
-        # A level that is followed need not come back to where it was, nor does a later one tell a further loss.
-        stands = self.usual.gain == 0
+        # A level that goes about need not come back to where it was, nor does a later one tell a further loss.
+        stands = self.usual.keep < 1
         back = np.where(stands, 1.0, np.maximum(self.usual.whole / self.usual.spread, 1.0))
         for metric in np.flatnonzero(state.open).tolist():
             if session - self.alerts[state.alert[metric]].session < _SETTLED or np.isnan(latest[metric]).all():
@@ -285,9 +283,7 @@ class _Watch:
         there, better = np.isfinite(deviation), deviation < -_BETTER_EACH
         state.better = np.where(there, np.where(better, state.better + 1, 0), state.better)
         state.gain = np.where(there, np.where(better, state.gain - deviation, 0.0), state.gain)
-        # Of sessions that are alike more are needed to say as much.
-        long = state.better >= _BETTER_SESSIONS * usual.long_run
-        stays = there & long & (state.gain > _BETTER_MEAN * state.better) & ~state.open
+        stays = there & (state.better >= _BETTER_SESSIONS) & (state.gain > _BETTER_MEAN * state.better) & ~state.open
         for metric in np.flatnonzero(stays).tolist():
             row = self.worse[metric]
             first = self._first_better(metric, session + 1)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.baseline import FEWEST_FOR_COMMON, fit, shift_of_all
-from fabricheck.history.hazard import CHARTS, CLIP, KINDS, thresholds
+from fabricheck.history.baseline import fit, shift_of_all
+from fabricheck.history.hazard import CHARTS, CLIP, thresholds
 from fabricheck.history.levels import level_of
-from fabricheck.history.noise import independent_share, kinds_of_noise, long_run_variance
+from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import CUT, FEWEST, normal_score
 from fabricheck.history.rows import sample_of
@@ -30,8 +30,7 @@ _FIT_EVERY, _FIT_GROWN = 5, 0.1
 # and half as far again, for what that is told from may be few; and never below so many spreads.
 _JUMP_SESSIONS, _JUMP_MARGIN, _LEAST_JUMP = 300_000, 1.5, 10.0
 _FEWEST_FOR_JUMP = 1000
-CORRELATION = np.asarray([each.correlation for each in KINDS])
-# Where a level is followed, small losses that add up are what it does by itself.
+# Where a level goes about, small losses that add up are what it does by itself.
 _DRIFT = [each.name for each in CHARTS].index("drift")
 
 
@@ -74,12 +73,10 @@ class Usual:
         self.factor_reach, self.jump = 0.0, np.inf
         self.centre, self.spread = np.full(metrics, np.nan), np.full(metrics, np.nan)
         self.season, self.loading, self.whole = np.zeros((metrics, 7)), np.zeros(metrics), np.full(metrics, np.nan)
-        self.level, self.gain = np.zeros(metrics), np.zeros(metrics)
-        self.levels = np.zeros(metrics, dtype=np.int64)  # of days of the week, beside the one of all
+        self.level, self.gain, self.keep = np.zeros(metrics), np.ones(metrics), np.zeros(metrics)
+        self.levels = np.ones(metrics)  # that are told by the sessions of a metric
         self.count = np.zeros(metrics, dtype=np.int64)
-        self.weights = np.full((metrics, len(KINDS)), 1 / len(KINDS))
         self.thresholds, self.streak = np.full((len(CHARTS), metrics), np.inf), np.full(metrics, np.inf)
-        self._by_kind()
         self.fitted = -1  # the session before which it was; none yet
         self.start = self.until = 0  # its window
         self.counted = self.count  # sessions in it, as of the last fit and with those that came since
@@ -128,62 +125,42 @@ class Usual:
         self.loading = np.where(going, found.loading, self.loading)
         self.whole = np.where(going, found.whole_spread, self.whole)
         self.gain = np.where(going, found.gain, self.gain)
+        self.keep = np.where(going, found.keep, self.keep)
         self.level = np.where(going, found.level, self.level)
         self.season = np.where(going[:, None], found.season, self.season)
         self.factor_reach = found.factor_reach
-        # Days of the week that differ are as many levels more that are known from the same sessions.
-        self.levels = np.where(self.season.any(axis=1), 6, 0)
+        # Days of the week that differ, and what a level keeps, are known from the same sessions.
+        self.levels = 1 + 6 * self.season.any(axis=1) + self.keep
         # The spread around an estimated centre is too small by the error of the centre.
-        correlated = np.minimum((self.long_run + self.levels) / np.maximum(self.count, 1), 0.5)
-        own = found.own_spread / np.sqrt((1 - correlated) / (1 - 1 / np.maximum(self.count, 2)))
+        known = np.maximum(self.count, 2)
+        own = found.own_spread / np.sqrt((1 - np.minimum(self.levels / known, 0.5)) / (1 - 1 / known))
         self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
-        if self._tell_past(start, until):
-            return self._fit(start, until, session, open_, new_levels)
         judged = np.flatnonzero(going & (self.count >= options.warm_up))
         if judged.size:
             self._judge_noise(judged, found.error, found.own_spread)
-
-    def _tell_past(self, start: int, until: int) -> bool:
-        """Whether sessions of the window tell now what all had in common, which they did not before: then that has a
-        baseline as soon as the metrics have one."""
-        ready = self.shared & (self.count >= self.options.warm_up)
-        if ready.sum() < FEWEST_FOR_COMMON or not np.isnan(self.worse[-1, start:until]).any():
-            return False
-        found = np.full(until - start, np.nan)
-        for place in np.flatnonzero(np.isnan(self.worse[-1, start:until])).tolist():
-            usual = self.centre + self.season[:, self.days[start + place]]
-            left = np.where(ready, self.base[:, start + place] - usual, np.nan)
-            found[place], _ = shift_of_all(left, self.spread)
-        told = start + np.flatnonzero(np.isfinite(found))
-        self.worse[-1, told] = self.base[-1, told] = found[told - start]
-        self.counted = self._there(start, until)
-        return bool(told.size)
 
     def _judge_noise(self, judged: Ints, error: Floats, own: Floats) -> None:
         """The kinds of noise of metrics, by what is left of their values and its spread, and thresholds for them."""
         # A kind of noise is told by a metric's own spread, however small.
         away = error[judged] / own[judged, None]
         weights = kinds_of_noise(away)
-        self.weights[judged] = weights
-        self._by_kind()
         for chart, each in enumerate(CHARTS):
             needed = thresholds(chart, weights)
             # All sessions of a rise of S share the error of the baseline, whose variance is that of its mean.
-            self.thresholds[chart, judged] = needed * (1 + needed / each.allowance / self.count[judged])
-        self.thresholds[_DRIFT, judged[self.gain[judged] > 0]] = np.inf
-        self.streak[judged] = least_of_streak(away, weights) * own[judged] / self.spread[judged]
+            error_of_it = self.levels[judged] / self.count[judged]
+            self.thresholds[chart, judged] = needed * (1 + needed / each.allowance * error_of_it)
+        self.thresholds[_DRIFT, judged[self.keep[judged] == 1]] = np.inf
+        self.streak[judged] = least_of_streak(away) * own[judged] / self.spread[judged]
         rows = np.arange(judged.size)
         tail = upper_tail(away[sample_of(rows[:-1] if judged[-1] == len(self.count) - 1 else rows)])
         known = tail is not None and tail.ordered.size >= _FEWEST_FOR_JUMP
         self.jump = max(_LEAST_JUMP, _JUMP_MARGIN * tail.quantile(1 / _JUMP_SESSIONS)) if tail and known else np.inf
 
-    def _by_kind(self) -> None:
-        self.long_run, self.independent = long_run_variance(self.weights), independent_share(self.weights)
-
     def follow(self, session: int, deviation: Floats, open_: Flags) -> None:
-        """Levels that are followed, by one session more; what happens in an alert is no level."""
+        """Levels by one session more; what happens in an alert is no level."""
         error = np.where(np.isfinite(self.base[:, session]) & ~open_, deviation * self.spread, 0.0)
-        self.level += np.nan_to_num(self.gain * np.clip(error, -CUT * self.spread, CUT * self.spread))
+        moved = np.nan_to_num(self.gain * np.clip(error, -CUT * self.spread, CUT * self.spread))
+        self.level = self.keep * (self.level + moved)
 
     def back(self, metric: int, session: int) -> None:
         """The level of a metric is again what it was before a session."""
@@ -191,7 +168,8 @@ class Usual:
         alike = self.loading[metric] * self.whole[metric] * self.factor[before]
         alike = alike + self.shared[metric] * self.shift[before] + self.season[metric, self.days[before]]
         rest = self.base[metric, before] - self.centre[metric] - alike
-        self.level[metric] = level_of(rest[None], CUT * self.spread[[metric]], self.gain[[metric]])[0]
+        reach, gain, keep = CUT * self.spread[[metric]], self.gain[[metric]], self.keep[[metric]]
+        self.level[metric] = level_of(rest[None], reach, gain, keep)[0]
 
     def deviation(self, session: int, open_: Flags) -> Floats:
         """Distance of a session from what is usual, in spreads; NaN where it was not measured or the metric warms up.
@@ -214,9 +192,8 @@ class Usual:
                 self.shift[session] = alike
                 left[:-1] -= alike
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(left / (self.spread * np.sqrt(1 + (self.long_run + self.levels) / self.count)))
+            return np.asarray(left / (self.spread * np.sqrt(1 + self.levels / self.count)))
 
     def score(self, deviation: Floats) -> Floats:
         """The standard normal value that is as improbable as a deviation, cut off at what one session may count for."""
-        effective = np.maximum(self.count * self.independent, FEWEST)
-        return np.minimum(normal_score(deviation, effective), CLIP)
+        return np.minimum(normal_score(deviation, np.maximum(self.count, FEWEST)), CLIP)

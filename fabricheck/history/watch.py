@@ -66,8 +66,6 @@ class MetricState:
     sessions: int
     centre: float
     spread: float
-    correlation: float
-    bad_sessions: float
     smallest_change: float
     last_measured: Session
 
@@ -282,20 +280,20 @@ def _state(
         sessions=int(monitored.count[row]),
         centre=float(np.exp(sign * monitored.centre[row])),
         spread=float(monitored.spread[row]),
-        correlation=float(monitored.correlation[row]) if known else float("nan"),
-        bad_sessions=float(monitored.bad_sessions[row]) if known else float("nan"),
         smallest_change=_smallest_change(monitored, row, sign) if known else float("nan"),
         last_measured=series.sessions[last],
     )
 
 
 def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
-    """The least loss that a chart, a streak or a jump shows within a week with 95% probability: the sum of n scores of
-    variance 1 and this correlation, whose means a level follows."""
-    sessions = np.arange(1, _WEEK + 1)
-    losses = _LOSSES[:, None] * (1 - monitored.gain[row]) ** (sessions - 1)
-    correlation = monitored.correlation[row]
-    unsure = _POWER * np.sqrt(sessions * (1 + correlation) / (1 - correlation))
+    """The least loss that a chart, a streak or a jump shows within a week with 95% probability, of whose sessions each
+    moves the level of the next."""
+    left, level = [], 0.0
+    for _ in range(_WEEK):
+        left.append(1 - level)
+        level = float(monitored.keep[row] * (level + monitored.gain[row] * left[-1]))
+    losses = _LOSSES[:, None] * np.asarray(left)
+    unsure = _POWER * np.sqrt(np.arange(1, _WEEK + 1))
     shown = (losses[:, 0] >= monitored.jump + _POWER) | (losses[:, LENGTH - 1] >= monitored.streak[row] + _OF_STREAK)
     for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True):
         # A session counts for no more than CLIP in a chart.

@@ -14,9 +14,9 @@ from scipy.signal import lfilter
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, load_accepted
-from fabricheck.history.hazard import CHARTS, CLIP, KINDS, false_alarm_rate, log_rates, thresholds
+from fabricheck.history.hazard import BAD_SESSIONS, CHARTS, CLIP, false_alarm_rate, log_rates, thresholds
 from fabricheck.history.incidents import Incident
-from fabricheck.history.levels import gains_of
+from fabricheck.history.levels import levels_of
 from fabricheck.history.monitor import monitor
 from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.peaks import upper_tail
@@ -251,37 +251,26 @@ def autocorrelated(rng: np.random.Generator, correlation: float, metrics: int, s
 
 def test_the_kind_of_noise_is_told_from_the_sessions() -> None:
     rng = np.random.default_rng(1)
-    normal_, correlated, dipping = (
-        rng.standard_normal((100, 150)),
-        autocorrelated(rng, 0.6, 100, 150),
-        rng.standard_normal((100, 150)) + 6 * (rng.random((100, 150)) < 0.05),
-    )
-    weights = kinds_of_noise(np.concatenate([normal_, correlated, dipping]))
+    dipping = rng.standard_normal((100, 150)) + 6 * (rng.random((100, 150)) < 0.05)
+    weights = kinds_of_noise(np.concatenate([rng.standard_normal((200, 150)), dipping]))
     assert weights.sum(axis=1) == pytest.approx(np.ones(300))
-    correlation = weights @ np.asarray([each.correlation for each in KINDS])
-    bad = weights @ np.asarray([each.bad.rate for each in KINDS])
-    assert np.median(correlation[:100]) < 0.1
-    assert np.median(correlation[100:200]) == pytest.approx(0.6, abs=0.1)
-    assert np.median(bad[:100]) < 0.01
+    bad = weights @ np.asarray([each.rate for each in BAD_SESSIONS])
+    assert np.median(bad[:200]) < 0.01
     assert np.median(bad[200:]) == pytest.approx(0.05, abs=0.03)
 
 
 def test_worse_noise_raises_the_threshold() -> None:
-    def threshold(correlation: float, rate: float) -> float:
-        weights = np.asarray([[float(each.correlation == correlation and each.bad.rate == rate) for each in KINDS]])
-        return float(thresholds(0, weights / weights.sum())[0])
-
-    assert threshold(0, 0) < threshold(0, 0.01) < threshold(0, 0.05)
-    assert threshold(0, 0) < threshold(0.3, 0) < threshold(0.6, 0)
+    found = [float(thresholds(0, np.eye(len(BAD_SESSIONS))[[kind]])[0]) for kind in (0, 3, 5)]
+    assert found == sorted(found)
 
 
 def test_the_table_is_what_the_chain_gives() -> None:
     for chart, table in zip(CHARTS, log_rates(), strict=True):
-        assert table.shape == (len(KINDS), len(chart.thresholds))
+        assert table.shape == (len(BAD_SESSIONS), len(chart.thresholds))
         assert (np.diff(table, axis=1) <= 1e-6).all()
-        for kind in (0, 3, 8, 30):
+        for kind in (0, 3, 8):
             place = 4
-            rate = false_alarm_rate(chart, KINDS[kind], chart.thresholds[place])
+            rate = false_alarm_rate(chart, BAD_SESSIONS[kind], chart.thresholds[place])
             assert np.log(rate) == pytest.approx(table[kind, place], abs=1e-3)
 
 
@@ -298,7 +287,7 @@ def test_the_chain_gives_what_simulated_charts_do() -> None:
         if session > 20:
             alerts, counted = alerts + int(crossed.sum()), counted + 4000
         sums[crossed] = 0
-    assert alerts / counted == pytest.approx(false_alarm_rate(chart, KINDS[0], threshold), rel=0.15)
+    assert alerts / counted == pytest.approx(false_alarm_rate(chart, BAD_SESSIONS[0], threshold), rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -339,11 +328,11 @@ def test_a_slow_system_is_one_incident() -> None:
     assert alert.change == pytest.approx(-0.03, abs=0.01)
 
 
-def test_what_everything_loses_right_after_the_warm_up_is_the_whole_system_at_once() -> None:
+def test_what_everything_loses_right_after_the_warm_up_is_found_at_once() -> None:
+    """Before there is a baseline of what all have in common, by the metrics themselves."""
     values = 0.01 * np.random.default_rng(1).standard_normal((100, 32))
-    values[:, 27:] += 0.03
-    first = monitor(values).alerts[0]
-    assert (first.metric, first.session) == (100, 27)
+    values[:, 27:] += 0.05
+    assert sum(each.session <= 29 for each in monitor(values).alerts) > 70
 
 
 def test_what_one_node_loses_is_not_the_whole_system() -> None:
@@ -391,7 +380,7 @@ def test_a_level_that_wanders_raises_little_and_the_state_admits_it() -> None:
     values = autocorrelated(np.random.default_rng(2), 0.98, 100, 200)
     found = monitor(0.02 * values)
     assert len(found.alerts) < 4  # as many as 30 where sessions are taken for independent
-    assert (found.gain[:-1] > 0.2).all()
+    assert ((found.keep == 1) & (found.gain > 0.9))[:-1].mean() > 0.8
     assert found.jump * np.median(found.spread) == pytest.approx(0.04, abs=0.01)  # the spread between sessions is 0.02
 
 
@@ -403,19 +392,30 @@ def test_noise_of_launches_does_not_hide_a_level_beneath_it() -> None:
     assert len(monitor(0.01 * values).alerts) <= 6
 
 
-def test_levels_that_are_followed_are_told_from_those_that_stand() -> None:
-    """By twenty sessions of many metrics what goes about; by more what stands, though its neighbours are alike."""
+def test_levels_are_told_by_twenty_sessions_of_many_metrics() -> None:
+    """What stands, what comes back, and what goes about. Of few metrics nothing is said to go about."""
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((300, 20))
-    assert (gains_of(noise, 1e-4) <= 0.1).mean() > 0.95
-    assert (gains_of(noise[:12], 1e-4) == 0).all()
-    for alike in (0.0, 0.4):
-        assert (gains_of(autocorrelated(rng, alike, 300, 120), 1e-4) == 0).mean() > 0.95
-    level = np.cumsum(0.35 * rng.standard_normal((300, 20)), axis=1)
-    followed = gains_of(level + noise, 1e-4)
-    assert (followed > 0).all()
-    assert np.median(followed) == pytest.approx(0.25, abs=0.15)
-    assert (gains_of(np.cumsum(noise, axis=1), 1e-4) == 1).mean() > 0.9
+    gain, keep = levels_of(noise, 1e-4)
+    assert ((keep < 0.1) | (gain < 0.15)).mean() > 0.9
+    assert (levels_of(noise[:12], 1e-4)[1] < 0.2).all()
+    for alike in (0.0, 0.4, 0.7):
+        gain, keep = levels_of(autocorrelated(rng, alike, 300, 60), 1e-4)
+        assert np.median(keep) == pytest.approx(alike, abs=0.1)
+        assert (keep < 1).mean() > 0.9
+    gain, keep = levels_of(np.cumsum(0.35 * rng.standard_normal((300, 20)), axis=1) + noise, 1e-4)
+    assert (keep == 1).mean() > 0.9
+    assert np.median(gain) == pytest.approx(0.25, abs=0.15)
+    assert np.median(levels_of(np.cumsum(noise, axis=1), 1e-4)[0]) > 0.9
+
+
+def test_a_loss_of_sessions_that_are_alike_is_found_by_its_first() -> None:
+    """Of a level with a correlation of 0.6 between neighbours; what a level keeps is no noise of the next session. With
+    thresholds for correlated sums these losses were found in three sessions in 10% of the metrics."""
+    values = autocorrelated(np.random.default_rng(4), 0.6, 300, 160)
+    values[:50, 150:] += 3.5
+    found = {each.metric for each in monitor(0.01 * values).alerts if 150 <= each.session < 153}
+    assert len(found) >= 25
 
 
 def test_waves_and_noise_of_launches_raise_little_and_a_loss_beneath_them_is_found() -> None:
@@ -451,9 +451,8 @@ def test_a_tail_is_that_of_the_values() -> None:
 def test_a_streak_is_as_rare_as_it_has_to_be() -> None:
     """Whatever the distribution of sessions that are exchangeable; and no threshold so high that nothing reaches it."""
     rng = np.random.default_rng(9)
-    weights = np.asarray([[float(each == KINDS[0]) for each in KINDS]]).repeat(4000, axis=0)
     values = rng.standard_exponential((4000, 203))
-    least = least_of_streak(values[:, :200], weights)
+    least = least_of_streak(values[:, :200])
     assert np.mean((values[:, 200:] > least[:, None]).all(axis=1)) < 4 / 4000
     assert np.median(least) < np.quantile(values, 0.99)
 
