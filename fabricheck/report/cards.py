@@ -23,6 +23,7 @@ from fabricheck.report.content import (
     plural,
     short_message,
     short_name,
+    unit_shown,
     who,
 )
 from fabricheck.report.lines import headline, steps
@@ -142,7 +143,7 @@ class _Writer:
         """By how much against what."""
         judged = self.runs[group.run]
         world, first = len(judged.run.ranks), rows[0].judgement
-        name, unit = f"{short_name(judged)}, {name_of_group(first)}", first.unit
+        name, unit = f"{short_name(judged)}, {name_of_group(first)}", unit_shown(first.unit)
         kind = "pair" if group.pairs else "measurement"
         if wrong := [row for row in rows if row.wrong]:
             return f"{name}: {plural(len(wrong), kind)} delivered wrong bytes ({_named(wrong, world)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
 _MOST_OPERATIONS = 3
 _MOST_NAMED = 3  # of those with the same verdict
+_MICROSECONDS = re.compile(r"(?<=\d )us\b")
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,18 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def unit_shown(unit: str) -> str:
+    """Files have `us`, which is ASCII."""
+    return "µs" if unit == "us" else unit
+
+
+def reason_for_people(judged: Judgement) -> str:
+    return _MICROSECONDS.sub("µs", judged.reason)
+
+
 def reason_without_source(judged: Judgement) -> str:
     """The reason, without the long sources in it, for where these are shown once for many."""
-    reason = judged.reason
+    reason = reason_for_people(judged)
     for source in (judged.yardstick.source if judged.yardstick is not None else "", judged.expectation.source):
         reason = reason.replace(f"; {source}", "").replace(f" ({source})", "") if source else reason
     return reason
@@ -254,18 +265,6 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     if math.isnan(ratio):
         return -SEVERITY[judged.verdict], -math.inf
     return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
-
-
-def share_of_yardstick(judged: Judgement) -> str:
-    """The value over that of the yardstick that decided, such as `98.2 %`, or `102 x` the least that is allowed; empty
-    where none did, and for a latency that only an upper limit judged."""
-    yardstick = judged.yardstick
-    if yardstick is None or not (math.isfinite(yardstick.value) and yardstick.value > 0):
-        return ""
-    share = judged.value / yardstick.value
-    if yardstick.kind != "floor":
-        return percent(share)
-    return "" if judged.better == "lower" else percent(share) if share < 2 else f"{number(share)} x"
 
 
 def strength(metrics: Sequence[Judgement]) -> str:

@@ -13,7 +13,9 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.report.content import groups_of, percent, plural
+from fabricheck.report.content import groups_of, number, percent, plural, unit_shown
+from fabricheck.report.shares import indirectness, shade_of, share_of
+from fabricheck.units import format_size
 
 # Wider, a map is no map.
 _MOST_COLUMNS, _MOST_ROWS = 64, 512
@@ -21,25 +23,26 @@ _MOST_COLUMNS, _MOST_ROWS = 64, 512
 
 @dataclass(frozen=True)
 class Place:
-    """A cell: a verdict, its text, what it says when asked, and the run behind it; no verdict where nothing was
-    measured."""
+    """A cell: a verdict, its text and colour, what it says when asked, and the run behind it; no verdict where nothing
+    was measured."""
 
     verdict: Verdict | None
     text: str = ""
     title: str = ""
     link: str = ""
+    shade: int | None = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """`cells` has the shape (rows, columns); `corner` names both. `note`: what is to be said below it."""
+    """`cells` has the shape (rows, columns); `corner` names both. `legend`: what is in the cells."""
 
     title: str
     corner: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     cells: tuple[tuple[Place, ...], ...]
-    note: str = ""
+    legend: str
 
 
 def grid_of(runs: Sequence[RunJudgement], checks: Sequence[str], diagnosis: Diagnosis) -> Grid | None:
@@ -73,7 +76,7 @@ def _of_nodes(
     on_nodes: dict[tuple[str, str], list[_OnNode]] = {}
     for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
         for host, (verdict, bad) in _by_host(run, at_fault).items():
-            on_node = _OnNode(verdict, bad, len(run.judgements), f"run{position}")
+            on_node = _OnNode(verdict, bad, _on_node(run, host), f"run{position}")
             on_nodes.setdefault((host, check), []).append(on_node)
     # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
     severity = dict(lost) | {
@@ -94,17 +97,18 @@ def _of_nodes(
         tuple(columns),
         tuple(rows[:_MOST_ROWS]),
         cells[:_MOST_ROWS],
-        f"Not shown (none worse): {', '.join(left)}." if left else "",
+        "of the yardstick of each metric, their median; where not PASS, the worst. ok: above the minimum"
+        + (f". Not shown (none worse): {', '.join(left)}" if left else ""),
     )
 
 
 @dataclass(frozen=True)
 class _OnNode:
-    """What a run says of one node: `bad` of `metrics` are not PASS because of it."""
+    """What a run says of one node: `bad` of its metrics are not PASS because of it."""
 
     verdict: Verdict
     bad: int
-    metrics: int
+    judgements: tuple[Judgement, ...]
     link: str
 
 
@@ -136,75 +140,91 @@ def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Place:
     if not on_nodes:
         return Place(None, "-", f"{host}, {name}: not measured")
     worst = max(on_nodes, key=lambda on_node: SEVERITY[on_node.verdict])
-    metrics = plural(worst.metrics, "metric")
+    metrics = plural(len(worst.judgements), "metric")
     of = f"{worst.bad} of {metrics} not PASS" if worst.bad else metrics
-    link = "" if worst.verdict is Verdict.PASS else worst.link
-    return Place(worst.verdict, SHORT[worst.verdict], f"{host}, {name}: {worst.verdict.value}, {of}", link)
+    title = f"{host}, {name}: {worst.verdict.value}, {of}"
+    if worst.verdict is Verdict.PASS:
+        shares = [share for each in worst.judgements if (share := share_of(each)) is not None]
+        return _place(Verdict.PASS, statistics.median(shares) if shares else None, title)
+    bad = [share for each in worst.judgements if each.verdict is worst.verdict if (share := share_of(each)) is not None]
+    return _place(worst.verdict, min(bad, default=None), title, worst.link)
 
 
-#: One or two letters for a verdict: colour alone is not enough.
-SHORT: Mapping[Verdict, str] = {
-    Verdict.PASS: "ok",
-    Verdict.DEGRADED: "D",
-    Verdict.FAIL: "F",
-    Verdict.INCOMPLETE: "inc",
-    Verdict.INVALID: "inv",
-}
+def _on_node(run: RunJudgement, host: str) -> tuple[Judgement, ...]:
+    own = {rank.rank for rank in run.run.ranks if rank.host == host}
+    return tuple(each for each in run.judgements if own.intersection(each.samples.ranks))
+
+
+def _place(verdict: Verdict, share: float | None, title: str, link: str = "") -> Place:
+    if share is None:
+        return Place(verdict, "ok" if verdict is Verdict.PASS else verdict.value, title, link)
+    return Place(verdict, percent(share), title, link, shade_of(share))
 
 
 def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
-    """For each ordered pair of a node's ranks the metric that lost most beside its equals, over all runs."""
+    """For each ordered pair of a node's GPUs their most direct transfer, and where a check is not PASS the worst."""
     ranks: dict[int, str] = {}
-    ratios: dict[tuple[int, int], list[_Pair]] = {}
+    measured: dict[tuple[int, int], list[_Pair]] = {}
     for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
+        if "host" in str(run.run.header.get("plan", {}).get("buffers")):
+            continue
         place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
         for rank in run.run.ranks:
             ranks.setdefault(place[rank.rank], f"GPU {rank.device.index}" if rank.device else f"rank {rank.rank}")
         for group in groups_of(run):
             if not group.is_pairs or group.quantity != "goodput":
                 continue
-            good = [each.value for each in group.judgements if each.verdict is Verdict.PASS]
-            if not good:
-                continue
-            usual = statistics.median(good)
             for judgement in group.judgements:
                 a, b = (place.get(rank) for rank in judgement.samples.ranks)
                 if a is None or b is None:  # of a file that was damaged
                     continue
                 if a == b:  # two ranks on one GPU: no link between GPUs
                     continue
-                ratio = judgement.value / usual
-                ratios.setdefault((a, b), []).append(_Pair(ratio, judgement, check, f"run{position}"))
-    numbers = sorted({rank for pair in ratios for rank in pair})
+                measured.setdefault((a, b), []).append(_Pair(run, judgement, check, f"run{position}"))
+    numbers = sorted({rank for pair in measured for rank in pair})
     if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
         return None
-    cells = tuple(tuple(_of_pair(ratios.get((a, b), []), a, b) for b in numbers) for a in numbers)
+    cells = tuple(tuple(_of_pair(measured.get((a, b), []), a, b) for b in numbers) for a in numbers)
+    direct = Counter(min(pairs, key=lambda pair: pair.indirectness).what for pairs in measured.values()).most_common(1)[
+        0
+    ][0]
     labels = tuple(ranks[each] for each in numbers)
     return Grid(
-        "Pairs, over all checks",
+        "GPU to GPU" if all(label.startswith("GPU") for label in labels) else "Rank to rank",
         "from \\ to",
         labels,
         labels,
         cells,
-        "Each cell: worst result of the pair, in % of the median of its passing peers (same operation and size). "
-        "A slowdown of all pairs is not visible in this table.",
+        f"of the yardstick of {direct}; where a check of the pair is not PASS, the worst",
     )
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A metric of a pair with its share of what its equals have, and the check and run that it is of."""
+    """A metric of a pair, and the run and check that it is of."""
 
-    ratio: float
+    run: RunJudgement
     judged: Judgement
     check: str
     link: str
+
+    @property
+    def indirectness(self) -> tuple[bool, bool, bool, int]:
+        return indirectness(self.run, self.judged.samples)
+
+    @property
+    def what(self) -> str:
+        samples = self.judged.samples
+        return f"{samples.operation} {format_size(samples.bytes)} over {self.run.run.header.get('transport', '?')}"
 
 
 def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Place:
     if not pairs:
         return Place(None, title="" if a == b else f"{a}→{b}: not measured")
-    worst = min(pairs, key=lambda pair: (-SEVERITY[pair.judged.verdict], pair.ratio))
-    verdict = worst.judged.verdict
-    title = f"{'→'.join(map(str, worst.judged.samples.ranks))} {worst.judged.name} in {worst.check}: {verdict.value}"
-    return Place(verdict, percent(worst.ratio), title, "" if verdict is Verdict.PASS else worst.link)
+    bad = [pair for pair in pairs if pair.judged.verdict is not Verdict.PASS]
+    shown = min(bad, key=lambda pair: (-SEVERITY[pair.judged.verdict], share_of(pair.judged) or 0.0), default=None)
+    shown = shown or min(pairs, key=lambda pair: pair.indirectness)
+    judged = shown.judged
+    title = f"{'→'.join(map(str, judged.samples.ranks))} {judged.name} in {shown.check}: {judged.verdict.value}, "
+    title += f"{number(judged.value)} {unit_shown(judged.unit)}"
+    return _place(judged.verdict, share_of(judged), title, shown.link if bad else "")

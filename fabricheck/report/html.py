@@ -35,6 +35,7 @@ from fabricheck.report.past import Past
 from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.plotly_js import plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
+from fabricheck.report.shares import DARKEST
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
@@ -237,6 +238,7 @@ def _template(name: str) -> jinja2.Template:
         finalize=_shown,
     )
     environment.filters |= {"number": number, "size": format_size}
+    environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment.get_template(name)
 
 

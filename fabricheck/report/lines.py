@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fabricheck.records.catalogue import Entry
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
-from fabricheck.report.content import number
+from fabricheck.report.content import number, unit_shown
 from fabricheck.suite import program
 from fabricheck.units import apart
 
@@ -63,7 +63,7 @@ def headline(finding: Finding) -> str:
 
 def figures(finding: Finding) -> str:
     """How much of what, such as `1,809 Gb/s, 42.8% below 3,165 Gb/s`; empty where the finding has no figure."""
-    measured, expected, unit = finding.measured, finding.expected, finding.unit
+    measured, expected, unit = finding.measured, finding.expected, unit_shown(finding.unit)
     if measured is None or not math.isfinite(measured):
         return ""
     text = f"{number(measured)} {unit}".rstrip()

@@ -1,45 +1,44 @@
 """The node that a run was on, drawn with each link in the colour of what the pairs over it got.
 
 The colour is that of the median pair: one slow pair is slow on all links of its way, and on most of them only there. It
-is a share of what links carry of data (`achievable`) where that is known of all pairs, else of what is expected.
+is the share that the maps of pairs have.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from markupsafe import Markup
-from plotly.colors import sample_colorscale
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import PAIRS
-from fabricheck.report.content import percent, plural, printable, quantity_of, who
-from fabricheck.report.figures.matrix import span_of
-from fabricheck.report.figures.plot import SCALE
+from fabricheck.report.content import groups_of, percent, plural, printable, who
 from fabricheck.report.figures.tables import Cell, Rows
+from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.drawing import Layout, box_width, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
 _EDGE_PX, _LEAST_HALF_PX = 45.0, 190.0  # beyond the middle of an outer box; of half a drawing
 _ABOVE_PX = 20.0  # half a box, and its line
-_LEGEND_STEPS = 20
+# A pair's share, its ranks, itself, and of what the share is.
+_Pair = tuple[float, str, Judgement, str]
 _KINDS = ("gpus", "cpus", "switches", "nics")
 
 
 @dataclass(frozen=True)
 class LinkState:
-    """A link and what the pairs whose data pass it got; shares are of what is expected of each pair, worst first."""
+    """A link and the shares of the pairs whose data pass it, worst first."""
 
     link: Link
-    pairs: tuple[tuple[float, str, Judgement], ...]
+    pairs: tuple[_Pair, ...]
 
     @property
     def name(self) -> str:
@@ -51,7 +50,7 @@ class LinkState:
 
     @property
     def median(self) -> float:
-        return statistics.median(share for share, _, _ in self.pairs)
+        return statistics.median(pair[0] for pair in self.pairs)
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class Node:
 
     title: str
     summary: str
+    of: str
     svg: Markup
     table: Rows
 
@@ -78,7 +78,7 @@ def node_of_run(judged: RunJudgement) -> Node | None:
     if not measured:
         return None
     worst = min(measured, key=lambda link: (link.median, link.worst))
-    of = "achievable" if _is_achievable(judged) else "expected"
+    of = " or ".join(sorted({of for each in measured for _, _, _, of in each.pairs}))
     summary = (
         f"{len(measured)} of {plural(len(links), 'link')} carried pairs; {'the worst is ' if len(measured) > 1 else ''}"
         f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of {of} in the "
@@ -87,26 +87,21 @@ def node_of_run(judged: RunJudgement) -> Node | None:
     return Node(
         title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of {of}",
         summary=summary,
-        svg=_draw(topology, links, of),
-        table=_table(links, of),
+        of=of,
+        svg=_draw(topology, links),
+        table=_table(links),
     )
 
 
 def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkState]:
-    over: dict[Component, list[tuple[float, str, Judgement]]] = {}
-    achievable = _is_achievable(judged)
-    for pair in _of_pairs(judged):
-        share = _share_of_achievable(pair) if achievable else pair.share_of_expected
-        if share is None:
-            continue
-        if not 0 <= share < float("inf"):
-            continue
+    over: dict[Component, list[_Pair]] = {}
+    for share, pair, of in _of_pairs(judged):
         try:
             crossed = components_of(judged.run, pair.samples, topology)
         except UserError:  # a device that the topology does not know; the judge says so
             continue
         for component in crossed:
-            over.setdefault(component, []).append((share, who(pair.samples, len(judged.run.ranks)), pair))
+            over.setdefault(component, []).append((share, who(pair.samples, len(judged.run.ranks)), pair, of))
     states: dict[tuple[str, str], LinkState] = {}
     for link in topology.links:
         a, b = sorted(link.ends)
@@ -115,20 +110,15 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
     return list(states.values())
 
 
-def _of_pairs(judged: RunJudgement) -> list[Judgement]:
-    return [each for each in judged.judgements if each.samples.operation in PAIRS and quantity_of(each) == "goodput"]
+def _of_pairs(judged: RunJudgement) -> Iterator[tuple[float, Judgement, str]]:
+    for group in groups_of(judged):
+        if group.is_pairs and group.quantity == "goodput":
+            shares, of = shares_of(group.judgements)
+            pairs = zip(shares, group.judgements, strict=True)
+            yield from ((share, pair, of) for share, pair in pairs if share is not None)
 
 
-def _is_achievable(judged: RunJudgement) -> bool:
-    return all(_share_of_achievable(each) is not None for each in _of_pairs(judged))
-
-
-def _share_of_achievable(judged: Judgement) -> float | None:
-    achievable = judged.expectation.achievable
-    return judged.value / achievable if achievable else None
-
-
-def _table(links: list[LinkState], of: str) -> Rows:
+def _table(links: list[LinkState]) -> Rows:
     ranked = sorted((each for each in links if each.pairs), key=lambda link: (link.median, link.worst, link.name))
     rows = [
         (
@@ -143,34 +133,26 @@ def _table(links: list[LinkState], of: str) -> Rows:
     ]
     rest = [each.name for each in links if not each.pairs]
     return Rows(
-        head=("link", "technology", "pairs", f"median, % of {of}", f"worst, % of {of}", "its ranks"),
+        head=("link", "technology", "pairs", "median", "worst", "its ranks"),
         rows=tuple(rows),
         texts=(1,),
         note=f"No pair was measured over {', '.join(rest)}." if rest else "",
     )
 
 
-def color_of(share: float, span: tuple[float, float] = (0.0, 1.0)) -> str:
-    """The colour that the pair matrices have for a share, on a scale from one end of `span` to the other."""
-    low, high = span
-    (color,) = sample_colorscale(SCALE, [min(max((share - low) / (high - low), 0.0), 1.0)])
-    return str(color)
-
-
-def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
+def _draw(topology: Topology, links: list[LinkState]) -> Markup:
     made = layout(topology)
-    span = span_of([each.median for each in links if each.pairs])
     middle = made.size / 2
     # No wider than the outermost ring, and never than the words below it.
     half = max(_LEAST_HALF_PX, *(math.hypot(x - middle, y - middle) + _EDGE_PX for x, y in made.places.values()))
     # No higher than what is drawn: a ring with one CPU on it is empty but for that.
     ys = [y for each in links for y in made.curve(each.link.ends).ys] + [y for _, y in made.places.values()]
     left, highest, bottom = middle - half, min(ys) - _ABOVE_PX, max(ys) + _ABOVE_PX
-    box = f"{left:.0f} {highest:.0f} {2 * half:.0f} {bottom - highest + 46:.0f}"
+    box = f"{left:.0f} {highest:.0f} {2 * half:.0f} {bottom - highest + 26:.0f}"
     top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
     for link in sorted(links, key=lambda link: -link.median if link.pairs else float("-inf")):
-        _line(top, link, made, width_of(link.link, topology), span=span, of=of)
+        _line(top, link, made, width_of(link.link, topology))
     for link in links:
         if link.pairs:
             x, y = made.curve(link.link.ends).label
@@ -178,25 +160,23 @@ def _draw(topology: Topology, links: list[LinkState], of: str) -> Markup:
     for kind in _KINDS:
         for device in getattr(topology, kind):
             _device(top, device.name, made.places[device.name], kind)
-    _legend(top, left, bottom, 2 * half, span=span)
+    _legend(top, left, bottom, 2 * half)
     return Markup(ElementTree.tostring(top, encoding="unicode"))
 
 
-def _line(
-    top: ElementTree.Element, link: LinkState, made: Layout, width: float, *, span: tuple[float, float], of: str
-) -> None:
+def _line(top: ElementTree.Element, link: LinkState, made: Layout, width: float) -> None:
     group = _add(top, "g")
     way = {"d": made.curve(link.link.ends).path, "fill": "none"}
     if not link.pairs:
         _add(group, "title", f"{describe(link.link)}; no pair measured")
         _add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
         return
-    share, label, _ = link.pairs[0]
-    text = f"median {percent(link.median)} of {of}, worst {label} {percent(share)}"
+    share, label, _, of = link.pairs[0]
+    text = f"median {percent(link.median)}, worst {label} {percent(share)} of {of}"
     _add(group, "title", f"{describe(link.link)}; {plural(len(link.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
     _add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
-    _add(group, "path", stroke=color_of(link.median, span), stroke_width=f"{width:.2f}", **way)
+    _add(group, "path", class_=f"c{shade_of(link.median)}", stroke_width=f"{width:.2f}", **way)
 
 
 def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:
@@ -206,21 +186,12 @@ def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kin
     _add(top, "text", name, x=f"{place[0]:.1f}", y=f"{place[1] + 4:.1f}")
 
 
-def _legend(top: ElementTree.Element, x0: float, y0: float, size: float, *, span: tuple[float, float]) -> None:
-    """Below a drawing whose lower left corner is at `x0`, `y0`."""
-    left, width, y = x0 + 0.1 * size, 0.46 * size, y0 + 4
-    step = width / _LEGEND_STEPS
-    for number in range(_LEGEND_STEPS):
-        color = color_of((number + 0.5) / _LEGEND_STEPS)
-        # They overlap a little, or the paper would shine through between them.
-        x, wide = f"{left + number * step:.1f}", f"{step + 0.5:.1f}"
-        _add(top, "rect", x=x, y=f"{y:.1f}", width=wide, height="14", fill=color)
-    for at, share in ((0.0, span[0]), (1.0, span[1])):
-        _add(top, "text", percent(share), x=f"{left + width * at:.1f}", y=f"{y + 32:.1f}")
-    middle = f"{y + 7:.1f}"
-    start, end = f"{x0 + 0.66 * size:.1f}", f"{x0 + 0.72 * size:.1f}"
-    _add(top, "line", class_="unmeasured", x1=start, x2=end, y1=middle, y2=middle, stroke_width="5")
-    _add(top, "text", "no pair measured", x=f"{x0 + 0.86 * size:.1f}", y=f"{y + 11:.1f}")
+def _legend(top: ElementTree.Element, x0: float, y0: float, size: float) -> None:
+    """Below a drawing whose lower left corner is at `x0`, `y0`; what the colours are stands above it."""
+    y = f"{y0 + 11:.1f}"
+    start, end = f"{x0 + 0.3 * size:.1f}", f"{x0 + 0.4 * size:.1f}"
+    _add(top, "line", class_="unmeasured", x1=start, x2=end, y1=y, y2=y, stroke_width="5")
+    _add(top, "text", "no pair measured", x=f"{x0 + 0.56 * size:.1f}", y=f"{y0 + 15:.1f}")
 
 
 def _add(

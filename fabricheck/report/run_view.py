@@ -24,16 +24,17 @@ from fabricheck.report.content import (
     name_of,
     number,
     reason_without_source,
-    share_of_yardstick,
     short_message,
     short_name,
     slow_of,
     together,
+    unit_shown,
     who,
 )
 from fabricheck.report.figures import Figure, figures_of
 from fabricheck.report.lines import plain, steps, summary
 from fabricheck.report.node import Node, node_of_run
+from fabricheck.report.shares import share_of_yardstick
 from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -167,7 +168,7 @@ def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group:
     return _Table(
         name=name,
         metric_names=metric_names,
-        unit=group.unit,
+        unit=unit_shown(group.unit),
         is_pairs=group.is_pairs,
         verdict=judgements[0].verdict,
         counts=count(each.verdict for each in judgements),

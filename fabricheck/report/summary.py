@@ -13,7 +13,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import count, number, percent, plural, quantity_of, share_of_yardstick, strength
+from fabricheck.report.content import count, in_gigabytes, number, percent, plural, quantity_of, strength, unit_shown
+from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
 
 _MOST_NUMBERS = 4
@@ -57,10 +58,12 @@ def counted(runs: Sequence[RunJudgement]) -> str:
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:
-    """What makes a PASS worth more; empty where all metrics have references, and where it is red."""
+    """What to do after a PASS: what makes it worth more, or what follows from its history; empty where it is red."""
     metrics = [each for run in runs for each in run.judgements]
-    if verdict is not Verdict.PASS or not system or all(each.calibrated for each in metrics):
+    if verdict is not Verdict.PASS or not system:
         return ""
+    if all(each.calibrated for each in metrics):
+        return f"nothing to fix; {program()} watch {system} for trends, {program()} compare after an upgrade"
     return f"run it on {_OCCASIONS} occasions, then {program()} calibrate {system}"
 
 
@@ -181,10 +184,10 @@ def _number(kind: str, found: Sequence[tuple[Judgement, RunJudgement]]) -> Numbe
     judged, run = sorted(best, key=lambda item: item[0].value)[len(best) // 2]
     share = share_of_yardstick(judged)
     over = str(run.run.header.get("transport", ""))
-    remarks = [f"over {over}"] if over else []
-    remarks += [f"{share} of the {judged.judged_by}"] if share and judged.judged_by != "floor" else []
+    remarks = list(filter(None, [in_gigabytes(judged), f"over {over}" if over else ""]))
+    remarks += [f"{share} of {OF_KIND[judged.judged_by]}"] if share and judged.judged_by != "floor" else []
     remarks += [f"median of {len(best)}"] if len(best) > 1 else []
-    return Number(f"{number(judged.value)} {judged.unit}", kind, ", ".join(remarks))
+    return Number(f"{number(judged.value)} {unit_shown(judged.unit)}", kind, ", ".join(remarks))
 
 
 def _how_many(runs: Sequence[RunJudgement]) -> Iterator[Number]:

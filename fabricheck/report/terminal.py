@@ -25,12 +25,14 @@ from fabricheck.report.content import (
     number,
     plural,
     printable,
-    share_of_yardstick,
+    reason_for_people,
     short_message,
+    unit_shown,
     weakest,
     who,
 )
 from fabricheck.report.lines import summary
+from fabricheck.report.shares import share_of_yardstick
 from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
 from fabricheck.report.text_matrix import matrices
 from fabricheck.units import format_size
@@ -253,7 +255,7 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for each in judgements[:shown]:
             yield _row(group, (who(each.samples, world),) * 3, each, each.judged_by)
-            for line in _wrap(each.reason, width - 12, detail.reason_lines):
+            for line in _wrap(reason_for_people(each), width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)
@@ -268,7 +270,7 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
 
 def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str) -> _Line:
     """A row; where it is narrow without what the unit and the percentage say already. `labels`: from wide to short."""
-    value, also = f"{number(worst.value)} {worst.unit}", in_gigabytes(worst)
+    value, also = f"{number(worst.value)} {unit_shown(worst.unit)}", in_gigabytes(worst)
     share = share_of_yardstick(worst)
     of = f"of {number(worst.yardstick.value)}" if worst.yardstick is not None and share else ""
     name = f"{group.operation} {format_size(group.bytes)}{' contended' if group.schedule == 'contended' else ''}"

@@ -9,6 +9,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, facts_of, groups_of, printable, short_name
+from fabricheck.report.shares import indirectness
 from fabricheck.units import format_size
 
 _GBPS_OF_GB = 8.0
@@ -16,11 +17,10 @@ _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and
 
 
 def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[list[str]]:
-    """The `most` telling matrices, as far as they fit into `width` columns: not PASS first, then the fastest."""
+    """The `most` telling matrices, as far as they fit into `width` columns: not PASS first, then those of the links,
+    which show best where no library sends."""
     matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
-    matching.sort(
-        key=lambda pair: (-SEVERITY[pair[1].verdict], pair[1].operation == "bidirectional", -_fastest(pair[1]))
-    )
+    matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
     for run, group in matching[:most]:
         if lines := _matrix(run, group, width):
             yield lines
@@ -29,11 +29,9 @@ def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[li
 def _is_matrix(group: Group, run: RunJudgement) -> bool:
     """Whether a group is the goodput of pairs of one node, alone on their links as nvbandwidth's are."""
     one_node = len({each.host for each in run.run.ranks}) == 1
-    return one_node and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
-
-
-def _fastest(group: Group) -> float:
-    return max(each.value for each in group.judgements)
+    plan = run.run.header.get("plan", {})
+    of_gpus = "host" not in str(plan.get("buffers")) and not plan.get("shared_devices")
+    return one_node and of_gpus and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
 
 
 def _matrix(run: RunJudgement, group: Group, width: int) -> list[str]:

@@ -10,9 +10,10 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation, Judgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.summary import Coverage, coverage
+from fabricheck.report.summary import Coverage, coverage, next_of_pass, numbers
 from tests.support.findings import bad_finding
 from tests.support.made_runs import MIB, made_run, made_samples
+from tests.support.synthetic import pair_run
 
 PAIR = made_samples("pingpong", (0, 1), MIB, 10)
 NOTHING = Expectation(None, None, None, 0.0, "made")
@@ -45,3 +46,22 @@ def judged(hosts: Sequence[str], nodes: int, *, verdict: Verdict = Verdict.PASS)
 )
 def test_how_many_nodes_and_whether_the_network(runs: list[RunJudgement], expected: Coverage) -> None:
     assert coverage(runs) == expected
+
+
+def test_every_pass_has_a_next_step_and_nothing_else_has_one() -> None:
+    without = pair_run()
+    calibrated = replace(without, judgements=tuple(replace(each, calibrated=True) for each in without.judgements))
+    assert "calibrate alps" in next_of_pass(Verdict.PASS, [without], "alps")
+    assert "watch alps" in next_of_pass(Verdict.PASS, [calibrated], "alps")
+    assert next_of_pass(Verdict.FAIL, [calibrated], "alps") == ""
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL])
+def test_the_numbers_have_both_units_and_microseconds_their_sign_also_when_it_is_red(verdict: Verdict) -> None:
+    bad = {(a, b): verdict for a in range(4) for b in range(4) if a != b}
+    by_kind = {each.of: each for each in numbers([pair_run(bad=bad)])}
+    link, latency = by_kind["between GPUs of a node"], by_kind["latency between GPUs"]
+    value = float(link.value.split()[0].replace(",", ""))
+    assert link.value.endswith(" Gb/s")
+    assert float(link.remark.split()[0]) == pytest.approx(value / 8, rel=1e-3) and link.remark.split()[1] == "GB/s,"
+    assert latency.value.endswith(" µs")

@@ -11,7 +11,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.grid import grid_of
 from tests.support.findings import bad_finding
-from tests.support.synthetic import pair_run, rank
+from tests.support.synthetic import pair_run, rank, with_yardstick
 
 
 def driving(run: RunJudgement, gpus: tuple[int, ...]) -> RunJudgement:
@@ -66,3 +66,43 @@ def test_pairs_are_of_gpus_also_where_ranks_share_them() -> None:
     # Ranks 1 and 2 are on GPUs 0 and 1; ranks 0 and 1 are on one GPU, and no pair of two.
     assert bad == {(0, 1)}
     assert all(grid.cells[each][each].verdict is None for each in range(4))
+
+
+def against(run: RunJudgement, kind: str, value: float) -> RunJudgement:
+    """The goodputs of a run, judged so."""
+    goodputs = [each for each in run.judgements if each.better == "higher"]
+    return replace(run, judgements=tuple(with_yardstick(each, kind, value) for each in goodputs))
+
+
+def test_the_map_of_gpus_is_that_of_their_links_and_has_the_colour_of_the_share() -> None:
+    links = against(pair_run(transport="copy"), "achievable", 1375.0)
+    library = against(pair_run(transport="mpi"), "siblings", 2000.0)
+    to_host = against(pair_run(transport="mpi", bad={(0, 1): Verdict.FAIL}), "published", 1100.0)
+    header = {**to_host.run.header, "plan": {**to_host.run.header["plan"], "buffers": "device-host"}}
+    to_host = replace(to_host, run=replace(to_host.run, header=header))
+    grid = grid_of([library, to_host, links], ["library", "host", "links"], Diagnosis())
+    assert grid is not None
+    cell = grid.cells[0][1]
+    # 1,099 of 1,375 Gb/s; the MPI library's 55% are its own, and what went to the host passed no link between GPUs.
+    assert (cell.verdict, cell.text, cell.shade, cell.link) == (Verdict.PASS, "80.0 %", 3, "")
+    assert "over copy" in grid.legend
+    slow = against(pair_run(transport="mpi", bad={(0, 1): Verdict.DEGRADED}), "siblings", 1100.0)
+    bad = grid_of([slow, links], ["library", "links"], Diagnosis())
+    assert bad is not None
+    assert (bad.cells[0][1].verdict, bad.cells[0][1].shade, bad.cells[0][1].link) == (Verdict.DEGRADED, 0, "run1")
+    assert bad.cells[1][0].text == grid.cells[1][0].text
+
+
+def test_a_node_that_the_minimum_alone_judged_has_no_share() -> None:
+    run = on_nodes(pair_run(), "abcd")
+    for judged, text, shade in ((run, "ok", None), (against(run, "siblings", 1100.0), "100.", 9)):
+        grid = grid_of([judged], ["check"], Diagnosis())
+        assert grid is not None
+        assert all(row[0].text.startswith(text) and row[0].shade == shade for row in grid.cells)
+
+
+def test_below_the_minimum_a_share_is_of_what_is_expected() -> None:
+    run = on_nodes(pair_run(bad={(0, 1): Verdict.FAIL}), "abcd")
+    grid = grid_of([run], ["check"], Diagnosis())
+    assert grid is not None
+    assert {row: cells[0].text for row, cells in zip(grid.rows, grid.cells, strict=True)}["a"] == "8.0 %"

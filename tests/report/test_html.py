@@ -231,9 +231,9 @@ def test_the_facts_of_a_run_are_there() -> None:
 def test_every_figure_has_a_name_and_a_table_that_is_open_without_scripts() -> None:
     source = render_html([pair_run()], title="t", system="s")
     figures = re.findall(r"<figure>.*?</figure>", source, re.DOTALL)
-    assert len(figures) == 6
+    assert len(figures) == 5
     drawn = [each for each in figures if "data-figure" in each]
-    assert len(drawn) == 4
+    assert len(drawn) == 3
     for figure in drawn:
         assert 'role="group" aria-label="' in figure
         assert "<details open><summary>The same as a table" in figure

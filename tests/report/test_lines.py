@@ -100,8 +100,8 @@ def test_figures_have_units_separators_and_few_digits() -> None:
         return figures(Finding("slow-gpu", Verdict.DEGRADED, "", (), measured, expected, unit))
 
     assert shown(2727.4321, 2859.1) == "2,727 Gb/s, 4.6% below 2,859 Gb/s"
-    assert shown(12.5, 10.0, "us") == "12.50 us, 25.0% above 10.00 us"
-    assert shown(1380.0, 100.0, "us") == "1,380 us, 13.80 times 100.0 us"
+    assert shown(12.5, 10.0, "us") == "12.50 µs, 25.0% above 10.00 µs"
+    assert shown(1380.0, 100.0, "us") == "1,380 µs, 13.80 times 100.0 µs"
     assert shown(2727.4321) == "2,727 Gb/s"
     assert shown(None, 2859.1) == shown(float("nan"), 1.0) == ""
 

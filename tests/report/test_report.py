@@ -91,7 +91,7 @@ def test_a_page_loads_nothing() -> None:
 def test_pair_matrix_and_curves_have_tables() -> None:
     page = render_html([judged(CUDA)], title="t", system="local")
     assert page.count('class="note legend"') >= 1
-    assert page.count('class="plot curves"') >= 1
+    assert page.count('class="plot distributions"') >= 1
     drawings = page.count('class="plot ') + page.count('<figure class="node">')
     assert page.count("The same as a table") == drawings
 

@@ -82,6 +82,19 @@ def test_the_pairs_of_a_node_are_a_matrix_as_nvbandwidth_prints_it(ranks: int) -
     assert lines[start + 2 + ranks] == "    * is not PASS"
 
 
+def test_the_first_matrix_is_that_of_the_links_and_none_is_of_ranks_that_share_a_gpu() -> None:
+    """Two ranks on one GPU are the fastest of all, and no link is between them."""
+    links, library = pair_run(transport="copy"), pair_run(transport="ccl")
+    faster = replace(library, judgements=tuple(replace(each, value=2 * each.value) for each in library.judgements))
+    shared = pair_run(transport="copy", plan={**library.run.header["plan"], "shared_devices": True})
+    titles = [
+        line
+        for line in render([faster, shared, links], width=160, color=False, height=200).splitlines()
+        if "(row)" in line
+    ]
+    assert [title.partition(" over ")[2].split()[0].rstrip(",") for title in titles] == ["copy", "ccl"]
+
+
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
     bad = {pair: Verdict.DEGRADED for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))}
     run = replace(pair_run(bad=bad), topology=system("hgx-h200"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fabricheck.history.compare import Change, Comparison, MetricChange
 from fabricheck.history.shares import percent, size
-from fabricheck.report.content import number, plural
+from fabricheck.report.content import number, plural, unit_shown
 from fabricheck.report.figures.history import short_names
 from fabricheck.report.figures.plot import (
     COLORS,
@@ -129,8 +129,8 @@ def _end(end: float, side: int) -> float:
 
 def _described(change: MetricChange) -> str:
     return (
-        f"{number(change.base)} → {number(change.candidate)} {change.unit}, {_change(change)}, {change.verdict.value}; "
-        f"{change.base_sessions} and {change.candidate_sessions} sessions"
+        f"{number(change.base)} → {number(change.candidate)} {unit_shown(change.unit)}, {_change(change)}, "
+        f"{change.verdict.value}; {change.base_sessions} and {change.candidate_sessions} sessions"
     )
 
 
@@ -145,8 +145,8 @@ def _table(comparison: Comparison, names: Sequence[str]) -> Rows:
             *cells(
                 name,
                 each.verdict.value,
-                f"{number(each.base)} {each.unit}",
-                f"{number(each.candidate)} {each.unit}",
+                f"{number(each.base)} {unit_shown(each.unit)}",
+                f"{number(each.candidate)} {unit_shown(each.unit)}",
                 percent(each.change),
                 " to ".join(map(percent, each.interval)),
                 size(each.smallest_change) if math.isfinite(each.smallest_change) else "unknown",

@@ -14,11 +14,11 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, plural, who
+from fabricheck.report.content import number, plural, unit_shown, who
 from fabricheck.report.figures.plot import (
     GREY,
+    Colors,
     Line,
-    Mode,
     legend_below,
     line_traces,
     plain,
@@ -39,12 +39,12 @@ class _Plot:
     members: tuple[tuple[str, tuple[Samples, ...]], ...]  # label and samples by size, one a curve
 
 
-def curves_of(judged: RunJudgement) -> Iterable[Figure]:
+def curves_of(judged: RunJudgement, colors: Colors) -> Iterable[Figure]:
     """The curves of goodput, then those of latency: one figure for each pair operation and schedule, and one for the
     collectives of a schedule together."""
     for quantity in ("goodput", "latency"):
         for plot in _plots(judged, quantity):
-            yield _curves(plot, judged)
+            yield _curves(plot, judged, colors)
 
 
 def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
@@ -62,14 +62,14 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
             label += " by transfers"
         plots.setdefault(plot, {}).setdefault(label, {}).setdefault(samples.bytes, samples)
     for title, curves in plots.items():
-        # One size makes no curve, and is in the table of metrics.
-        if any(len(sizes) > 1 for sizes in curves.values()):
+        # Few sizes make no curve, and are in the table of metrics.
+        if len({size for sizes in curves.values() for size in sizes}) >= _FEWEST_OF_CURVE:
             members = tuple((label, tuple(by[size] for size in sorted(by))) for label, by in curves.items())
             yield _Plot(quantity, title, members)
 
 
-def _curves(plot: _Plot, judged: RunJudgement) -> Figure:
-    unit = UNITS[plot.quantity]
+def _curves(plot: _Plot, judged: RunJudgement, colors: Colors) -> Figure:
+    unit = unit_shown(UNITS[plot.quantity])
     curves = tuple(
         Curve(label, tuple(point for each in samples if (point := _point(each, plot.quantity)) is not None))
         for label, samples in plot.members
@@ -91,9 +91,8 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure:
 
     ranked = sorted(curves, key=rank)
     sizes = sorted({point.bytes for curve in curves for point in curve.points})
-    # Few sizes make no curve.
-    mode: Mode = "lines+markers" if len(sizes) >= _FEWEST_OF_CURVE else "markers"
-    traces = line_traces(list(map(_line, ranked)), mode=mode, hover=f"%{{text}}: %{{y:.4~g}} {unit}")
+    hover = f"%{{text}}: %{{y:.4~g}} {unit}"
+    traces = line_traces(list(map(_line, ranked)), mode="lines+markers", hover=hover, colors=colors)
     if (line := _expected_trace(plot, judged, curves)) is not None:
         traces.append(line)
     # Latencies of transports and of sizes are powers of ten apart.
@@ -109,7 +108,7 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure:
     worst = ranked[0]
     reach = worst.points[-1] if plot.quantity == "goodput" else worst.points[0]
     summary = (
-        f"{plural(len(curves), 'curve' if mode != 'markers' else 'measurement')} from {format_size(sizes[0])} to "
+        f"{plural(len(curves), 'curve')} from {format_size(sizes[0])} to "
         f"{format_size(sizes[-1])}, median and quartiles; "
         f"{'worst' if len(curves) > 1 else 'here'} {worst.label} with {number(reach.median)} {unit} at "
         f"{format_size(reach.bytes)}"

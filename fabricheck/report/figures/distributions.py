@@ -11,8 +11,18 @@ import numpy.typing as npt
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import Group, groups_of, judgements_of, label_of, name_of, number, quantity_of, together
-from fabricheck.report.figures.plot import MOST_COLORED, Line, legend_below, line_traces, plain, to_json
+from fabricheck.report.content import (
+    Group,
+    groups_of,
+    judgements_of,
+    label_of,
+    name_of,
+    number,
+    quantity_of,
+    together,
+    unit_shown,
+)
+from fabricheck.report.figures.plot import MOST_COLORED, Colors, Line, legend_below, line_traces, plain, to_json
 from fabricheck.report.figures.tables import Cell, Figure, Rows, left_out
 
 # In per cent. Close enough to each other to show a second mode of a fortieth of the iterations.
@@ -52,7 +62,7 @@ class Distribution:
         return float(self.quantiles[SHARES.index(share)])
 
 
-def distributions_of(judged: RunJudgement) -> Iterable[Figure]:
+def distributions_of(judged: RunJudgement, colors: Colors) -> Iterable[Figure]:
     """A figure for each group of pairs at a size, and one for the collectives of a schedule together.
 
     Tools that print no iterations leave a mean, which has no distribution.
@@ -65,7 +75,8 @@ def distributions_of(judged: RunJudgement) -> Iterable[Figure]:
             (each for each in known if each.verdict is Verdict.PASS), key=lambda distribution: -distribution.width
         )
         if known:
-            yield _figure(members, [*(each for each in known if each.verdict is not Verdict.PASS), *good])
+            ranked = [*(each for each in known if each.verdict is not Verdict.PASS), *good]
+            yield _figure(members, ranked, colors)
 
 
 def _distribution(judged: Judgement, world: int) -> Distribution | None:
@@ -80,14 +91,14 @@ def _distribution(judged: Judgement, world: int) -> Distribution | None:
     return Distribution(label_of(judged, world), judged.verdict, values.size, quantiles)
 
 
-def _figure(members: Sequence[Group], distributions: Sequence[Distribution]) -> Figure:
+def _figure(members: Sequence[Group], distributions: Sequence[Distribution], colors: Colors) -> Figure:
     """`found`: the worst first. Curves are in % of their own median: their levels are in the other figures already,
     and what tells of trouble is their shape."""
     first = members[0]
     told = distributions if len(distributions) <= MOST_COLORED else distributions[: MOST_COLORED - 1]
     grey = distributions[len(told) :][:_MOST_GREY]
     lines = [*map(_line, told), *(_line(each, every=_GREY_STEP) for each in grey)]
-    traces = line_traces(lines, mode="lines")
+    traces = line_traces(lines, mode="lines", colors=colors)
     low, high = _range(told, grey)
     layout = {
         "height": 400,
@@ -114,7 +125,7 @@ def _figure(members: Sequence[Group], distributions: Sequence[Distribution]) -> 
         head=(
             "ranks" if first.is_pairs else "operation",
             "verdict",
-            f"minimum, {first.unit}",
+            f"minimum, {unit_shown(first.unit)}",
             *(f"{share:g}%" if share != 50 else "median" for share in _IN_TABLE[1:-1]),
             "maximum",
             "iterations",

@@ -19,7 +19,7 @@ from fabricheck.history.series import MetricKey, Series, Session
 from fabricheck.history.shares import percent, size
 from fabricheck.history.text import incident_name
 from fabricheck.history.watch import MetricState, Watched
-from fabricheck.report.content import number, plural
+from fabricheck.report.content import number, plural, unit_shown
 from fabricheck.report.figures.plot import (
     COLORS,
     GREY,
@@ -138,9 +138,9 @@ def incident_figure(history: Watched, incident: Incident) -> Figure:
     named = f" {shared}" if shared else ""
     summary = (
         f"{plural(len(alerts), 'metric')}{named}{_of_all(incident)}; {names[0]} went from {number(worst.before)} to "
-        f"{number(worst.after)} {worst.unit} ({percent(worst.change)}). Last good {worst.last_good}, first bad "
-        f"{worst.first_bad}, alert raised {incident.raised}. The band is the baseline ± {size(spread)}, the variation "
-        "from session to session"
+        f"{number(worst.after)} {unit_shown(worst.unit)} ({percent(worst.change)}). Last good {worst.last_good}, "
+        f"first bad {worst.first_bad}, alert raised {incident.raised}. "
+        f"The band is the baseline ± {size(spread)}, the variation from session to session"
     )
     raised = place[incident.raised.session]
     noted = {each.session + first: shortened("; ".join(each.changes)) for each in marks}
@@ -173,7 +173,7 @@ def states_table(states: Sequence[MetricState]) -> Rows:
             name_of[each.key],
             each.status,
             each.sessions,
-            f"{number(each.centre)} {each.unit}" if math.isfinite(each.centre) else "-",
+            f"{number(each.centre)} {unit_shown(each.unit)}" if math.isfinite(each.centre) else "-",
             size(each.spread) if math.isfinite(each.spread) else "-",
             _smallest(each),
             each.last_measured,

@@ -13,4 +13,5 @@ from fabricheck.report.figures.tables import Figure
 def figures_of(judged: RunJudgement) -> tuple[Figure, ...]:
     """The pair matrices of a run, its curves of goodput and of latency over the size, then its distributions."""
     matrices = [matrix_of(group, judged) for group in groups_of(judged) if group.is_pairs]
-    return (*matrices, *curves_of(judged), *distributions_of(judged))
+    colors: dict[str, int] = {}
+    return (*matrices, *curves_of(judged, colors), *distributions_of(judged, colors))

@@ -16,10 +16,11 @@ COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 GREY = "#888888"
-SCALE = "Cividis"
 
 MOST_COLORED = len(COLORS)
-Mode = Literal["lines", "lines+markers", "markers"]
+Mode = Literal["lines", "lines+markers"]
+#: The place of each label among `COLORS`: what has one in a chart of a run has the same in all others.
+Colors = dict[str, int]
 _LONGEST_EVENT = 200
 
 
@@ -41,18 +42,35 @@ def split(ranked: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
     return ranked[:told], ranked[told:]
 
 
-def line_traces(ranked: Sequence[Line], *, mode: Mode, hover: str = "%{text}") -> list[Any]:
+def line_traces(
+    ranked: Sequence[Line], *, mode: Mode, hover: str = "%{text}", colors: Colors | None = None
+) -> list[Any]:
     """Lines as traces, the worst first in a reversed legend: a few told apart, the others grey under one name.
 
-    `hover`: what is said of a point, as plotly's template, in which `%{text}` is the line's text for it.
+    `hover`: what is said of a point, as plotly's template, in which `%{text}` is the line's text for it. `colors`:
+    those of charts beside this one; labels that are new get one there.
     """
     told, others = split(ranked)
     template = f"{hover}<extra></extra>"
-    traces = _other_traces(others, mode, template) if others else []
+    traces = _other_traces(others, template) if others else []
     # The worst is drawn last, over the others, and stands first in the legend.
-    for position in reversed(range(len(told))):
-        traces += _line_traces(told[position], position, mode, template)
+    positions = _positions([line.label for line in told], {} if colors is None else colors)
+    for line, position in reversed(list(zip(told, positions, strict=True))):
+        traces += _line_traces(line, position, mode, template)
     return traces
+
+
+def _positions(labels: Sequence[str], colors: Colors) -> list[int]:
+    """The places of labels among `COLORS`, each its own; those of labels that are known already come first."""
+    own: Colors = {}
+    for label in sorted(labels, key=lambda label: label not in colors):
+        free = [place for place in range(MOST_COLORED) if place not in own.values()]
+        place = colors.get(label, -1)
+        if place not in free:
+            place = min(free, key=lambda place: list(colors.values()).count(place))
+        own[label] = place
+        colors.setdefault(label, place)
+    return [own[label] for label in labels]
 
 
 def filled(*, x: list[Any], y: list[Any], color: str, opacity: float, **more: Any) -> Any:
@@ -73,7 +91,7 @@ def filled(*, x: list[Any], y: list[Any], color: str, opacity: float, **more: An
 def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[Any]:
     color = COLORS[position]
     traces = []
-    if line.low and mode != "markers":
+    if line.low:
         traces.append(
             filled(
                 x=list(line.x) + list(reversed(line.x)),
@@ -93,7 +111,6 @@ def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[A
             mode=mode,
             line={"color": color, "width": 2, "dash": DASHES[position]},
             **({"marker": {"color": color, "symbol": SYMBOLS[position], "size": 7}} if "markers" in mode else {}),
-            **(_quartiles(line) if line.low and mode == "markers" else {}),
             text=line.hover if isinstance(line.hover, str) else list(line.hover),
             hovertemplate=template,
         )
@@ -101,15 +118,7 @@ def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[A
     return traces
 
 
-def _quartiles(line: Line) -> dict[str, Any]:
-    """A bar from edge to edge of each point."""
-    known = [value or 0.0 for value in line.y]
-    up = [short(max(high - y, 0.0)) for high, y in zip(line.high, known, strict=True)]
-    down = [short(max(y - low, 0.0)) for low, y in zip(line.low, known, strict=True)]
-    return {"error_y": {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1}}
-
-
-def _other_traces(lines: Sequence[Line], mode: Mode, template: str) -> list[Any]:
+def _other_traces(lines: Sequence[Line], template: str) -> list[Any]:
     """Lines that nobody has to tell apart: one trace, all grey, with one entry in the legend."""
     name = f"{len(lines)} {'others' if len(lines) > 1 else 'other'}"
 
@@ -117,7 +126,7 @@ def _other_traces(lines: Sequence[Line], mode: Mode, template: str) -> list[Any]
         return [value for line in lines for value in (*part(line), None)]
 
     traces = []
-    if mode != "markers" and any(line.low for line in lines):
+    if any(line.low for line in lines):
         traces.append(
             filled(
                 x=gapped(lambda line: [*line.x, *reversed(line.x)]),
@@ -134,11 +143,10 @@ def _other_traces(lines: Sequence[Line], mode: Mode, template: str) -> list[Any]
             y=gapped(lambda line: [*map(_short_or_none, line.y)]),
             name=name,
             legendgroup=name,
-            mode="markers" if mode == "markers" else "lines",
+            mode="lines",
             connectgaps=False,
             opacity=0.6,
             line={"color": GREY, "width": 1},
-            **({"marker": {"color": GREY, "size": 5}} if mode == "markers" else {}),
             text=gapped(lambda line: [line.hover] * len(line.x) if isinstance(line.hover, str) else line.hover),
             hovertemplate=template,
         )
