@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -107,56 +106,31 @@ def test_it_is_built_once(machine: Machine) -> None:
     assert machine.builds == 1
 
 
-Change = Callable[[Machine], str]
+CHANGES = {
+    "a source": ("src/fabricbench/main.cpp", "2"),
+    "another source": ("src/fabricbench/more.hpp", ""),
+    "the compiler": ("bin/c++", "#!/bin/sh\necho c++ 13.1\n"),
+    "the version of MPI": ("bin/mpicxx", MPICXX.replace("VERSION 5", "VERSION 6")),
+    "the place of MPI": ("bin/mpicxx", MPICXX.replace("/opt/mpi", "/opt/other")),
+    "the architecture": ("bin/uname", "#!/bin/sh\necho Linux aarch64\n"),
+}
 
 
-def source(machine: Machine) -> str:
-    (machine.folder / "src/fabricbench/main.cpp").write_text("2")
-    return ""
-
-
-def new_file(machine: Machine) -> str:
-    (machine.folder / "src/fabricbench/more.hpp").write_text("")
-    return ""
-
-
-def compiler(machine: Machine) -> str:
-    machine.script("c++", "#!/bin/sh\necho c++ 13.1\n")
-    return ""
-
-
-def mpi_version(machine: Machine) -> str:
-    machine.script("mpicxx", MPICXX.replace("VERSION 5", "VERSION 6"))
-    return ""
-
-
-def mpi_place(machine: Machine) -> str:
-    machine.script("mpicxx", MPICXX.replace("/opt/mpi", "/opt/other"))
-    return ""
-
-
-def architecture(machine: Machine) -> str:
-    machine.script("uname", "#!/bin/sh\necho Linux aarch64\n")
-    return ""
-
-
-def option(machine: Machine) -> str:
-    return "-DMORE=ON"
-
-
-@pytest.mark.parametrize("change", [source, new_file, compiler, mpi_version, mpi_place, architecture, option])
-def test_it_is_built_again_where_something_is_another(machine: Machine, change: Change) -> None:
+@pytest.mark.parametrize(("place", "text"), CHANGES.values(), ids=CHANGES)
+def test_it_is_built_again_where_something_is_another(machine: Machine, place: str, text: str) -> None:
     machine.build()
-    more = change(machine)
-    machine.build(*([more] if more else []))
+    (machine.folder / place).write_text(text)
+    (machine.folder / place).chmod(0o755)
+    machine.build()
     assert machine.builds == 2
     assert machine.kept == ["fabricbench", "fabricbench"]
 
 
-def test_modules_that_are_loaded_count(machine: Machine) -> None:
+def test_options_and_modules_that_are_loaded_count(machine: Machine) -> None:
     machine.build(LOADEDMODULES="gcc/12")
     machine.build(LOADEDMODULES="gcc/13")
-    assert machine.builds == 2
+    machine.build("-DMORE=ON", LOADEDMODULES="gcc/13")
+    assert machine.builds == 3
 
 
 def test_unit_tests_are_not_part_of_it(machine: Machine) -> None:

@@ -163,6 +163,7 @@ def _sycl() -> list[str]:
     return [
         "-DFABRICHECK_BACKEND=sycl",
         STRICT,
+        _COMMANDS,
         f"-DSYCL_ROOT={ONEAPI_WHEELS}",
         f"-DCCL_ROOT={ONEAPI_WHEELS}",
         _mpi_option("mpich"),

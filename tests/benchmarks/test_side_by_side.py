@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.side_by_side import Table, Values, in_turn, nvbandwidth, ze_bandwidth, ze_peer
+from benchmarks.side_by_side import Table, Values, in_turn, nvbandwidth, ze_peer
 from fabricheck.errors import UserError
 from fabricheck.expectation.transfers import steps_of
 from fabricheck.records.run import Groups
@@ -24,22 +24,6 @@ memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
 
 SUM device_to_device_memcpy_read_ce 788.02
 """
-HOST = """
-Running host_to_device_memcpy_ce.
-memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
-           0         1         2         3
- 0     55.57     55.56     55.56     55.57
-
-SUM host_to_device_memcpy_ce 222.26
-"""
-LOCAL = """
-Running device_local_copy.
-memcpy local GPU(column) bandwidth (GB/s)
-           0         1
- 0   2091.03   2094.08
-
-SUM device_local_copy 4185.11
-"""
 
 
 # As the sources of level-zero-tests print them (print_results_header, print_results; commit 4e77806).
@@ -48,13 +32,6 @@ WRITE = "".join(
     f"{LINE}Bandwidth Write : Device( {a} )->Device( {b} )\nBW [GBPS]:  256 MB: {rate:8.2f}\n\n{LINE}"
     for a, b, rate in ((0, 1, 158.52), (1, 0, 157.1), (0, 11, 18.88))
 )
-DEVICE = f"""[Device 0] Running H2D with 0,0
-
-HOST-TO-DEVICE BANDWIDTH AND LATENCY
-{LINE}Host->Device
-\t[Device 0  268435456]:  BW = 53.123456 GBPS  Latency =   5053.05 usec
-[Total     268435456]:  BW = 53.100000 GBPS  Latency =   5055.28 usec
-{LINE}"""
 
 
 def rates(
@@ -73,11 +50,6 @@ def test_the_arrow_says_who_sends(tmp_path: Path) -> None:
     assert rates(tmp_path, READ.replace("->", "<-")) == {(1, 0): 394.09, (0, 1): 393.93}
 
 
-def test_one_row_is_a_rate_for_each_gpu(tmp_path: Path) -> None:
-    assert rates(tmp_path, HOST) == {(0,): 55.57, (1,): 55.56, (2,): 55.56, (3,): 55.57}
-    assert rates(tmp_path, LOCAL) == {(0,): 2091.03, (1,): 2094.08}
-
-
 def test_a_test_that_was_waived_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="printed no table for a_test"):
         rates(tmp_path, "Running a_test.\nWaived.\n")
@@ -89,12 +61,6 @@ def test_ze_peer_writes_to_and_reads_from_the_other(tmp_path: Path) -> None:
     assert rates(tmp_path, read, ze_peer) == {(1, 0): 158.52, (0, 1): 157.1, (11, 0): 18.88}
     with pytest.raises(UserError, match="ze_peer printed no rate for a_test"):
         rates(tmp_path, "ERROR: More than 1 device needed\n", ze_peer)
-
-
-def test_ze_bandwidth_has_one_device_at_a_time(tmp_path: Path) -> None:
-    assert rates(tmp_path, DEVICE, ze_bandwidth) == {(0,): 53.123456}
-    with pytest.raises(UserError, match="ze_bandwidth printed no rate of device 0"):
-        rates(tmp_path, DEVICE.replace("[Device 0  ", "[Device 1  "), ze_bandwidth)
 
 
 def test_messages_of_a_group_begin_with_different_receivers() -> None:

@@ -188,21 +188,6 @@ def test_a_build_that_fails_shows_its_first_error_and_the_known_cause(osu_suite:
 
 
 @pytest.mark.full
-def test_without_network_and_source_the_check_is_skipped_and_says_what_to_set(osu_suite: Path) -> None:
-    file = osu_suite / "config" / "vendor.yaml"
-    text = file.read_text()
-    assert "https://mvapich.cse.ohio-state.edu/" in text
-    # Nothing listens on port 9 of this machine: the same as no network, on any machine.
-    file.write_text(text.replace("https://mvapich.cse.ohio-state.edu/", "https://127.0.0.1:9/"))
-    done = run(osu_suite, ONE, FABRICHECK_OSU="release")
-    file.write_text(text)
-    assert done.status == 4, done.output
-    assert "  skip" in done.output
-    said = "set FABRICHECK_OSU to an installed prefix, a module, a tarball or a directory"
-    assert said in " ".join(done.output.split())
-
-
-@pytest.mark.full
 def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     """The job alternates and both are read; whether they agree is no matter on a machine that others use too."""
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}

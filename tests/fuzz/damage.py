@@ -1,5 +1,5 @@
 """Valid files damaged: bytes, lines, numbers, words and whole parts changed, doubled, lost, or replaced by what breaks
-parsers. What is chosen comes from hypothesis, or ten times as quickly from a seed."""
+parsers. What is chosen comes from a seed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-from hypothesis import strategies as st
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -61,39 +59,8 @@ _NUMBER = re.compile(rb"[0-9]+")
 _WORD = re.compile(rb'"[^"\n]*"|[A-Za-z0-9_.+$-]+')
 
 
-class Choices(Protocol):
+class Choices:
     """Where the choices of a damage come from."""
-
-    def integer(self, least: int, most: int) -> int: ...
-
-    def one_of(self, among: Sequence[T]) -> T: ...
-
-    def binary(self, least: int, most: int) -> bytes: ...
-
-    def number(self) -> int | float: ...
-
-
-class Drawn:
-    """Choices of hypothesis, which prefers what is at the edge."""
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
-
-    def integer(self, least: int, most: int) -> int:
-        return self._draw(st.integers(least, most))
-
-    def one_of(self, among: Sequence[T]) -> T:
-        return self._draw(st.sampled_from(among))
-
-    def binary(self, least: int, most: int) -> bytes:
-        return self._draw(st.binary(min_size=least, max_size=most))
-
-    def number(self) -> int | float:
-        return self._draw(st.one_of(st.integers(-2, 70), st.integers(-(2**70), 2**70), st.floats()))
-
-
-class Seeded:
-    """Choices of an ordinary generator."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -128,15 +95,9 @@ def damage(choices: Choices, inputs: Sequence[tuple[Path, bytes]]) -> tuple[Path
     return file, content
 
 
-@st.composite
-def damaged(draw: st.DrawFn, inputs: Sequence[tuple[Path, bytes]]) -> tuple[Path, bytes]:
-    """`damage` by hypothesis."""
-    return damage(Drawn(draw), inputs)
-
-
-def damaged_by_seed(seed: str, inputs: Sequence[tuple[Path, bytes]]) -> Iterator[tuple[Path, bytes]]:
-    """`damage` without end, by an ordinary generator."""
-    choices = Seeded(seed)
+def damaged(seed: str, inputs: Sequence[tuple[Path, bytes]]) -> Iterator[tuple[Path, bytes]]:
+    """`damage` without end."""
+    choices = Choices(seed)
     for _ in itertools.count():
         yield damage(choices, inputs)
 

@@ -3,11 +3,10 @@
     python -m tests.fuzz.fuzz [--inputs 100000] [--command NAME]... [--keep FOLDER] [--minutes MINUTES]
 
 Valid files (tests/fuzz/fuzz_targets.py) are damaged (tests/fuzz/damage.py) and given to their command, in this
-process. One in twenty inputs of a batch is made by hypothesis, which prefers what is at the edge; the others by an
-ordinary generator from the batch's number, since hypothesis takes as long for an input as a quick command for reading
-it. What was given to the command before in this call is not given again. Found is: an exit status that is none of
-those documented, a mistake in Fabricheck itself (70) or anything else that would be a traceback, more than 5 s of
-processor time or 8 GiB of memory, and a green verdict on a measurement that is not there or too slow.
+process, by a generator from the batch's number. What was given to the command before in this call is not given again.
+Found is: an exit status that is none of those documented, a mistake in Fabricheck itself (70) or anything else that
+would be a traceback, more than 5 s of processor time or 8 GiB of memory, and a green verdict on a measurement that is
+not there or too slow.
 
 What is not damaged is read once: topologies, references, parts, policies, tuning and settings of the same content,
 sessions of a store with the same files, the machine's MPI libraries; most sites get what ReFrame listed of another. The
@@ -43,8 +42,6 @@ from types import FrameType, ModuleType
 from typing import Any
 from unittest import mock
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-
 import fabricheck as package
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
@@ -52,14 +49,12 @@ from fabricheck.history import changes, reading, shift_test
 from fabricheck.history.folders import Entry
 from fabricheck.report import html
 from fabricheck.suite import outside_roots
-from tests.fuzz.damage import damaged, damaged_by_seed
+from tests.fuzz.damage import damaged
 from tests.fuzz.fuzz_targets import Target, command_of, seen, targets
 
 LIMIT_S = 5.0
 MEMORY = 8 << 30
 BATCH, BATCH_S = 500, 10.0
-#: One input in so many is made by hypothesis.
-HYPOTHESIS = 20
 #: Of the sites that `init` and `validate` make or see, one in so many is listed by ReFrame, which takes seconds for it.
 SITES = 2000
 STATUSES = frozenset(range(6))
@@ -82,7 +77,6 @@ class InTurn(contextlib.nullcontext[Any]):
 @dataclass
 class Found:
     runs: int = 0
-    drawn: int = 0  # of which by hypothesis
     statuses: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0  # of a processor
@@ -226,22 +220,8 @@ def fuzz(target: Target, inputs: int, start: int, keep: Path, given_before: set[
                 (keep / name).write_bytes(content)
                 found.wrong.append(f"{wrong} ({keep / name})")
 
-        @seed(start)
-        @settings(
-            max_examples=-(-inputs // HYPOTHESIS),
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(damaged(valid))
-        def run_drawn(made: tuple[Path, bytes]) -> None:
-            run(*made)
-
-        run_drawn()
-        found.drawn = found.runs
         # Of a small file there may be no more inputs than were given before.
-        others = damaged_by_seed(f"{target.name} {start}", valid)
+        others = damaged(f"{target.name} {start}", valid)
         for made, _ in zip(others, range(10 * inputs), strict=False):
             if found.runs >= inputs or _processor_seconds() - began > BATCH_S:
                 break
@@ -265,22 +245,20 @@ def done_before(rows: Path) -> dict[str, list[Found]]:
     for line in rows.read_text(encoding="utf-8").splitlines() if rows.exists() else ():
         row = json.loads(line)
         statuses = Counter({int(status): number for status, number in row["statuses"].items()})
-        found.setdefault(row["command"], []).append(
-            Found(row["runs"], row["drawn"], statuses, row["wrong"], row["seconds"])
-        )
+        found.setdefault(row["command"], []).append(Found(row["runs"], statuses, row["wrong"], row["seconds"]))
     return found
 
 
 def table(found: dict[str, list[Found]]) -> Iterator[str]:
     """A row for each command, and one for all of them."""
-    yield "| command | inputs | by hypothesis | exit status 0, 1, 2, 3, 4, 5 | tracebacks, hangs, wrong greens |"
-    yield "|---|---|---|---|---|"
+    yield "| command | inputs | exit status 0, 1, 2, 3, 4, 5 | tracebacks, hangs, wrong greens |"
+    yield "|---|---|---|---|"
     everything = [batch for batches in found.values() for batch in batches]
     for command, batches in {**found, "all": everything}.items():
         statuses = [f"{sum(each.statuses[status] for each in batches):,}" for status in sorted(STATUSES)]
-        runs, drawn = sum(each.runs for each in batches), sum(each.drawn for each in batches)
+        runs = sum(each.runs for each in batches)
         wrong = sum(len(each.wrong) for each in batches)
-        yield f"| {command} | {runs:,} | {drawn:,} | {', '.join(statuses)} | {wrong} |"
+        yield f"| {command} | {runs:,} | {', '.join(statuses)} | {wrong} |"
 
 
 def main(words: Sequence[str] | None = None) -> int:
