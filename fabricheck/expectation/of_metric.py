@@ -55,14 +55,14 @@ def expectation(
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
     parameters is explained here, once.
 
-    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
-    each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
-    collective first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
-    each rank in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or
-    group in such a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for
-    several nodes (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`:
-    ranks share cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the
-    plan of the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
+    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
+    rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
+    first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of each rank
+    in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or group in such
+    a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for several nodes
+    (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share
+    cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
+    the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
     fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
     `without_switch`: the variable that keeps NCCL from reducing in the switch, where one does.
 
