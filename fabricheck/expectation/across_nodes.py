@@ -56,7 +56,9 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
     if topology.network is None or not question.ends:
         return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
     source, destination = question.ends
-    way = between_nodes.pair_rates(topology.network, source, destination, question.loads)
+    way = between_nodes.pair_rates(
+        topology.network, source, destination, question.beside.loads if question.beside else None
+    )
     why = f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
     return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.expectation.between_nodes import link_loads
+from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.graph import Edge, node_graph
@@ -22,12 +23,13 @@ class Company:
     """How many messages or collectives of a round there are, the asked one among them.
 
     Of a pair: `edges`, on each directed link of its node, where it is inside one; `nic`, most of them on a NIC that it
-    uses, None where it is not known which that is. Of a collective: `groups`, with ranks on its first node, and `gpus`,
-    all that these drive there.
+    uses, None where it is not known which that is; `loads`, on each link of the network, by name. Of a collective:
+    `groups`, with ranks on its first node, and `gpus`, all that these drive there.
     """
 
     edges: Mapping[Edge, int] = field(default_factory=dict)
     nic: int | None = None
+    loads: Mapping[str, float] = field(default_factory=dict)
     groups: int = 1
     gpus: tuple[Gpu, ...] = ()
 
@@ -39,8 +41,10 @@ def is_in_round(samples: Samples) -> bool:
 def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Company | None]:
     """Of each pair and group of a run on such nodes, which goes with others at the same time; None for what goes alone.
 
-    A message takes the widest path of its pair, and a ping-pong or both directions take it both ways.
+    A message takes the widest path of its pair, and a ping-pong or both directions take it both ways. Raises UserError
+    for a host that is no node of the network.
     """
+    ends, network = ends_of_ranks(run, topology), topology.network
     gpus = gpu_of_ranks(run)
     hosts = {each.rank: each.host for each in run.ranks}
     graph = node_graph(topology)
@@ -75,6 +79,14 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
         on_links = Counter((hosts[one.ranks[0]], edge) for one in members for edge in edges(one))
         return on_links, Counter(nic for one in members for nic in nics(one))
 
+    @cache
+    def loads(operation: str, round: int, size: int) -> Mapping[str, float]:
+        if network is None or not ends:
+            return {}
+        return link_loads(
+            network, ((ends[a], ends[b]) for a, b in (one.ranks for one in together[operation, round, size]))
+        )
+
     def groups(samples: Samples) -> Company:
         host = hosts[samples.ranks[0]]
         there = [one for one in together[round_of(samples)] if host in {hosts[rank] for rank in one.ranks}]
@@ -91,6 +103,7 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
         return Company(
             {edge: on_links[host, edge] for edge in edges(samples)},
             max(on_nics[nic] for nic in own) if len(own) == 2 else None,
+            loads(*round_of(samples)),
         )
 
     return company

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
@@ -36,7 +36,6 @@ def expectation(
     devices: Sequence[str | int],
     nodes: int,
     ends: Sequence[str] = (),
-    loads: Mapping[str, float] | None = None,
     beside: Company | None = None,
     bytes: int,
     quantity: str,
@@ -56,12 +55,11 @@ def expectation(
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
     parameters is explained here, once.
 
-    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of
-    each rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted
-    collective first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of
-    each rank in the topology's network, where it has one; `loads`: messages of all pairs of a contended round, by link
-    (`between_nodes.link_loads`); `beside`: what else is on the links and NICs of a pair or group in such a round.
-    `ranks`: how many ranks; needed only where `devices` is empty or names each GPU of a node once for several nodes
+    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
+    rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
+    first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of each rank
+    in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or group in such
+    a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for several nodes
     (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share
     cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
     the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
@@ -94,7 +92,7 @@ def expectation(
         ranks = len(gpus) or (2 if operation in PAIRS else alone)
     plugged = tuple(ends) if topology.network is not None else ()
     question = Question(
-        *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged, loads or {}),
+        *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged),
         *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
         implementation=implementation,
         beside=beside,

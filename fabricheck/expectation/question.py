@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricheck.expectation import transfers
@@ -48,7 +48,6 @@ class Question:
     ranks: int
     nodes: int
     ends: tuple[str, ...]  # the node or port of each rank in the network; empty where that is not known
-    loads: Mapping[str, float]  # messages on each link at the time
     bytes: int
     host_copy_gbps: float | None
     oversubscribed: bool

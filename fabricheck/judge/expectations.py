@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 
-from fabricheck.expectation.between_nodes import link_loads
-from fabricheck.expectation.in_rounds import company_in_rounds, is_in_round
+from fabricheck.expectation.in_rounds import company_in_rounds
 from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.expectation.question import FLOOR_FRACTION
@@ -20,7 +17,6 @@ from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import SPARSE, VICTIMS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import Network
 
 # Variables that name the interfaces or adapters that MPI libraries may use.
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES")
@@ -37,7 +33,6 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     topology = _with_nics_in_use(run, topology)
     gpus = gpu_of_ranks(run)
     ends = ends_of_ranks(run, topology)
-    loads = _loads_of_rounds(run, topology.network, ends)
     beside = company_in_rounds(run, topology)
     without_switch = switch_is_left_out(run.header.get("environment", {}))
 
@@ -59,7 +54,6 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             devices=[gpus[each.rank] for each in members if each.device is not None],
             nodes=len({each.host for each in members}),
             ends=[ends[each.rank] for each in members] if ends else (),
-            loads=loads(samples.operation, samples.round, samples.bytes) if is_in_round(samples) else None,
             beside=beside(samples),
             bytes=samples.bytes,
             quantity=quantity,
@@ -103,21 +97,3 @@ def _can_reduce(topology: Topology) -> bool:
 
 def _has_company(samples: Samples) -> bool:
     return samples.operation in VICTIMS and samples.schedule == "contended"
-
-
-def _loads_of_rounds(
-    run: Run, network: Network | None, ends: Mapping[int, str]
-) -> Callable[[str, int, int], Mapping[str, float]]:
-    """The messages on each link while all pairs of a round are measured, by operation, round and bytes."""
-    together: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
-    for samples in run.samples if network is not None and ends else ():
-        if is_in_round(samples) and ends.keys() >= {*samples.ranks}:
-            pair = (ends[samples.ranks[0]], ends[samples.ranks[1]])
-            together.setdefault((samples.operation, samples.round, samples.bytes), []).append(pair)
-
-    @cache
-    def loads(operation: str, round: int, size: int) -> Mapping[str, float]:
-        pairs = together.get((operation, round, size), [])
-        return link_loads(network, pairs) if network is not None else {}
-
-    return loads
