@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import JSON, STORE
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,19 +118,15 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 
 @click.command()
 @click.argument("system")
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The sample store.  [default: output/store in the suite]",
-)
+@STORE
 @click.option(
     "--oldest",
     type=click.IntRange(min=1),
     metavar="N",
     help="Print the N nodes that were tested longest ago and can run a job, as a list for `run --nodes`.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool) -> None:
+@JSON
+def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> None:
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
     When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
@@ -144,13 +141,13 @@ def ledger(*, system: str, store: Path | None, oldest: int | None, as_json: bool
     from fabricheck.fleet.nodes import choose
     from fabricheck.history.ledger import read_ledger
     from fabricheck.history.text import ledger_lines, to_json
-    from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.suite import Suite, suite_root
     from fabricheck.topology.network import fold
 
     if oldest is not None and as_json:
         raise UserError("--oldest and --json exclude each other")
     known = _nodes_of(Suite(suite_root()), system)
-    found = read_ledger(store or output_folder() / "store", system.partition(":")[0], known.nodes, known.nics)
+    found = read_ledger(store, system.partition(":")[0], known.nodes, known.nics)
     rehearsal.say(found.rehearsal)
     if known.note:
         click.echo(f"fabricheck: {known.note}", err=True)

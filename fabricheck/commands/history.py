@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands import rehearsal
+from fabricheck.commands.options import FILE, JSON, STORE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,18 +18,10 @@ if TYPE_CHECKING:
     from fabricheck.history.accepted import Accepted
     from fabricheck.history.limits import Limits
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_STORE = click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The sample store.  [default: output/store in the suite]",
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
 
 @click.command()
 @click.argument("system")
-@_STORE
+@STORE
 @click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
 @click.option(
     "--false-alarms",
@@ -36,18 +29,18 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     show_default=True,
     help="Share of healthy sessions with a first launch beyond a bound; 0.01 where tests are not relaunched.",
 )
-@click.option("--references", type=_FILE, help="The file to change.  [default: the system's]")
+@click.option("--references", type=FILE, help="The file to change.  [default: the system's]")
 @click.option(
     "--part",
-    type=_FILE,
+    type=FILE,
     help="Write values of the GPU model into this file of reference_values/parts/, not references.",
 )
 @click.option("--write", "write_file", is_flag=True, help="Write the file; the default is to show what would change.")
-@_JSON
+@JSON
 def calibrate(
     *,
     system: str,
-    store: Path | None,
+    store: Path,
     selection: str | None,
     false_alarms: float,
     references: Path | None,
@@ -94,15 +87,14 @@ def calibrate(
     click.get_current_context().exit(4 if any(not refused.is_healthy for refused in found.refused) else 0)
 
 
-def _calibrate_part(path: Path, system: str, store: Path | None, selection: str | None, *, write_file: bool) -> None:
+def _calibrate_part(path: Path, system: str, store: Path, selection: str | None, *, write_file: bool) -> None:
     from fabricheck.history.part_file import part_text, source_of, stored_on_parts
     from fabricheck.history.references_file import diff, write
     from fabricheck.suite import suite_root
 
     if path.parent == Path():  # a name alone
         path = suite_root() / "reference_values" / "parts" / path
-    folder = store if store is not None else suite_root() / "output" / "store"
-    runs = stored_on_parts(folder, system, [selection] if selection is not None else [])
+    runs = stored_on_parts(store, system, [selection] if selection is not None else [])
     text = part_text(path, runs, system, source_of(system, [run for run, _ in runs]))
     click.echo(diff(path, text), nl=False)
     if write_file:
@@ -114,7 +106,7 @@ def _calibrate_part(path: Path, system: str, store: Path | None, selection: str 
 @click.argument("base")
 @click.argument("candidate")
 @click.option("--system", default="local", show_default=True, help="The system of the runs.")
-@_STORE
+@STORE
 @click.option(
     "--false-discovery",
     default=0.01,
@@ -125,13 +117,13 @@ def _calibrate_part(path: Path, system: str, store: Path | None, selection: str 
 @click.option(
     "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )
-@_JSON
+@JSON
 def compare(
     *,
     base: str,
     candidate: str,
     system: str,
-    store: Path | None,
+    store: Path,
     false_discovery: float,
     margin: float,
     power: float,
@@ -160,13 +152,13 @@ def compare(
 
 @click.command()
 @click.argument("system")
-@_STORE
+@STORE
 @click.option(
-    "--accepted", type=_FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
+    "--accepted", type=FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
 )
 @click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric before it can raise an alert.")
-@_JSON
-def watch(*, system: str, store: Path | None, accepted: Path | None, warm_up: int, as_json: bool) -> None:
+@JSON
+def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_json: bool) -> None:
     """Report what got worse in the history of a SYSTEM, and since when.
 
     When: after each session. Alerts start after 20 sessions of a metric. The exit status is 1 while an incident is
@@ -201,15 +193,13 @@ def _print(text: str | Iterator[str]) -> None:
         click.echo(line)
 
 
-def _history(store: Path | None, system: str) -> pl.DataFrame:
+def _history(store: Path, system: str) -> pl.DataFrame:
     from fabricheck.history import reading as stores
     from fabricheck.history.memory import check_memory
     from fabricheck.history.reading import count_values
-    from fabricheck.suite import output_folder
 
-    folder = store if store is not None else output_folder() / "store"
-    check_memory(count_values(folder, system), system)
-    return stores.history(folder, system=system)
+    check_memory(count_values(store, system), system)
+    return stores.history(store, system=system)
 
 
 def _limits(system: str) -> Limits:

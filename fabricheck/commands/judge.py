@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES, STORE
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
     from fabricheck.records.verdict import Verdict
 
 _LARGEST_TEXT = 64 << 20
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
-@click.option("--topology", type=_FILE, help="A topology file.  [default: the system's]")
-@click.option("--references", type=_FILE, help="A file of references.  [default: the system's]")
+@click.option("--topology", type=FILE, help="A topology file.  [default: the system's]")
+@REFERENCES
 @click.option("--test", help="The test whose references are used, by class or as printed.  [default: that of the file]")
 @click.option(
     "--key",
@@ -39,7 +39,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="NAME=VALUE",
     help="An attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
 )
-@click.option("--policy", type=_FILE, help="A policy file.  [default: config/policy.yaml]")
+@POLICY
 @click.option(
     "--ranks",
     type=click.IntRange(min=2),
@@ -54,7 +54,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: the number of nodes.")
 @click.option("--nics", help="With --part: NICs of a node, such as '8 x 400 Gb/s'.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.pass_context
 def judge(
     context: click.Context,
@@ -134,17 +134,13 @@ def judge(
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE...]")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILE...]")
 @click.option("--system", help="The system whose topology is used.  [default: that of the session]")
 @click.option("--session", help="A stored session, by the beginning of its id, instead of files.")
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The sample store of the session.  [default: output/store in the suite]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@STORE
+@JSON
 def observations(
-    *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path | None, as_json: bool
+    *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path, as_json: bool
 ) -> None:
     """Test which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
 
@@ -196,13 +192,12 @@ def _note_left_out(runs: Sequence[CaseRun]) -> None:
         click.echo(f"fabricheck: left out (not a complete run of fabricbench): {reason}", err=True)
 
 
-def _stored(session: str, system: str | None, store: Path | None) -> tuple[str, list[CaseRun]]:
+def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[CaseRun]]:
     """The system of a stored session and its runs."""
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.history.reading import find_entries, stored_runs
-    from fabricheck.suite import output_folder
 
-    (entry,) = find_entries(store if store is not None else output_folder() / "store", system, [session])
+    (entry,) = find_entries(store, system, [session])
     runs = [CaseRun.of_case(each.run, each.case) for each in stored_runs(entry)]
     return entry.path.parent.name, runs
 

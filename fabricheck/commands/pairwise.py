@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import FILE
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 from fabricheck.wholefile import read_file
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from fabricheck.topology.model import Topology
     from fabricheck.topology.network import Network
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _ADAPTIVE = click.option(
     "--adaptive",
     is_flag=True,
@@ -28,7 +28,7 @@ _ADAPTIVE = click.option(
 _ROUTES = click.option(
     "--routes",
     "routes_file",
-    type=_FILE,
+    type=FILE,
     help="Known routes: one line a pair, SOURCE DESTINATION and the parts on its route.",
 )
 
@@ -53,7 +53,7 @@ def pairwise() -> None:
     "--suspects", metavar="LIST", help="Re-measure these parts, separated by commas, with healthy nodes elsewhere."
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--output", type=_FILE, help="Write the rounds into this new file.  [default: print them]")
+@click.option("--output", type=FILE, help="Write the rounds into this new file.  [default: print them]")
 @_ROUTES
 @_ADAPTIVE
 def plan(
@@ -106,7 +106,7 @@ def plan(
 
 
 @pairwise.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--system", required=True, help="A system below site_configs/, system:partition, or a topology file.")
 @click.option("--bytes", "size", help="The message size to use, such as 16MiB.  [default: the largest]")
 @click.option(

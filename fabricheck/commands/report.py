@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import FILE, FOLDER, store_or_default
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,16 +35,13 @@ class _Shown:
     notes: tuple[str, ...] = ()
 
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-
-
 @click.command()
-@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @click.option(
     "--system",
     help="A system below site_configs/, or system:partition: its topology and references.  [of FILEs: theirs]",
 )
-@click.option("--output", type=_FILE, required=True, help="The HTML file to write.")
+@click.option("--output", type=FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
@@ -59,7 +57,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(
     "--store",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The sample store.  [default: output/store in the suite]",
 )
 @click.option("--base", help="Show what changed since: a session, FROM..TO, software:NAME=VERSION or tag:NAME.")
@@ -161,7 +159,6 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:
-    from fabricheck.commands.store import store_or_default
     from fabricheck.report.past import past_of, stored_session
     from fabricheck.suite import suite_root
 

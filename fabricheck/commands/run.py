@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import FOLDER
 from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--environment", "environments", multiple=True, help="Run in this environment; repeatable.")
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Where to leave results, reports and logs.  [default: output/ in the suite]",
 )
 @click.option(
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--store",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The sample store to add the run to.  [default: store/ in the output]",
 )
 @click.option("--no-store", is_flag=True, help="Do not add the run to a store.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import POLICY, REFERENCES, STORE
 from fabricheck.errors import UserError
 from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 EXIT_DAMAGED = 1
 EXIT_CHANGED = 1
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_STORE = click.option("--store", type=_FOLDER, help="The store.  [default: output/store in the suite]")
-
 
 @click.group()
 def store() -> None:
@@ -32,9 +29,9 @@ def store() -> None:
 
 
 @store.command()
-@_STORE
+@STORE
 @click.option("--system", help="Only this system.")
-def ls(*, store: Path | None, system: str | None) -> None:
+def ls(*, store: Path, system: str | None) -> None:
     """List the sessions in a store, oldest first.
 
     When: in the morning, to see the last verdicts.
@@ -45,11 +42,10 @@ def ls(*, store: Path | None, system: str | None) -> None:
     from fabricheck.history.reading import find_entries
     from fabricheck.history.session import read_record
 
-    path = store_or_default(store)
     click.echo(
         f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
     )
-    for entry in find_entries(path, system, ()):
+    for entry in find_entries(store, system, ()):
         record = read_record(entry)
         size = f"{entry.size() / 1e6:.2f} MB"
         samples = f"{'  (rehearsal)' if record.rehearsal else ''}{'  (samples pruned)' if entry.pruned else ''}"
@@ -60,9 +56,9 @@ def ls(*, store: Path | None, system: str | None) -> None:
 
 
 @store.command()
-@_STORE
+@STORE
 @click.pass_context
-def verify(context: click.Context, *, store: Path | None) -> None:
+def verify(context: click.Context, *, store: Path) -> None:
     """Read every file of a store and report what is damaged.
 
     When: after a disk or file system failed, or a copy. The exit status is 1 if a file is damaged or does not belong
@@ -73,25 +69,24 @@ def verify(context: click.Context, *, store: Path | None) -> None:
     """
     from fabricheck.history.upkeep import verify as verify_store
 
-    path = store_or_default(store)
-    found = verify_store(path)
+    found = verify_store(store)
     for line in found.remarks:
         click.echo(f"note: {line}")
     for line in found.damage:
         click.echo(f"damaged: {line}")
     state = f"{len(found.damage)} damaged or foreign" if found.damage else "all undamaged"
-    click.echo(f"{path}: {found.entries} sessions with {found.metrics} metrics, {state}")
+    click.echo(f"{store}: {found.entries} sessions with {found.metrics} metrics, {state}")
     context.exit(EXIT_DAMAGED if found.damage else 0)
 
 
 @store.command()
-@_STORE
+@STORE
 @click.option(
     "--samples", "days", type=click.FloatRange(min=0), required=True, metavar="DAYS", help="Keep samples this long."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.pass_context
-def prune(context: click.Context, *, store: Path | None, days: float, dry_run: bool) -> None:
+def prune(context: click.Context, *, store: Path, days: float, dry_run: bool) -> None:
     """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.
 
     When: the store takes too much space. Runs without samples cannot be judged again. The exit status is 1 if a damaged
@@ -102,24 +97,23 @@ def prune(context: click.Context, *, store: Path | None, days: float, dry_run: b
     """
     from fabricheck.history.upkeep import prune as prune_store
 
-    path = store_or_default(store)
     try:
         keep = timedelta(days=days)
     except OverflowError:
         raise UserError(f"{days:g} days is too long: nothing would be pruned") from None
-    done = prune_store(path, keep, datetime.now(timezone.utc), dry_run=dry_run)
+    done = prune_store(store, keep, datetime.now(timezone.utc), dry_run=dry_run)
     for line in done.kept:
         click.echo(f"skipped: {line}")
     for draft in done.drafts:
         click.echo(f"incomplete entry of a killed process: {draft}")
     what = "would be removed" if dry_run else "removed"
-    click.echo(f"{path}: the samples of {len(done.entries)} sessions, {done.bytes / 1e6:.2f} MB, {what}")
+    click.echo(f"{store}: the samples of {len(done.entries)} sessions, {done.bytes / 1e6:.2f} MB, {what}")
     context.exit(EXIT_DAMAGED if done.kept else 0)
 
 
 @store.command("import")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SOURCE...")
-@_STORE
+@STORE
 @click.option("--system", help="The system; not needed for the folder of a run.")
 @click.option(
     "--test", help="For result files: the test's name with its parameters, such as 'PingPong %transport=mpi'."
@@ -139,7 +133,7 @@ def import_(
     context: click.Context,
     *,
     sources: tuple[Path, ...],
-    store: Path | None,
+    store: Path,
     system: str | None,
     test: str | None,
     partition: str,
@@ -160,31 +154,31 @@ def import_(
     """
     from fabricheck.suite import Suite, suite_root
 
-    path, suite = store_or_default(store), Suite(suite_root())
+    suite = Suite(suite_root())
     results = [source for source in sources if not source.is_dir()]
     damaged = False
     for source in sources:
         if source.is_dir():
-            damaged |= report(import_folder(path, source, suite, system))
+            damaged |= report(import_folder(store, source, suite, system))
     if results:
         if system is None or test is None:
             raise UserError(f"{results[0]}: give its system and test: --system, --test")
         attributes = attributes_of(keys, system, partition, environment)
-        damaged |= report(import_files(path, results, suite, system, case_of_files(test, attributes, tags)))
+        damaged |= report(import_files(store, results, suite, system, case_of_files(test, attributes, tags)))
     context.exit(EXIT_DAMAGED if damaged else 0)
 
 
 @click.command()
-@_STORE
+@STORE
 @click.option("--system", help="Only this system.")
 @click.option("--session", "sessions", multiple=True, help="Only this session, by the beginning of its id; repeatable.")
-@click.option("--policy", type=_FILE, help="A policy file.  [default: config/policy.yaml]")
-@click.option("--references", type=_FILE, help="A file of references.  [default: the system's]")
+@POLICY
+@REFERENCES
 @click.pass_context
 def replay(
     context: click.Context,
     *,
-    store: Path | None,
+    store: Path,
     system: str | None,
     sessions: tuple[str, ...],
     policy: Path | None,
@@ -205,9 +199,7 @@ def replay(
     from fabricheck.suite import suite_root
 
     runs, changed, pruned = 0, 0, 0
-    done = replay_store(
-        store_or_default(store), suite_root(), system=system, sessions=sessions, policy=policy, references=references
-    )
+    done = replay_store(store, suite_root(), system=system, sessions=sessions, policy=policy, references=references)
     for each in _with_progress(done):
         for line in _describe(each):
             click.echo(line)
@@ -217,13 +209,6 @@ def replay(
     left_out = f"; {pruned} sessions without samples were left out" if pruned else ""
     click.echo(f"{runs} runs judged again, {changed} with another result{left_out}")
     context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
-
-
-def store_or_default(store: Path | None) -> Path:
-    """The store that was given, else the suite's own."""
-    from fabricheck.suite import output_folder
-
-    return store if store is not None else output_folder() / "store"
 
 
 def report(appended: Appended) -> bool:
