@@ -231,11 +231,11 @@ def _get_ready(suite: Suite, system: str, store: Path | None) -> None:
     import fabricheck.session.relaunch
     import fabricheck.session.reports
     import fabricheck.session.storing  # noqa: F401
-    from fabricheck.report.embedded import packed_plotly
+    from fabricheck.report.html import prepare_page
     from fabricheck.session.start import require_ready
 
     require_ready(suite, system, store)
-    packed_plotly()
+    prepare_page()
 
 
 def _progress() -> Progress:

@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -227,8 +227,19 @@ def _numbered(drawn: Sequence[Figure], figures: _Pack) -> tuple[Figure, ...]:
     return tuple(replace(each, number=figures.add(each.plot)) if each.plot else each for each in drawn)
 
 
-@lru_cache(maxsize=4)
+def prepare_page() -> None:
+    """What a page takes a second for before anything is known that is to be on it."""
+    packed_plotly()
+    for name in _environment().list_templates(extensions=["j2"]):
+        _template(name)
+
+
 def _template(name: str) -> jinja2.Template:
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fabricheck.report", "."),
         autoescape=True,
@@ -239,7 +250,7 @@ def _template(name: str) -> jinja2.Template:
     )
     environment.filters |= {"number": number, "size": format_size}
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
-    return environment.get_template(name)
+    return environment
 
 
 def _shown(value: object) -> object:

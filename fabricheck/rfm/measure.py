@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -394,9 +395,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return list(dict.fromkeys(own))
 
     def system_judge(self) -> SystemJudge:
-        from fabricheck.judge.system import SystemJudge
-
-        return SystemJudge.of_any(self.current_system.name)
+        return _judge_of(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
         """The variables that the site's own tuning puts into effect."""
@@ -446,3 +445,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             write_judgement(Path(self.stagedir), found)
         if found:
             raise PerformanceError(summary(found, ""))
+
+
+@cache
+def _judge_of(system: str) -> SystemJudge:
+    from fabricheck.judge.system import SystemJudge
+
+    return SystemJudge.of_any(system)
