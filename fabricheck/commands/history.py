@@ -34,7 +34,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Share of healthy sessions with a first launch beyond a bound; 0.01 where tests are not relaunched.",
+    help="Probability that a first launch of a healthy session is beyond a bound; 0.01 with --launches 1.",
 )
 @click.option("--references", type=_FILE, help="The file to change.  [default: the system's]")
 @click.option(
@@ -121,7 +121,7 @@ def _calibrate_part(path: Path, system: str, store: Path | None, selection: str 
     show_default=True,
     help="False discovery rate: the share of reported regressions that may be false.",
 )
-@click.option("--margin", default=0.05, show_default=True, help="`same` means that this loss is ruled out.")
+@click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
 @click.option(
     "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )

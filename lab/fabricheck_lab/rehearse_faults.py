@@ -449,10 +449,11 @@ tests/faults/test_rehearsal.py, which continuous integration runs, plants some o
 wrong with hosts, networks, results and the suite itself has [a table of its own](faults.md), and
 [when it is red](when-it-is-red.md) says what to do first.
 
-The line is the one that names what is broken, the exit status that of the session; a row without such a line says so.
+Verdict and exit status are those of the session. In each row a line of its output names what is broken, unless the row
+says that none does.
 
-| what is broken | system | how it was planted | check | verdict | exit status | the line that you see |
-|---|---|---|---|---|---|---|
+| what is broken | system | how it was planted | check | verdict | exit status |
+|---|---|---|---|---|---|
 """
 
 
@@ -476,9 +477,8 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
     systems = [shape.system for shape in SHAPES]
     lines = []
     for row in (rows[system, name] for name in names for system in systems if (system, name) in rows):
-        line = row.line.replace("|", "\\|") + ("" if row.named else NOT_NAMED)
-        cells = (row.fault, row.system, row.how, row.check, row.verdict, row.exit_status, line)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        status = f"{row.exit_status}{'' if row.named else NOT_NAMED}"
+        lines.append(f"| {' | '.join((row.fault, row.system, row.how, row.check, row.verdict, status))} |")
     missing = {
         shape.system: [each.what for each in faults_of(shape) if (shape.system, each.what) not in rows]
         for shape in SHAPES

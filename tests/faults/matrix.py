@@ -39,9 +39,8 @@ class Outcome:
 
     @property
     def row(self) -> str:
-        line = re.sub(r"(/[\w.%@+~-]+)+/", "", self.line).replace("|", "\\|")
         verdict = self.verdict or "refused"
-        return f"| {self.fault} | {self.planted} | {verdict} | {self.exit_status} | {line} | {self.reframe} |"
+        return f"| {self.fault} | {self.planted} | {verdict} | {self.exit_status} | {self.reframe} |"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -76,7 +75,7 @@ def settle(outcome: Outcome, verdict: Verdict | None, said: str) -> None:
 
 
 INTRODUCTION = """\
-# Faults, and what they look like
+# Planted faults
 
 Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
 (Slurm nodes in network namespaces with shaped links). What breaks in nodes with GPUs (a GPU, its links, its NIC, its
@@ -95,8 +94,8 @@ which 0.3% to 1.8% of the segments came after a gap in four runs. Nor is a port 
 one of three runs. More delay on a cable is planted where ranks that wait sleep: those that spin, on fewer idle cores
 than ranks, wait for each other longer than for the cable.
 
-| what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
-|---|---|---|---|---|---|
+| what is broken | how it was planted | verdict | exit status | plain ReFrame |
+|---|---|---|---|---|
 """
 
 
