@@ -70,7 +70,7 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class PageMigration(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Managed memory that migrates to the GPU or CPU that uses it (AMD: XNACK; Schieffer et al., sections II-C, IV-A)."""
+    """Managed memory that migrates to the GPU or CPU using it (AMD: XNACK; Schieffer et al., sections II-C, IV-A)."""
 
     descr = "managed memory with page migration"
     transport = "kernel"
