@@ -79,7 +79,7 @@ INTRODUCTION = """\
 
 Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
 (Slurm nodes in network namespaces with shaped links). What breaks in nodes with GPUs (a GPU, its links, its NIC, its
-driver) was planted on three systems in miniature, and has [a table of its own](faults-of-gpus.md). The tests are in
+driver) was planted on three systems in miniature, and has [a table of its own](../lab/faults.md). The tests are in
 tests/faults; continuous integration runs them and compares fault, verdict and exit status with this table, which
 `python -m tests.faults.matrix` writes. *Plain ReFrame* is a test that a careful person would have written without this
 suite: the same program and fault, the last row of its table has to be there, and its goodput is read and, on the
