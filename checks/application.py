@@ -20,7 +20,7 @@ class SparseMessages(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class SparseAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """The same messages by MPI_Alltoallv, which ends with the same data in its own time (CommBench, section 5.5)."""
+    """The same messages by MPI_Alltoallv (CommBench, section 5.5)."""
 
     descr = "irregular messages of an application by the MPI library's alltoallv"
     transport = parameter(["staging", "mpi"])
@@ -33,7 +33,7 @@ class SparseAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class VictimsAndAggressors(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Some GPUs alone and beside an alltoall or an incast, interleaved (De Sensi et al., SC24, figure 12)."""
+    """Some GPUs alone and with an alltoall or an incast of others, interleaved (De Sensi et al., SC24, figure 12)."""
 
     descr = "a victim beside an aggressor, interleaved"
     transport = parameter(["copy", "ccl", "mpi"])

@@ -18,7 +18,7 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class EveryMessage(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Every byte of a thousand iterations is checked, between all pairs of ranks: what goes wrong now and then."""
+    """Checks every byte of 1,000 iterations between all pairs of ranks: finds rare data errors."""
 
     descr = "every byte of every message of an alltoall over all GPUs of a node"
     transport = parameter(["copy", "ccl", "mpi"])
@@ -74,7 +74,7 @@ class SymmetricCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class CopyEngineCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """NCCL's collectives without kernels, from 2.28 on: what is not added up goes by the GPUs' copy engines."""
+    """NCCL 2.28 and later: alltoall and allgather by copy engines instead of kernels."""
 
     descr = "collectives by copy engines"
     transport = "ccl"

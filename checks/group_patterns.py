@@ -27,7 +27,7 @@ class GroupPatterns(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NodeGroups(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """The rail pattern between two nodes, from which follows which GPU uses which NIC (CommBench, section 5.2.1)."""
+    """The rail pattern between two nodes: shows which GPU uses which NIC (CommBench, section 5.2.1)."""
 
     descr = "rails between two nodes, with more and more GPUs taking part"
     transport = parameter(["ccl", "mpi"])

@@ -38,7 +38,7 @@ class HostCopyTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Page-locked memory that the GPU may cache, which AMD's API alone has (Schieffer et al., table I)."""
+    """Non-coherent page-locked memory, which the GPU may cache (AMD only; Schieffer et al., table I)."""
 
     descr = "non-coherent host memory"
     transport = parameter(["copy", "kernel"])
@@ -54,7 +54,7 @@ class NonCoherentHostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Kernels that use host memory where it lies; host_stream is the STREAM copy (Schieffer et al., section IV-A)."""
+    """Kernels that access host memory in place; host_stream is the STREAM copy (Schieffer et al., section IV-A)."""
 
     descr = "host memory used by kernels where it lies"
     transport = "kernel"
@@ -70,7 +70,7 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class PageMigration(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Managed memory whose pages go to who uses them, which is XNACK on AMD (Schieffer et al., sections II-C, IV-A)."""
+    """Managed memory that migrates to the GPU or CPU using it (AMD: XNACK; Schieffer et al., sections II-C, IV-A)."""
 
     descr = "managed memory with page migration"
     transport = "kernel"
@@ -102,7 +102,7 @@ class HostNuma(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class HostTogether(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Several GPUs against host memory: parts of one GPU, or 2, 3, … all of them (Schieffer et al., section IV-C)."""
+    """Bandwidth to host memory of 1 GPU (split over processes), 2, 3, …, all GPUs (Schieffer et al., section IV-C)."""
 
     descr = "several GPUs and host memory at once"
     transport = parameter(["copy", "kernel"])

@@ -40,7 +40,7 @@ class DomainPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NodeWindows(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """64 messages outstanding between the nodes of each pair, as osu_bw has them: what a stream of messages reaches."""
+    """Bandwidth of 64 outstanding messages between the nodes of each pair, as osu_bw measures it."""
 
     descr = "all pairs of nodes, port by port, 64 messages at a time"
     transport = "mpi"
@@ -89,7 +89,7 @@ class GroupCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Some nodes alone and beside an alltoall or an incast of the others, interleaved (De Sensi et al., section VI)."""
+    """Some nodes alone and with an alltoall or an incast of the others, interleaved (De Sensi et al., section VI)."""
 
     descr = "a victim beside an aggressor on other nodes, interleaved"
     transport = parameter(["ccl", "mpi"])

@@ -34,7 +34,7 @@ class PeerCopyTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class PeerCopiesWithoutEngines(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """AMD's runtime copies with kernels where SDMA is off, and passes 50 GB/s then (Schieffer et al., section V-A2)."""
+    """With SDMA off, AMD's runtime copies with kernels and exceeds 50 GB/s (Schieffer et al., section V-A2)."""
 
     descr = "peer copies without SDMA engines"
     transport = "copy"

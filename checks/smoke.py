@@ -33,7 +33,7 @@ class SmokeHostCopies(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class SmokeLibraries(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Whether *CCL and each MPI library take the right path at all: two ranks, then all ranks of a node."""
+    """Do *CCL and each MPI library take the right path? Two ranks, then all ranks of a node."""
 
     descr = "a ping-pong and an allreduce at one size"
     transport = parameter(["ccl", "mpi"])
@@ -46,7 +46,7 @@ class SmokeLibraries(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class SmokeNodes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """All nodes of a partition that says how many it has: what they exchange or add up passes the ports of each."""
+    """All nodes of a partition with a declared size: an alltoall and an allreduce over the ports of each node."""
 
     descr = "an alltoall and an allreduce over all nodes at one size"
     transport = parameter(["ccl", "mpi"])

@@ -39,7 +39,7 @@ class TuningBetweenNodes(rfm.RunOnlyRegressionTest, TuningComparison, Interleave
 
 @rfm.simple_test
 class ServiceLevel(rfm.RunOnlyRegressionTest, ServiceLevelComparison, InterleavedCheck):
-    """Another InfiniBand service level than the others' keeps their noise away (De Sensi et al., SC24, section VI-A).
+    """Does a separate InfiniBand service level keep others' traffic away? (De Sensi et al., SC24, section VI-A).
 
     No part of the acceptance: it takes 17 launches, and says something only while other jobs use the network.
     """

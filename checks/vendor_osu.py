@@ -18,7 +18,7 @@ class OsuPairs(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
 
 @rfm.simple_test
 class OsuMixedPairs(rfm.RunOnlyRegressionTest, OsuSuite, VendorCheck):
-    """As OsuPairs with one buffer on the host and one on the device. No model is for that way: it needs references."""
+    """As OsuPairs with one buffer on the host and one on the device. No model of this path: it needs references."""
 
     descr = "OSU benchmarks between host and device"
     bench = parameter(["latency", "bw", "bibw"])

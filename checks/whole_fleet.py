@@ -6,7 +6,7 @@ from fabricheck.rfm import FleetScreen
 
 @rfm.simple_test
 class FleetNetwork(rfm.RunOnlyRegressionTest, FleetScreen):
-    """Pairs of all good nodes in a few rounds, port by port, the suspects again, and all good nodes together.
+    """Measures pairs of all good nodes port by port, suspects again, then all good nodes together.
 
     One direction at a time, as in NodePairs. Only inside the job of `fabricheck run --nodes` (docs/fleet.md), where the
     checks of single nodes have run before: ReFrame takes the files of checks by their names, and this one is the last.

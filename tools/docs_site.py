@@ -15,7 +15,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 #: Pages that are not below docs/, by what they are called on the site.
-_OF_ROOT = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+_OF_ROOT = {
+    "index.md": "README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+    "emulated-nodes.md": "lab/README.md",
+    "faults-of-gpus.md": "lab/faults.md",
+}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _ITEM = re.compile(r"([-*]|\d+\.) |\|")
 _log = logging.getLogger("mkdocs.fabricheck")

@@ -15,20 +15,20 @@ _HEAD = """# Metrics
 
 Made by `make docs` from the operations of `fabricheck/records/operations.py` and the checks of `checks/`.
 
-A metric is the median over the iterations of one operation, pair or group, and size. Its name says which:
+A metric is the median of one operation, between one pair or group of ranks, at one size. The name contains all of them:
 
 ```
 unidirectional_contended_0_1_1gib_goodput     OPERATION_SCHEDULE_RANKS_SIZE[_train]_QUANTITY
 allreduce_uncontended_all4_16b_latency        all4: a group of all 4 ranks
 allreduce_contended_1_2x4_1gib_goodput        1_2x4: a group of 2 ranks, 4 apart, from rank 1 on
-rail_unidirectional_uncontended_2x4x4_512kib_goodput     2x4x4: 2 groups of 4 ranks, of which 4 take part
+rail_unidirectional_uncontended_2x4x4_512kib_goodput     2x4x4: 2 groups of 4 ranks, 4 active ranks in each
 ```
 
-- *uncontended*: this pair or group alone. *contended*: with the other pairs or groups of its round at the same time.
-- *train*: many operations without a wait in between, as nccl-tests, nvbandwidth and osu_bw time them; else a single
-  operation from its start to its end on an idle device.
-- One time an iteration: the maximum over the ranks, in nanoseconds ([how it is measured](methodology.md#an-iteration)).
-- All bandwidths are of one direction. 1 Gb/s = 10⁹ bit/s, 1 GB/s = 10⁹ byte/s.
+- *uncontended*: this pair or group alone. *contended*: all pairs or groups of a round (no rank twice) at the same time.
+- *train*: many operations back to back, as nccl-tests, nvbandwidth and osu_bw time them; otherwise one operation on an
+  idle device.
+- One time per iteration: the maximum over the ranks, in ns ([how it is measured](methodology.md#an-iteration)).
+- Bandwidths count one direction. 1 Gb/s = 10⁹ bit/s, 1 GB/s = 10⁹ byte/s.
 
 | quantity | unit | better | formula |
 |---|---|---|---|
@@ -43,24 +43,27 @@ _MEASURES = {
     "unidirectional": ("a message from one rank to another", "one message"),
     "bidirectional": ("both directions of a pair at once", "one message in one direction"),
     "alltoall": ("each rank sends a different part to each other rank", "the buffer of a rank, its own part included"),
-    "allreduce": ("the sum of all ranks' buffers, at all ranks", "the buffer of a rank"),
-    "allgather": ("the parts of all ranks, at all ranks", "the receive buffer"),
-    "reduce_scatter": ("the sum of all ranks' buffers, a part at each rank", "the send buffer"),
-    "broadcast": ("the first rank's buffer, at all ranks", "the buffer of a rank"),
-    "reduce": ("the sum of all ranks' buffers, at the first rank", "the buffer of a rank"),
-    "rail_": ("member i of a group sends to member i of the others", "all that the first group sends"),
-    "asymmetric_": ("k members of the first group send to all of the second", "all that the first group sends"),
-    "symmetric_": ("k members of a group send to k members of the others", "all that the first group sends"),
+    "allreduce": ("all ranks receive the sum of all buffers", "the buffer of a rank"),
+    "allgather": ("all ranks receive the parts of all ranks", "the receive buffer"),
+    "reduce_scatter": ("each rank receives a part of the sum of all buffers", "the send buffer"),
+    "broadcast": ("all ranks receive the buffer of the first rank", "the buffer of a rank"),
+    "reduce": ("the first rank receives the sum of all buffers", "the buffer of a rank"),
+    "rail_": ("member i of a group sends to member i of the others", "sum of the bytes sent by the first group"),
+    "asymmetric_": (
+        "k members of the first group send to all of the second",
+        "sum of the bytes sent by the first group",
+    ),
+    "symmetric_": ("k members of a group send to k members of the others", "sum of the bytes sent by the first group"),
     "striping": ("a message split over k ranks, sent, and assembled again, or one step of that", "the whole message"),
     "sparse": ("the messages of a matrix: all of them, inside groups, or between groups", "the sum of the messages"),
     "victim_": (
-        "a ping-pong or alltoall, alone and beside an alltoall or incast of other ranks",
-        "those of the victim",
+        "a ping-pong or alltoall, alone and with an alltoall or incast of other ranks",
+        "message or buffer of the victim",
     ),
-    "host_to_device": ("host memory to the memory of a GPU", "all that moves, over all GPUs that take part"),
-    "device_to_host": ("the memory of a GPU to host memory", "all that moves, over all GPUs that take part"),
-    "host_bidirectional": ("both of these at once", "all that moves in one direction"),
-    "host_stream": ("a kernel reads one buffer in host memory and writes another", "each byte that is copied, once"),
+    "host_to_device": ("host memory to the memory of a GPU", "sum over all active GPUs"),
+    "device_to_host": ("the memory of a GPU to host memory", "sum over all active GPUs"),
+    "host_bidirectional": ("both directions at once", "sum over all active GPUs, one direction"),
+    "host_stream": ("a kernel copies a buffer in host memory to another", "each byte that is copied, once"),
     "local_copy": ("a copy inside the memory of a GPU", "each byte that is copied, once"),
 }
 

@@ -25,7 +25,11 @@ PROLOG_ASKS_S = 2.5
 )
 @click.option("--environment", default="openmpi", show_default=True, help="The environment of --built and mpirun.")
 @click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Time limit in seconds.")
-@click.option("--prolog", is_flag=True, help="For Slurm's Prolog: end within 5 s; not 0 only if this node is at fault.")
+@click.option(
+    "--prolog",
+    is_flag=True,
+    help="For Slurm's Prolog: end within 5 s; a status other than 0 only if this node is faulty.",
+)
 @click.pass_context
 def doctor(
     context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float, prolog: bool

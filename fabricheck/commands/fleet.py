@@ -130,7 +130,7 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
     When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
-    verdict. An INCOMPLETE or INVALID session does not verify a node; it is listed after the verified one.
+    verdict. An INCOMPLETE or INVALID session does not verify a node; it is shown at the end of its line.
 
     \b
     fabricheck ledger alps:gpu

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Share of healthy sessions with a first launch beyond a bound; 0.01 where tests are not relaunched.",
+    help="Probability that a first launch of a healthy session is beyond a bound; 0.01 with --launches 1.",
 )
 @click.option("--references", type=FILE, help="The file to change.  [default: the system's]")
 @click.option(
@@ -113,7 +113,7 @@ def _calibrate_part(path: Path, system: str, store: Path, selection: str | None,
     show_default=True,
     help="False discovery rate: the share of reported regressions that may be false.",
 )
-@click.option("--margin", default=0.05, show_default=True, help="`same` means that this loss is ruled out.")
+@click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
 @click.option(
     "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )

@@ -48,7 +48,7 @@ _LARGEST_TEXT = 64 << 20
 @click.option(
     "--tool", help="For an nccl-tests output: the program, such as alltoall_perf, if the output does not state it."
 )
-@click.option("--part", help="Is this number normal? The model of the GPU or NIC, such as H200. Needs no site.")
+@click.option("--part", help="Compare with the same GPU or NIC elsewhere, such as H200. Needs no site.")
 @click.option(
     "--gpus", type=click.IntRange(min=1, max=1024), help="With --part: GPUs of a node, if the output does not state it."
 )
@@ -78,12 +78,12 @@ def judge(
 
     When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
 
-    A result file names its system and its test. A metric needs a model of the hardware (of the system, or --topology)
-    or a reference, else it is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
+    A result file names its system and its test. Without a baseline (the system's files, --topology or --references) a
+    metric is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
     p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown; a file may have several.
     It does not prove where it ran, so its best verdict is INCOMPLETE (docs/vendor-formats.md).
 
-    --part compares it with the links of that part, and with values that others measured or require.
+    --part compares it with the links of that GPU or NIC, and with values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.

@@ -79,7 +79,7 @@ def report(
 ) -> None:
     """Judge result files, or a stored session, and write one HTML file.
 
-    When: to make a report again, or one of before and after (--base). Without a FILE it shows a session of the sample
+    When: to write a report again, or to show before and after (--base). Without a FILE it shows a session of the sample
     store and the history up to it. The exit status is that of the verdicts; the history does not change it.
 
     \b

@@ -32,7 +32,7 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
 
     When: a value looks wrong, or to check a new topology.yaml. SYSTEM is a folder of site_configs/, or a topology.yaml.
     Nominal is the rate of the hardware's links. Optimum is the most that any algorithm could reach; a value above it is
-    implausible. Expected is what the named algorithm reaches, achievable the share of it that is data and not headers.
+    implausible. Expected is the rate that the named algorithm reaches, achievable its payload.
     Reference was measured while the system was healthy. csv and json are in Gb/s, one row a pair.
 
     \b

@@ -1,4 +1,4 @@
-"""What tells a rehearsal from a measurement: it ran on emulated GPUs (docs/emulated-nodes.md).
+"""What tells a rehearsal from a measurement: it ran on emulated GPUs (lab/README.md).
 
 fabricbench does not know that its libraries are stand-ins. Names and UUIDs of the devices say it, whatever else a file
 claims.

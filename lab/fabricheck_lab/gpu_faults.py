@@ -1,6 +1,6 @@
 """What can be broken on the emulated GPUs of a cluster that is a system in miniature.
 
-Each fault is added to `faults.json` of its node (node_faults.py, docs/emulated-nodes.md), which the stand-ins read
+Each fault is added to `faults.json` of its node (node_faults.py, lab/README.md), which the stand-ins read
 again, and noted in the cluster's journal. Ends of links and GPUs are given by the node's names, such as `gpu0` or
 `nvswitch`; a GPU may also be its index.
 """

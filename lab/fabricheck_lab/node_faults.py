@@ -1,6 +1,6 @@
 """What is wrong with an emulated node: `faults.json` in its folder, which the stand-ins read again when it changes.
 
-docs/emulated-nodes.md has the format. An empty mapping is a healthy node.
+lab/README.md has the format. An empty mapping is a healthy node.
 """
 
 from __future__ import annotations

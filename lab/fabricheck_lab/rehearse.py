@@ -73,7 +73,7 @@ NAME = "rehearsal"
 #: Seconds that a row of a tag takes, as a first guess of the time that is left.
 _GUESS = {"smoke": 40.0, "nightly": 150.0, "acceptance": 500.0, "large": 100.0, "four-nodes": 200.0}
 _PATIENCE_S = 1800
-#: What takes less is timed by the machine's scheduler (docs/emulated-nodes.md).
+#: What takes less is timed by the machine's scheduler (lab/README.md).
 SHORTEST_S = 2e-3
 #: Of these, by operation and schedule, the model says what they reach at least: steps of pipelined striping overlap,
 #: ping-pongs that share a link need not use it in the same direction at the same time, and of a link that several pairs
@@ -87,7 +87,7 @@ _MOVER_OF = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "staging": "copy"
 
 _HEAD = """# Rehearsals
 
-Every described system in miniature ([emulated nodes](emulated-nodes.md)), healthy, with the checks of a tag. No number
+Every described system in miniature ([emulated nodes](../lab/README.md)), healthy, with the checks of a tag. No number
 here is a measurement of a real system: what is shown is that the checks that apply can be run and are green.
 
 `{command}`

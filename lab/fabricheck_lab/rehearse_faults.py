@@ -441,18 +441,19 @@ def _run_and_plant(cluster: Cluster, fault: Fault, folder: Path) -> Told:
 
 _HEAD = """# Faults of clusters of GPUs
 
-Planted on two nodes of each system in miniature ([emulated nodes](emulated-nodes.md)) by `fabricheck emulate fault`,
+Planted on two nodes of each system in miniature ([emulated nodes](README.md)) by `fabricheck emulate fault`,
 and looked for with one check. No number here is a measurement of a real system.
 `python -m fabricheck_lab.rehearse_faults` plants one at a time, or with
 `--together` several that each have a line of their own, and writes this table;
 tests/faults/test_rehearsal.py, which continuous integration runs, plants some of them again on Alps and LUMI. What is
-wrong with hosts, networks, results and the suite itself has [a table of its own](faults.md), and
-[when it is red](when-it-is-red.md) says what to do first.
+wrong with hosts, networks, results and the suite itself has [a table of its own](../docs/faults.md), and
+[when it is red](../docs/when-it-is-red.md) says what to do first.
 
-The line is the one that names what is broken, the exit status that of the session; a row without such a line says so.
+Verdict and exit status are those of the session. In each row a line of its output names what is broken, unless the row
+says that none does.
 
-| what is broken | system | how it was planted | check | verdict | exit status | the line that you see |
-|---|---|---|---|---|---|---|
+| what is broken | system | how it was planted | check | verdict | exit status |
+|---|---|---|---|---|---|
 """
 
 
@@ -476,9 +477,8 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path) -> None:
     systems = [shape.system for shape in SHAPES]
     lines = []
     for row in (rows[system, name] for name in names for system in systems if (system, name) in rows):
-        line = row.line.replace("|", "\\|") + ("" if row.named else NOT_NAMED)
-        cells = (row.fault, row.system, row.how, row.check, row.verdict, row.exit_status, line)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        status = f"{row.exit_status}{'' if row.named else NOT_NAMED}"
+        lines.append(f"| {' | '.join((row.fault, row.system, row.how, row.check, row.verdict, status))} |")
     missing = {
         shape.system: [each.what for each in faults_of(shape) if (shape.system, each.what) not in rows]
         for shape in SHAPES
@@ -506,7 +506,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--together", action="store_true", help="plant at once what has lines of its own")
     parser.add_argument("--again", action="store_true", help="measure what has a good row already, too")
     parser.add_argument("--rows", type=Path, default=ROOT / "output" / "gpu-faults.jsonl")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "faults-of-gpus.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "lab" / "faults.md")
     parser.add_argument("--name", default=NAME, help="of the emulated cluster")
     given = parser.parse_args(arguments)
     wanted = given.systems.split(",")

@@ -39,9 +39,8 @@ class Outcome:
 
     @property
     def row(self) -> str:
-        line = re.sub(r"(/[\w.%@+~-]+)+/", "", self.line).replace("|", "\\|")
         verdict = self.verdict or "refused"
-        return f"| {self.fault} | {self.planted} | {verdict} | {self.exit_status} | {line} | {self.reframe} |"
+        return f"| {self.fault} | {self.planted} | {verdict} | {self.exit_status} | {self.reframe} |"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -76,11 +75,11 @@ def settle(outcome: Outcome, verdict: Verdict | None, said: str) -> None:
 
 
 INTRODUCTION = """\
-# Faults, and what they look like
+# Planted faults
 
 Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
 (Slurm nodes in network namespaces with shaped links). What breaks in nodes with GPUs (a GPU, its links, its NIC, its
-driver) was planted on three systems in miniature, and has [a table of its own](faults-of-gpus.md). The tests are in
+driver) was planted on three systems in miniature, and has [a table of its own](../lab/faults.md). The tests are in
 tests/faults; continuous integration runs them and compares fault, verdict and exit status with this table, which
 `python -m tests.faults.matrix` writes. *Plain ReFrame* is a test that a careful person would have written without this
 suite: the same program and fault, the last row of its table has to be there, and its goodput is read and, on the
@@ -95,8 +94,8 @@ which 0.3% to 1.8% of the segments came after a gap in four runs. Nor is a port 
 one of three runs. More delay on a cable is planted where ranks that wait sleep: those that spin, on fewer idle cores
 than ranks, wait for each other longer than for the cable.
 
-| what is broken | how it was planted | verdict | exit status | the line that you see | plain ReFrame |
-|---|---|---|---|---|---|
+| what is broken | how it was planted | verdict | exit status | plain ReFrame |
+|---|---|---|---|---|
 """
 
 
