@@ -205,7 +205,8 @@ def _lines(
     where = f"{nodes} nodes of {len(topology.gpus)} x" if nodes > 1 else "a pair of" if ranks == 2 else f"{ranks} x"
     size = format_size(judged.samples.bytes)
     what = f"{path}: {number.tool}, {where} {part.part}, {size}"
-    yield f"{number.verdict(run).value}  {what}: {_say(judged, judged.value)}"
+    only = ", above the minimum alone" if judged.judged_by == "floor" and judged.verdict is Verdict.PASS else ""
+    yield f"{number.verdict(run).value}  {what}: {_say(judged, judged.value)}{only}"
     expected, achievable = judged.expectation.expected, judged.expectation.achievable
     if number.problem is not None:
         yield f"  problem      {number.problem.message}"
@@ -228,7 +229,10 @@ def _lines(
     problems = [*([number.problem] if number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if not code:
-        yield "  next         nothing: it is normal. To test your system: fabricheck init, then fabricheck run"
+        told = "nothing: it is normal. To test your system: fabricheck init, then fabricheck run"
+        if judged.judged_by == "floor":
+            told = "what is healthy is not known: compare it with an equal node, or with this one after an upgrade"
+        yield f"  next         {told}"
         return
     yield f"  likely       {CATALOGUE[code].alone}: fabricheck explain {code}"
     if CATALOGUE[code].symptom == SYMPTOMS[0]:  # slow

@@ -85,6 +85,14 @@ def test_a_number_is_held_against_the_part(text: str, asked: Asked, verdict: Ver
     assert told == ([code] if code else [])
 
 
+def test_what_only_a_floor_judged_is_not_called_normal() -> None:
+    """Of NICs whose model nobody says it is not known what they carry."""
+    asked = Asked("H200", 4, 2, "4 x 400 Gb/s"), Asked("H200", 8)
+    floor, known = (is_normal(nccl(level), "mail.txt", of, ROOT) for level, of in zip((200, 480), asked, strict=True))
+    assert floor.verdict is known.verdict is Verdict.PASS
+    assert floor.lines[-1] != known.lines[-1]
+
+
 def test_of_several_numbers_the_worst_counts() -> None:
     """One direction of the recorded pair has half of the other's."""
     text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
