@@ -35,6 +35,8 @@ PARTS = load_parts(FOLDER / "parts")
 SYSTEMS = {"AMD MI250X GCD": "frontier", "Intel Max 1550 tile": "aurora"}
 # What a board's own links are not, in Gb/s a link.
 OTHER_LINKS = {"PCIe 3 x16": "16 GB/s", "PCIe 4 x16": "32 GB/s"}
+# Values of pairs that are not the first two GPUs; and of a distance, which no made site has.
+OTHER_PAIRS = ("goodput of hipMemcpyPeer, lower group", "CUDA IPC over X-Bus")
 RED = (Verdict.DEGRADED, Verdict.FAIL)
 
 
@@ -129,11 +131,18 @@ def cases() -> Iterator[Case]:
     for path in sorted((FOLDER / "published").glob("*.yaml")):
         values = load_published(path)
         for number, value in enumerate(values):
-            if value.judges is not None and value.alarm_of is not None:
-                name = f"{path.stem} {number} {value.low:g} {value.unit}"
-                yield Case(
-                    *(name, value.judges, value.low, value.unit, True, ("no part", 80.0), system(path.stem), values)
-                )
+            where = value.judges
+            if where is None or where.distance is not None or value.what in OTHER_PAIRS:
+                continue
+            alarm, share, name = (
+                value.alarm_of is not None,
+                where.share_of_nominal,
+                f"{path.stem} {number} {value.low:g}",
+            )
+            told = (value.high if where.quantity == "latency" else value.low, value.unit)
+            told = (share, "share of nominal") if share is not None else told
+            site = ("no part", 80.0), system(path.stem), values
+            yield Case(f"{name} {value.unit}", where, *told, alarm, *site, spread_by_source=value.low < value.high)
 
 
 ALL = [*cases()]
