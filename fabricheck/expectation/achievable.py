@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabricheck.expectation.gpus import algorithm_of, collective, in_switch
 from fabricheck.expectation.payload import MOVERS, Payload, least_payload
@@ -49,19 +49,23 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     """
     if not expected or question.bytes < _LEAST_BYTES or question.groups > 1:
         return None
-    if question.nodes > 1 and question.operation in _IN_RINGS:
-        return _collective_between_nodes(question)
+    between = question.nodes > 1 and question.operation in _IN_RINGS
+    whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
+    if whole is None:
+        return None
+    ideal_us = 8e-3 * question.bytes / whole.gbps
+    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    return replace(whole, gbps=whole.gbps * ideal_us / (ideal_us + start_up_us))
+
+
+def _of_expected(question: Question, expected: float) -> Achievable | None:
+    """Without what transfers need to start."""
     data = _payload(question)
     if data is None:
         return None
     fills = question.operation not in COLLECTIVES or (question.bytes >= _FULL_BYTES and _fills(question))
-    ideal_us = 8e-3 * question.bytes / (expected * data.share)
-    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
-    return Achievable(
-        expected * data.share * ideal_us / (ideal_us + start_up_us),
-        f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}",
-        data.margin if fills else None,
-    )
+    why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
+    return Achievable(expected * data.share, why, data.margin if fills else None)
 
 
 def _fills(question: Question) -> bool:
@@ -70,8 +74,8 @@ def _fills(question: Question) -> bool:
     return len(question.node_gpus) > 2 and question.operation != "alltoall"
 
 
-def _collective_between_nodes(question: Question) -> Achievable | None:
-    """By NCCL over a few nodes, at what rings get of the NICs and what a node's own links allow.
+def _collective_between_nodes(question: Question, expected: float) -> Achievable | None:
+    """By NCCL over a few nodes, at what rings get of the NICs, the trunks and the links inside a node.
 
     On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
     a root; in an allreduce over two nodes trees have it cross once, but of GPUs that were measured to get less.
@@ -88,16 +92,16 @@ def _collective_between_nodes(question: Question) -> Achievable | None:
     crossings = ring
     if question.operation == "allreduce":
         crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * ring
-    rate = gpus_gbps(topology, question.node_gpus) * data.share / crossings
+    rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
     # Two ranks that add up send and receive as a pair does.
     known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
     margin = data.margin if known else None
     if len(question.node_gpus) > 1:
-        inside, expected = _inside(question), collective(question).expected
-        if inside is None or expected is None:
+        inside, in_node = _inside(question), collective(question).expected
+        if inside is None or in_node is None:
             return None
-        if expected * inside.share < rate:
-            rate, data, margin = expected * inside.share, inside, None
+        if in_node * inside.share < rate:
+            rate, data, margin = in_node * inside.share, inside, None
     return Achievable(
         rate, f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}", margin
     )

@@ -24,7 +24,7 @@ from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.network import Network
 from tests.support.effort import effort
 from tests.support.made_runs import MIB, made_run, made_samples
-from tests.support.nodes import ROOT
+from tests.support.nodes import ROOT, system
 
 # Two leaves, one or two spines, two ports a node of 0.2 Gb/s each.
 TWO_LEAVES = (ROOT / "tests/data/topologies/two_leaves.yaml").read_text(encoding="utf-8")
@@ -178,6 +178,25 @@ def test_only_pairs_of_the_same_round_share(tmp_path: Path) -> None:
     expect = expect_from_topology(run, made(tmp_path, trunk=400), POLICY)
     assert expect(first[0], "goodput").expected == pytest.approx(0.1)
     assert expect(second[0], "goodput").expected == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("operation", ["allreduce", "allgather", "broadcast"])
+def test_nccl_cannot_achieve_more_than_the_trunk_lets_through(tmp_path: Path, operation: str) -> None:
+    found = expectation(
+        replace(system("alps"), network=network(tmp_path, trunk=100)),
+        operation=operation,
+        implementation="library",
+        transport="ccl",
+        devices=[*range(4)] * 2,
+        ends=["nid001"] * 4 + ["nid005"] * 4,
+        schedule="uncontended",
+        bytes=1 << 30,
+        quantity="goodput",
+        host_copy_gbps=80.0,
+        nodes=2,
+    )
+    assert found.expected is not None and found.achievable is not None
+    assert 0.9 * found.expected < found.achievable < found.expected < 1
 
 
 def test_collectives_know_the_trunk(tmp_path: Path) -> None:

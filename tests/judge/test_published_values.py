@@ -298,6 +298,21 @@ def test_two_trays_that_nvlink_joins_are_judged_by_nvlink(
     assert found.verdict is verdict, found.reason
 
 
+@pytest.mark.parametrize("busbw", [197.94, 295.0])
+def test_at_128_mib_the_start_of_a_collective_between_nodes_counts(busbw: float) -> None:
+    """Both were measured: stas00/ml-engineering@744d01e network/README.md, awslabs/awsome-distributed-ai."""
+    part = next(one for one in PARTS if one.part == "NVIDIA B200")
+    assert part.board is not None
+    node = part.board.node("B200", 8, tuple(Nic(f"nic{number}", "EFA", 400.0, "made") for number in range(8)))
+    level = 8 * busbw / bus_factor("allreduce", 32)
+    hosts = [f"n{rank // 8}" for rank in range(32)]
+    of = {"operation": "allreduce", "transport": "ccl", "bytes_": 128 << 20, "level": level}
+    made = run_of(hosts, [tuple(range(32))], **of)  # type: ignore[arg-type]
+    made = replace(made, samples=tuple(replace(one, implementation="library") for one in made.samples))
+    (found,) = SystemJudge(node, None, POLICY, parts=PARTS).judge(named(made, "NVIDIA B200", 180)).judgements
+    assert (found.judged_by, found.verdict) == ("achievable", Verdict.PASS), found.reason
+
+
 @pytest.mark.parametrize(("level", "verdict"), [(443.0, Verdict.PASS), (380.0, Verdict.DEGRADED)])
 def test_a_b300_copies_from_and_to_the_host_at_the_rate_of_its_cpu(level: float, verdict: Verdict) -> None:
     part = next(one for one in PARTS if one.part == "NVIDIA B300")
