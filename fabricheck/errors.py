@@ -1,5 +1,16 @@
 """Errors that are the user's to fix, and the exit statuses of what is no verdict."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What was probably meant by a `word` that is not `known`, as the end of a message; empty where nothing is near."""
+    near = difflib.get_close_matches(word, [*known], 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
 
 class UserError(Exception):
     """A mistake in what the user gave us, as one line that says what, where and what to do."""

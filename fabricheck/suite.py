@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, meant
 
 #: What describes a system in miniature, beside its settings.
 MINIATURE = "miniature.json"
@@ -139,8 +139,11 @@ class Suite:
 
     def require(self, system: str) -> None:
         """Raises UserError where there is no such system."""
-        if system not in self.systems():
-            raise UserError(f"unknown system '{system}': systems are {', '.join(self.systems()) or 'none'}")
+        known = self.systems()
+        if system not in known:
+            raise UserError(
+                f"unknown system '{system}': systems are {', '.join(known) or 'none'}{meant(system, known)}"
+            )
 
     def settings(self, system: str) -> Path:
         return self.site(system) / "settings.py"

@@ -138,9 +138,11 @@ def run(
         _list(suite, selection, output)
         return
     ready = functools.partial(_get_ready, suite, name, kept_in)
+    tell = functools.partial(click.echo, err=is_short)
     with _only_run(context, suite, selection, output) as has_locks:
+        tell(f"{name}: {', '.join((*tags, *names)) or 'all tests'}; what is not built yet is built first")
         _judge_abandoned(suite, name, output, kept_in)
-        progress, tell = (lambda: None) if is_short else _progress, functools.partial(click.echo, err=is_short)
+        progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
             session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
             from fabricheck.session.relaunch import Again

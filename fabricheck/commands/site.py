@@ -107,7 +107,7 @@ def init(
         click.echo(f"check this: {line}", err=True)
     for line in planned.left_out:
         click.echo(f"left out: {line}", err=True)
-    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "")
+    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions)
     if facts.unseen:
         click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
     if open_:
@@ -196,8 +196,11 @@ def _where(partitions: tuple[dict[str, Any], ...]) -> str:
     return "; ".join(f"partition {one['name']}: {one['descr']}" for one in partitions)
 
 
-def _ready(system: str, option: str) -> bool:
-    """Whether the files are valid and select checks; says what is wrong, or the next command with `option`."""
+def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...]) -> bool:
+    """Whether the files are valid and select checks; says what is wrong, or the next command with `option`.
+
+    On a cluster it asks for two nodes: without a number, tests of the network take all up to `most_nodes`.
+    """
     from fabricheck.session.reframe import Selection, list_suite
     from fabricheck.site.validation import problems
     from fabricheck.suite import Suite, output_folder, program, suite_root
@@ -211,5 +214,10 @@ def _ready(system: str, option: str) -> bool:
     listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
     environments = {case.rpartition("+")[2] for case in listing.cases}
     click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
-    click.echo(f"next: {program()} run {option}--system {system} --tag smoke")
+    widest = max(partitions, key=lambda one: int(one["extras"]["nodes"]))
+    where = system if len(partitions) == 1 else f"{system}:{widest['name']}"
+    some = (
+        f"--system {where} --tag smoke --nodes 2" if widest["extras"]["nodes"] > 1 else f"--system {system} --tag smoke"
+    )
+    click.echo(f"next: {program()} run {option}{some}")
     return True

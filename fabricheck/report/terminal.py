@@ -156,7 +156,7 @@ def _lines(
     first, *more = _wrap(marked(totals, rehearsal=is_rehearsed), width - 12, _MOST_LINES)
     yield _Line(verdict, first)
     if next_ := next_of_pass(verdict, ranked, system):
-        more.append(f"next: {next_}")
+        more += _wrap(f"next: {next_}", width - 12, _MOST_LINES)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)

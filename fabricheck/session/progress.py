@@ -65,6 +65,8 @@ class Progress:
             self._left.begin(begun[1], self.clock())
             if self.mark is not None:
                 self.mark(f"{self._left.begun:>3}  {_short(begun[1])} …  {self._left.text(self.clock())}"[: self.width])
+            elif _is_build(begun[1]):  # minutes, where it is the first
+                self.show(f"     {_short(begun[1])} …"[: self.width])
 
     def flush(self) -> None:
         """Shows the check that ended last; what ReFrame says of it comes after its status."""

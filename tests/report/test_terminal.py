@@ -95,6 +95,13 @@ def test_the_first_matrix_is_that_of_the_links_and_none_is_of_ranks_that_share_a
     assert [title.partition(" over ")[2].split()[0].rstrip(",") for title in titles] == ["copy", "ccl"]
 
 
+def test_the_next_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = f"/shared/{'x' * 30}/.venv/bin/fabricheck"
+    monkeypatch.setattr("fabricheck.report.summary.program", lambda: program)
+    lines = render([pair_run()], width=80, color=False, system="alps").splitlines()
+    assert f"{program} calibrate" in " ".join(line.strip() for line in lines)
+
+
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
     bad = {pair: Verdict.DEGRADED for pair in ((0, 2), (2, 0), (1, 2), (2, 1), (3, 2), (2, 3))}
     run = replace(pair_run(bad=bad), topology=system("hgx-h200"))

@@ -83,6 +83,10 @@ def test_a_tag_that_no_check_has_is_a_mistake_and_several_are_a_choice() -> None
     require_tags(CHECKS, ["smoke", "vendor", "smoke|nightly"])
     with pytest.raises(UserError, match=r"no check has the tag 'smok': choose from acceptance, cross-check"):
         require_tags(CHECKS, ["smok"])
+    for near, tag in (("smok", "smoke"), ("nigthly", "nightly")):
+        with pytest.raises(UserError) as mistake:
+            require_tags(CHECKS, [near])
+        assert str(mistake.value).endswith(f"{tag}?")
     for tags, others in ((("vendor",), ("vendor-mixed",)), (("smoke", "tuning"), ("nightly", "smokes"))):
         (pattern,) = Selection("local", tags).choice
         assert all(re.match(pattern, tag) for tag in tags) and not any(re.match(pattern, tag) for tag in others)

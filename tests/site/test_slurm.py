@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fabricheck.commands.site import init
+from fabricheck.commands.site import _ready, init
 from fabricheck.errors import UserError
+from fabricheck.session.reframe import Listing
 from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import Facts, FoundNic
@@ -78,6 +79,24 @@ def test_the_partition_of_these_nodes_is_chosen_and_the_others_are_said() -> Non
 def test_a_partition_that_slurm_does_not_have() -> None:
     with pytest.raises(UserError, match="--partition gup: Slurm has no such partition, but gpu, big, cpu"):
         plan(facts_with(slurm_of()), "alpha", "", Choices(partitions=("gup",)))
+
+
+@pytest.mark.parametrize(
+    ("widths", "wanted"),
+    [
+        ((1,), "--system alpha --tag smoke"),
+        ((40,), "--system alpha --tag smoke --nodes 2"),
+        ((1, 40), "--system alpha:p40 --tag smoke --nodes 2"),
+    ],
+)
+def test_the_first_run_on_a_cluster_asks_for_two_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], widths: tuple[int, ...], wanted: str
+) -> None:
+    monkeypatch.setattr("fabricheck.site.validation.problems", lambda *_: iter(()))
+    monkeypatch.setattr("fabricheck.session.reframe.list_suite", lambda *_: Listing(("A @alpha:gpu+openmpi",), ""))
+    partitions = tuple({"name": f"p{width}", "extras": {"nodes": width}} for width in widths)
+    assert _ready("alpha", "", partitions)
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"run {wanted}")
 
 
 def test_nodes_that_slurm_gives_out_whole_without_knowing_their_gpus() -> None:
