@@ -57,7 +57,7 @@ def test_a_wrong_byte_is_found_in_every_pattern(
 ) -> None:
     job = openmpi.run(
         tmp_path,
-        f"--operations={','.join(operations)} --matrix={MATRIX} --victims=0,2 --groups=2x2x2",
+        f"--operations={','.join(sorted(operations))} --matrix={MATRIX} --victims=0,2 --groups=2x2x2",
         f"--sizes=64KiB --iterations=8 --quiet --inject=wrong-byte:{rank} --output=result.jsonl",
     )
     assert job.returncode == 5
