@@ -21,6 +21,17 @@ from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.errors import UserError
+from fabricheck.history.text import (
+    alert_line,
+    closed_line,
+    comparison_counts,
+    incident_evidence,
+    incident_name,
+    nothing_watched,
+    side_runs,
+    versions,
+    watch_summary,
+)
 from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
@@ -30,9 +41,10 @@ from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.content import number, printable
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure
+from fabricheck.report.figures.changes import changes_figure
+from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.grid import grid_of
 from fabricheck.report.past import Past
-from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.plotly_js import plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
 from fabricheck.report.shares import DARKEST
@@ -44,10 +56,18 @@ from fabricheck.wholefile import whole_file
 _MOST_NOT_PASSED = 30
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
+_MOST_ALERTS, _MOST_KEYS = 12, 64
 # In bytes: runs that can be read without scripts, and after packing the other runs and the figures' data.
 _IN_THE_OPEN = 200_000
 _RUNS_PACKED = 800_000
 _FIGURES_PACKED = 500_000
+
+
+# What templates say of the history of a system, and of what changed.
+_OF_THE_PAST = (
+    *(alert_line, closed_line, incident_evidence, incident_name, nothing_watched, watch_summary, states_table),
+    *(comparison_counts, side_runs, versions),
+)
 
 
 @dataclass
@@ -147,13 +167,10 @@ def render_html(
     verdict, all_problems = overall(runs, diagnosis.problems)
     findings = diagnosis.findings
     figures, bodies = _Pack(_FIGURES_PACKED), _Pack(_RUNS_PACKED)
-    comparison = comparison_view(past.comparison) if past.comparison is not None else None
-    history = history_view(past.watched) if past.watched is not None else None
     # In the order of their places on the page.
-    if comparison is not None:
-        comparison = replace(comparison, figures=_numbered(comparison.figures, figures))
-    if history is not None:
-        history = replace(history, figures=_numbered(history.figures, figures))
+    changes = changes_figure(past.comparison) if past.comparison is not None else None
+    comparison_figures = _numbered([changes] if changes is not None else [], figures)
+    history_figures = _numbered(figures_of_history(past.watched) if past.watched is not None else [], figures)
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     of_session = [_NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems]
@@ -179,8 +196,10 @@ def render_html(
         numbers=numbers(runs),
         grid=grid_of(ranked, [each.check for each in views], diagnosis),
         notes=past.notes,
-        comparison=comparison,
-        history=history,
+        comparison=past.comparison,
+        comparison_figures=comparison_figures,
+        history=past.watched,
+        history_figures=history_figures,
         shown=rows,
         transports=sorted({each.run.transport for each in rows if each.run.transport}),
         verdicts=[each for each, _ in count_verdicts(each.run.verdict for each in rows)],
@@ -249,6 +268,8 @@ def _environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters |= {"number": number, "size": format_size}
+    environment.globals |= {each.__name__: each for each in _OF_THE_PAST}
+    environment.globals |= {"most_alerts": _MOST_ALERTS, "most_keys": _MOST_KEYS}
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
 
