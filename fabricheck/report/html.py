@@ -34,20 +34,22 @@ from fabricheck.history.text import (
 )
 from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
 from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.content import number, printable
+from fabricheck.report.content import label_of, number, printable, reason_without_source
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
-from fabricheck.report.figures import Figure
+from fabricheck.report.figures import Figure, figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.grid import grid_of
+from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.plotly_js import plotly_notice
-from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
-from fabricheck.report.shares import DARKEST
+from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
+from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
@@ -63,10 +65,16 @@ _RUNS_PACKED = 800_000
 _FIGURES_PACKED = 500_000
 
 
-# What templates say of the history of a system, and of what changed.
-_OF_THE_PAST = (
+def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], ...]:
+    """How many metrics have each verdict, worst first."""
+    return count_verdicts(each.verdict for each in judgements)
+
+
+# What templates call of metrics, of the history of a system, and of what changed.
+_CALLED = (
     *(alert_line, closed_line, incident_evidence, incident_name, nothing_watched, watch_summary, states_table),
     *(comparison_counts, side_runs, versions),
+    *(label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of),
 )
 
 
@@ -226,9 +234,13 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
         if bodies.full:
             rows.append(_Row(view, Markup(), -1))
             continue
-        detail = run_detail(judged)
-        detail = replace(detail, figures=_numbered(detail.figures, figures))
-        body = _template("run.html.j2").render(run=view, detail=detail)
+        body = _template("run.html.j2").render(
+            run=view,
+            ranks=judged.run.ranks,
+            tables=tables_of(judged),
+            node=node_of_run(judged),
+            figures=_numbered(figures_of(judged), figures),
+        )
         used += len(body)
         in_the_open = used <= _IN_THE_OPEN or not rows
         rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))
@@ -268,7 +280,7 @@ def _environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters |= {"number": number, "size": format_size}
-    environment.globals |= {each.__name__: each for each in _OF_THE_PAST}
+    environment.globals |= {each.__name__: each for each in _CALLED}
     environment.globals |= {"most_alerts": _MOST_ALERTS, "most_keys": _MOST_KEYS}
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
