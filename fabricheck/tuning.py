@@ -64,23 +64,28 @@ ACCEPTED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Setting:
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class Setting(BaseModel):
     """One variable of a profile.
 
     `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
     the source saw it work. `effect`: what the source says it does there. `source`: paper and section, or page.
     `without`: what taking it away does where that is no question of speed: nothing runs (`fails`), or the machine may
-    come to harm (`harms`), so that nobody may try.
+    come to harm (`harms`), so that nobody may try. `accepts`: its values, where they are not among `ACCEPTED`.
     """
 
-    variable: str
-    value: str
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9_]*$")]
+    value: _Text
     library: Library
-    systems: tuple[str, ...]
-    effect: str
-    source: str
+    systems: Annotated[list[_Text], Field(min_length=1)]
+    effect: _Text
+    source: _Text
     without: Without | None = None
+    accepts: _Text | None = None
 
     def __str__(self) -> str:
         return f"{self.variable}={self.value}"
@@ -131,24 +136,11 @@ class Profiles:
         raise UserError(f"{self.path}: has no tuning profile {name!r}: choose from {names}")
 
 
-class _SettingModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    variable: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9_]*$")]
-    value: Annotated[str, Field(min_length=1)]
-    library: Library
-    systems: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
-    effect: Annotated[str, Field(min_length=1)]
-    source: Annotated[str, Field(min_length=1)]
-    without: Without | None = None
-    accepts: Annotated[str, Field(min_length=1)] | None = None
-
-
 class _ProfileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    description: Annotated[str, Field(min_length=1)]
-    settings: list[_SettingModel]
+    description: _Text
+    settings: list[Setting]
 
 
 class _FileModel(BaseModel):
@@ -183,15 +175,11 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
             if setting.variable in seen:
                 file.fail((*place, "variable"), f"{setting.variable} is set twice in this profile")
             seen.add(setting.variable)
-        settings = tuple(
-            Setting(**{**each.model_dump(exclude={"accepts"}), "systems": tuple(each.systems)})
-            for each in profile.settings
-        )
-        profiles.append(Profile(name, profile.description, settings))
+        profiles.append(Profile(name, profile.description, tuple(profile.settings)))
     return Profiles(str(path), tuple(profiles))
 
 
-def _accepted(file: YamlFile, place: Place, setting: _SettingModel) -> re.Pattern[str]:
+def _accepted(file: YamlFile, place: Place, setting: Setting) -> re.Pattern[str]:
     """The values that a variable takes: as known here, else as the setting says itself."""
     name = setting.variable
     known = ACCEPTED.get(name)

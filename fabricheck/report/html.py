@@ -21,21 +21,35 @@ from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.errors import UserError
+from fabricheck.history.text import (
+    alert_line,
+    closed_line,
+    comparison_counts,
+    incident_evidence,
+    incident_name,
+    nothing_watched,
+    side_runs,
+    versions,
+    watch_summary,
+)
 from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
 from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.content import number, printable
+from fabricheck.report.content import label_of, number, printable, reason_without_source
 from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
-from fabricheck.report.figures import Figure
+from fabricheck.report.figures import Figure, figures_of
+from fabricheck.report.figures.changes import changes_figure
+from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.grid import grid_of
+from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.past_view import comparison_view, history_view
 from fabricheck.report.plotly_js import plotly_notice
-from fabricheck.report.run_view import Explained, RunView, run_detail, run_view
-from fabricheck.report.shares import DARKEST
+from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
+from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
@@ -44,10 +58,24 @@ from fabricheck.wholefile import whole_file
 _MOST_NOT_PASSED = 30
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
+_MOST_ALERTS, _MOST_KEYS = 12, 64
 # In bytes: runs that can be read without scripts, and after packing the other runs and the figures' data.
 _IN_THE_OPEN = 200_000
 _RUNS_PACKED = 800_000
 _FIGURES_PACKED = 500_000
+
+
+def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], ...]:
+    """How many metrics have each verdict, worst first."""
+    return count_verdicts(each.verdict for each in judgements)
+
+
+# What templates call of metrics, of the history of a system, and of what changed.
+_CALLED = (
+    *(alert_line, closed_line, incident_evidence, incident_name, nothing_watched, watch_summary, states_table),
+    *(comparison_counts, side_runs, versions),
+    *(label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of),
+)
 
 
 @dataclass
@@ -147,13 +175,10 @@ def render_html(
     verdict, all_problems = overall(runs, diagnosis.problems)
     findings = diagnosis.findings
     figures, bodies = _Pack(_FIGURES_PACKED), _Pack(_RUNS_PACKED)
-    comparison = comparison_view(past.comparison) if past.comparison is not None else None
-    history = history_view(past.watched) if past.watched is not None else None
     # In the order of their places on the page.
-    if comparison is not None:
-        comparison = replace(comparison, figures=_numbered(comparison.figures, figures))
-    if history is not None:
-        history = replace(history, figures=_numbered(history.figures, figures))
+    changes = changes_figure(past.comparison) if past.comparison is not None else None
+    comparison_figures = _numbered([changes] if changes is not None else [], figures)
+    history_figures = _numbered(figures_of_history(past.watched) if past.watched is not None else [], figures)
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     of_session = [_NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems]
@@ -179,8 +204,10 @@ def render_html(
         numbers=numbers(runs),
         grid=grid_of(ranked, [each.check for each in views], diagnosis),
         notes=past.notes,
-        comparison=comparison,
-        history=history,
+        comparison=past.comparison,
+        comparison_figures=comparison_figures,
+        history=past.watched,
+        history_figures=history_figures,
         shown=rows,
         transports=sorted({each.run.transport for each in rows if each.run.transport}),
         verdicts=[each for each, _ in count_verdicts(each.run.verdict for each in rows)],
@@ -207,9 +234,13 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
         if bodies.full:
             rows.append(_Row(view, Markup(), -1))
             continue
-        detail = run_detail(judged)
-        detail = replace(detail, figures=_numbered(detail.figures, figures))
-        body = _template("run.html.j2").render(run=view, detail=detail)
+        body = _template("run.html.j2").render(
+            run=view,
+            ranks=judged.run.ranks,
+            tables=tables_of(judged),
+            node=node_of_run(judged),
+            figures=_numbered(figures_of(judged), figures),
+        )
         used += len(body)
         in_the_open = used <= _IN_THE_OPEN or not rows
         rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))
@@ -249,6 +280,8 @@ def _environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters |= {"number": number, "size": format_size}
+    environment.globals |= {each.__name__: each for each in _CALLED}
+    environment.globals |= {"most_alerts": _MOST_ALERTS, "most_keys": _MOST_KEYS}
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
 

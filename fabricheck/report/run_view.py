@@ -10,20 +10,16 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
-from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     Facts,
-    Group,
     Slow,
     count,
     facts_of,
     groups_of,
     judgements_of,
-    label_of,
     name_of,
     number,
-    reason_without_source,
     short_message,
     short_name,
     slow_of,
@@ -31,50 +27,25 @@ from fabricheck.report.content import (
     unit_shown,
     who,
 )
-from fabricheck.report.figures import Figure, figures_of
 from fabricheck.report.lines import plain, steps, summary
-from fabricheck.report.node import Node, node_of_run
-from fabricheck.report.shares import share_of_yardstick
 from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
 _MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and those that are
-_MOST_SOURCES = 6
-_MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
-class _Row:
-    """One metric, as texts; `bounds` are those of the reference."""
-
-    who: str
-    verdict: Verdict
-    value: str
-    interval: str
-    expected: str
-    share: str
-    yardstick: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Table:
-    """The metrics of a group of pairs, or of the groups of all collectives together, worst first.
-
-    `hidden` counts those that are not among the rows.
-    """
+class Table:
+    """The metrics of a group of pairs, or of the groups of all collectives together, worst first; the first so many are
+    `shown`. `sources`: where the expected values and the yardsticks come from."""
 
     name: str
     metric_names: str
     unit: str
     is_pairs: bool
-    verdict: Verdict
-    counts: tuple[tuple[Verdict, int], ...]
-    worst: _Row
-    rows: tuple[_Row, ...]
-    hidden: tuple[tuple[Verdict, int], ...]
+    judgements: tuple[Judgement, ...]
+    shown: int
     sources: tuple[str, ...]
-    more_sources: int
 
 
 @dataclass(frozen=True)
@@ -112,17 +83,6 @@ class RunView:
     slow: tuple[Slow, ...]
 
 
-@dataclass(frozen=True)
-class RunDetail:
-    """What is shown of a run when it is opened."""
-
-    tables: tuple[_Table, ...]
-    node: Node | None
-    figures: tuple[Figure, ...]
-    ranks: tuple[Rank, ...]
-    more_ranks: int
-
-
 def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
     """`marks`: whether a rehearsal says so in its row."""
     rehearsal = marks and is_rehearsal(judged.run)
@@ -140,62 +100,21 @@ def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> Ru
     )
 
 
-def run_detail(judged: RunJudgement) -> RunDetail:
-    return RunDetail(
-        tables=tuple(_tables(groups_of(judged), len(judged.run.ranks))),
-        node=node_of_run(judged),
-        figures=figures_of(judged),
-        ranks=judged.run.ranks[:_MOST_RANKS],
-        more_ranks=max(0, len(judged.run.ranks) - _MOST_RANKS),
-    )
-
-
-def _tables(groups: Sequence[Group], world: int) -> Iterator[_Table]:
+def tables_of(judged: RunJudgement) -> Iterator[Table]:
     """A table for each group of pairs, and one for the collectives of a schedule and quantity together."""
-    for members in together(groups):
-        first = members[0]
+    for members in together(groups_of(judged)):
+        first, judgements = members[0], judgements_of(members)
         names = f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
         if not first.is_pairs:
             names = f"…_{first.schedule}_…_{first.quantity}"
-        yield _table(name_of(members), names, judgements_of(members), first, world)
+        bad = sum(each.verdict is not Verdict.PASS for each in judgements)
+        shown = min(bad, _MOST_ROWS) + (_MOST_PASSES if bad < _MOST_ROWS else 0)
+        sources = _sources(judgements, len(judged.run.ranks))
+        yield Table(name_of(members), names, unit_shown(first.unit), first.is_pairs, judgements, shown, sources)
 
 
-def _table(name: str, metric_names: str, judgements: Sequence[Judgement], group: Group, world: int) -> _Table:
-    bad = sum(each.verdict is not Verdict.PASS for each in judgements)
-    shown = min(bad, _MOST_ROWS) + (_MOST_PASSES if bad < _MOST_ROWS else 0)
-    rows = tuple(_row(each, world) for each in judgements[:shown])
-    sources = _sources(judgements, world)
-    return _Table(
-        name=name,
-        metric_names=metric_names,
-        unit=unit_shown(group.unit),
-        is_pairs=group.is_pairs,
-        verdict=judgements[0].verdict,
-        counts=count(each.verdict for each in judgements),
-        worst=rows[0],
-        rows=rows,
-        hidden=count(each.verdict for each in judgements[shown:]),
-        sources=sources[:_MOST_SOURCES],
-        more_sources=max(0, len(sources) - _MOST_SOURCES),
-    )
-
-
-def _row(judged: Judgement, world: int) -> _Row:
-    low, high = judged.interval
-    expected = judged.expectation.expected
-    return _Row(
-        who=label_of(judged, world),
-        verdict=judged.verdict,
-        value=number(judged.value),
-        interval=f"{number(low)} to {number(high)}",
-        expected="-" if expected is None else number(expected),
-        share=share_of_yardstick(judged),
-        yardstick=_yardstick(judged),
-        reason=reason_without_source(judged),
-    )
-
-
-def _yardstick(judged: Judgement) -> str:
+def yardstick_text(judged: Judgement) -> str:
+    """The yardstick of a metric with its bound."""
     found = judged.yardstick
     if found is None:
         return judged.judged_by

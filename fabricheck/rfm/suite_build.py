@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import reframe as rfm
-from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
+from reframe.core.builtins import run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
@@ -42,39 +42,12 @@ def vendor_tool(name: str) -> Tool:
 _tools = functools.lru_cache(load_tools)
 
 
-class FetchVendor(rfm.RunOnlyRegressionTest):
-    """Lays the source tree of a tool into its stage directory, or finds the installed one.
-
-    Skipped, saying what to set, where the site has none and the release cannot be fetched.
-    """
-
-    tool = variable(str)
-    descr = "fetch a vendor suite"
-    local = True
-    executable = "true"
-    sourcesdir = None
-
-    @run_before("run")
-    def fetch(self) -> None:
-        tool = vendor_tool(self.tool)
-        said = what_the_site_says(self.tool, tool, self.current_environ.extras)
-        self.skip_if(said is None, f"{tool.title} is left out here: {tool.how_to_say}")
-        self.source: Source = find_source(tool, str(said))
-        try:
-            self.tree = fetch(tool, self.source, Path(self.stagedir) / "fetched")
-        except NotAvailableError as error:
-            self.skip(str(error))
-
-    @sanity_function
-    def is_there(self) -> bool:
-        return self.source.is_installed or (self.tree is not None and self.tree.is_dir())
-
-
 class BuildVendor(rfm.CompileOnlyRegressionTest):
-    """Builds what was fetched, unless it was built before (`fabricheck.building`); an installed suite is taken as is.
+    """Fetches a suite and builds it, unless it was built before (`fabricheck.building`).
 
-    A subclass names the `tool` and fetches it as the fixture `fetched`. What the environment's `extras` say of
-    compilers and libraries is described in docs/vendor-suites.md.
+    An installed one is taken as it is. A subclass names the `tool`. What the environment's `extras` say of compilers
+    and libraries is described in docs/vendor-suites.md. Skipped, saying what to set, where the site has none and the
+    release cannot be fetched.
     """
 
     tool = variable(str)
@@ -87,11 +60,22 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     def choose_where(self) -> None:
         self.build_locally = built_on_login_node(self.valid_systems)
 
+    @run_after("setup")
+    def fetch(self) -> None:
+        tool = vendor_tool(self.tool)
+        said = what_the_site_says(self.tool, tool, self.current_environ.extras)
+        self.skip_if(said is None, f"{tool.title} is left out here: {tool.how_to_say}")
+        self.source: Source = find_source(tool, str(said))
+        try:
+            self.tree = fetch(tool, self.source, Path(self.stagedir) / "fetched")
+        except NotAvailableError as error:
+            self.skip(str(error))
+
     @run_before("compile")
     def configure(self) -> None:
         build: Any = self.build_system  # its name in the class, ReFrame's object from here on
         self.installed = Path(self.stagedir) / "installed"
-        tree = self.fetched.tree
+        tree = self.tree
         if tree is None:
             build.commands = ["true"]
             return
@@ -102,11 +86,11 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @property
     def module(self) -> str | None:
-        return self.fetched.source.where if self.fetched.source.kind is Kind.MODULE else None
+        return self.source.where if self.source.kind is Kind.MODULE else None
 
     @property
     def root(self) -> Path:
-        return self.installed if self.fetched.tree is not None else Path(self.fetched.source.where)
+        return self.installed if self.tree is not None else Path(self.source.where)
 
     def program(self, name: str) -> str | None:
         """The path of a program of the suite, or its name where a module brings it; `None` where it has none."""
@@ -123,7 +107,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     @sanity_function
     def is_built(self) -> bool:
         tool = vendor_tool(self.tool)
-        if self.fetched.tree is not None:
+        if self.tree is not None:
             status = (Path(self.stagedir) / EXIT_STATUS).read_text().strip()
             if status != "0":
                 log = (Path(self.stagedir) / BUILD_LOG).read_text(errors="replace")
@@ -133,46 +117,21 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
         return True
 
 
-class FetchOsu(FetchVendor):
-    tool = "osu"
-
-
-class FetchNcclTests(FetchVendor):
-    tool = "nccl-tests"
-
-
-class FetchRcclTests(FetchVendor):
-    tool = "rccl-tests"
-
-
-class FetchImb(FetchVendor):
-    tool = "imb"
-
-
-class FetchOneCcl(FetchVendor):
-    tool = "oneccl"
-
-
 class BuildOsu(BuildVendor):
     tool = "osu"
-    fetched = fixture(FetchOsu, scope="environment")
 
 
 class BuildNcclTests(BuildVendor):
     tool = "nccl-tests"
-    fetched = fixture(FetchNcclTests, scope="environment")
 
 
 class BuildRcclTests(BuildVendor):
     tool = "rccl-tests"
-    fetched = fixture(FetchRcclTests, scope="environment")
 
 
 class BuildImb(BuildVendor):
     tool = "imb"
-    fetched = fixture(FetchImb, scope="environment")
 
 
 class BuildOneCcl(BuildVendor):
     tool = "oneccl"
-    fetched = fixture(FetchOneCcl, scope="environment")

@@ -92,7 +92,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     @property
     def verified(self) -> bool:
         """Intel's builds of IMB cannot check their data; those that were made here can, of host memory."""
-        return self.tool != "imb" or (self.suite.fetched.tree is not None and self.backend == "host")
+        return self.tool != "imb" or (self.suite.tree is not None and self.backend == "host")
 
     def clean_up(self) -> None:
         for report in Path(self.stagedir).glob(f"{NCCL_REPORT}*"):

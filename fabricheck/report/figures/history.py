@@ -44,7 +44,7 @@ Floats = npt.NDArray[np.float64]
 _MOST_SESSIONS = 400
 # Around the change of an incident, as many as it was looked for among; an open incident is shown to its end.
 _BEFORE, _AFTER, _MOST_OF_INCIDENT = 60, 30, 180
-_MOST_STATES = 64
+_MOST_STATES, _MOST_INCIDENTS = 64, 6
 _LONGEST_NAME, _LONGEST_LABEL = 48, 22
 # Labels of vertical lines that are nearer than this share of the axis would lie on each other.
 _LABEL_ROOM = 0.04
@@ -58,6 +58,15 @@ class Mark:
 
     session: int
     changes: tuple[str, ...]
+
+
+def figures_of_history(history: Watched) -> list[Figure]:
+    """The overview, where there is more than one session, and the open incidents, then the last of the closed ones."""
+    result = history.result
+    closed = [each for each in result.incidents if not each.open]
+    drawn = [*result.open_incidents, *reversed(closed)][:_MOST_INCIDENTS]
+    first = [overview(history)] if len(history.series.sessions) > 1 else []
+    return [*first, *(incident_figure(history, each) for each in drawn)]
 
 
 def overview(history: Watched) -> Figure:
