@@ -69,6 +69,20 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class HostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Host memory near each GPU by all cores of its NUMA node, as STREAM's copy (McCalpin 1995): no copy between a GPU
+    and that memory can pass it."""
+
+    descr = "host memory near each GPU, copied by all cores of its NUMA node"
+    transport = "cores"
+    operations = ["host_stream"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "64MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class PageMigration(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Managed memory that migrates to the GPU or CPU using it (AMD: XNACK; Schieffer et al., sections II-C, IV-A)."""
 

@@ -63,7 +63,10 @@ _MEASURES = {
     "host_to_device": ("host memory to the memory of a GPU", "sum over all active GPUs"),
     "device_to_host": ("the memory of a GPU to host memory", "sum over all active GPUs"),
     "host_bidirectional": ("both directions at once", "sum over all active GPUs, one direction"),
-    "host_stream": ("a kernel copies a buffer in host memory to another", "each byte that is copied, once"),
+    "host_stream": (
+        "a kernel, or all cores of a NUMA node, copies a buffer in host memory to another",
+        "each byte that is copied, once",
+    ),
     "local_copy": ("a copy inside the memory of a GPU", "each byte that is copied, once"),
 }
 

@@ -40,6 +40,8 @@ def _inside_gpu(question: Question, rate: float | None) -> Limits:
 def memory_path(question: Question) -> Limits:
     """All ranks move the same share of `bytes`, so the slowest of them tells how fast all are together."""
     topology, start_up = question.topology, START_UP_US[question.transport]
+    if question.transport == "cores":
+        return _by_cores(question)
     on_gpu = Counter(question.gpus)
     if question.operation == "local_copy":
         rate = memory.local_copy_gbps(topology)
@@ -63,6 +65,16 @@ def memory_path(question: Question) -> Limits:
         expected = min(expected, question.ranks * question.host_copy_gbps)
         why += ", through a page-locked buffer at the rate of the processor's own copy"
     return Limits(nominal, expected, nominal, start_up, why)
+
+
+def _by_cores(question: Question) -> Limits:
+    """By all cores of a NUMA node, of which each copied byte is read and written."""
+    topology, nominal = question.topology, None
+    why, expected = "all cores copy as much as one of them at least", question.host_copy_gbps
+    if topology.host_memory_gbps:
+        why = "half of the bandwidth of a NUMA node's memory (McCalpin 1995)"
+        nominal = expected = topology.host_memory_gbps / max(1, len(topology.cpus)) / 2
+    return Limits(nominal, expected, None, START_UP_US["cores"], why)
 
 
 def host_and_device(question: Question) -> Limits:

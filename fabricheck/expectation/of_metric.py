@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
@@ -16,11 +17,11 @@ from fabricheck.expectation.listed import listed
 from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
 from fabricheck.expectation.question import FLOOR_FRACTION, Limits, Question
 from fabricheck.records.judgement import Expectation
-from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING
+from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING, Transport
 from fabricheck.records.run import Groups
 from fabricheck.topology.model import Topology
 
-TRANSPORTS = ("staging", "copy", "kernel", "ccl", "mpi")
+TRANSPORTS: tuple[str, ...] = get_args(Transport)
 
 # Rates of data sheets are rounded, and signalling can be a little faster (NVLink's 25 GB/s are 25.8 on the wire).
 _MARGIN = 1.05

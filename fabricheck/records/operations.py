@@ -107,7 +107,7 @@ def _known(name: str) -> str:
 Operation = Annotated[str, AfterValidator(_known)]
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
-Transport = Literal["staging", "copy", "kernel", "ccl", "mpi"]
+Transport = Literal["staging", "copy", "kernel", "ccl", "mpi", "cores"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Backend = Literal["host", "cuda", "hip", "sycl"]
 

@@ -83,7 +83,8 @@ _AT_LEAST = {
     ("striping_pipelined", "contended"),
     *((pair, "contended") for pair in PAIRS),
 }
-_MOVER_OF = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "staging": "copy", "mpi": "copy"}
+#: What moves data of these; of other transports copies.
+_MOVERS = ("kernel", "ccl")
 
 _HEAD = """# Rehearsals
 
@@ -268,7 +269,7 @@ def _deviations(cases: Sequence[Case], system: str) -> Iterator[tuple[str, Devia
 def _deviations_of(run: Run, test: str, judge: SystemJudge) -> Iterator[tuple[str, Deviation]]:
     transport = str(run.header["transport"])
     assert judge.topology is not None
-    judge = replace(judge, topology=with_payload(judge.topology, _MOVER_OF[transport]))
+    judge = replace(judge, topology=with_payload(judge.topology, transport if transport in _MOVERS else "copy"))
     for each in judge.judge_or_invalid(run).judgements:
         scope, expected = scope_of(run, each.samples), each.expectation.expected
         timed = expected and each.unit == "Gb/s" and 8e-9 * each.samples.bytes / expected >= SHORTEST_S

@@ -81,7 +81,8 @@ constexpr char kBefore[] =
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
 What
-  --transport NAME        staging, copy, kernel, ccl or mpi (the host backend has mpi only) [mpi]
+  --transport NAME        staging, copy, kernel, ccl, mpi, or cores: host_stream by all cores of a
+                          NUMA node (the host backend has mpi and cores)                    [mpi]
   --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
   --ccl-mode LIST         of ccl: registered, symmetric or copy-engine (buffers), graph-N (N calls
                           in a CUDA graph) or communicators-N (each has a part of a message)

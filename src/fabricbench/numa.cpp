@@ -85,6 +85,10 @@ int numa_node_of_page(const void* address) {
   return result == 0 ? node : kAnyNode;
 }
 
+std::vector<int> cpus_of_numa_node(int node) {
+  return parse_ranges(first_line("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist"));
+}
+
 bool has_numa() { return nodes_with_memory().size() > 1; }
 
 int farthest_numa_node(int node) {

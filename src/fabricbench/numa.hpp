@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace fabricbench {
 
@@ -39,6 +40,8 @@ class MemoryPolicy {
 
 // The NUMA node of the page at an address, or kAnyNode where the kernel does not say, as for memory of a driver.
 int numa_node_of_page(const void* address);
+// The processors of a NUMA node.
+std::vector<int> cpus_of_numa_node(int node);
 // Whether this machine has memory on more than one NUMA node.
 bool has_numa();
 // The node with memory that is farthest from `node`; kAnyNode where there is no other.

@@ -11,7 +11,7 @@
 namespace fabricbench {
 namespace {
 
-const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi"};
+const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi", "cores"};
 const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
 
 template <std::size_t N>

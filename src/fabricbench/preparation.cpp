@@ -135,7 +135,7 @@ void check_paths(const Options& options, const Transport& transport, const std::
     if (!transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
                        " between these memories: --transport copy or kernel moves data between a GPU and its host, "
-                       "mpi between the buffers of two ranks");
+                       "mpi between the buffers of two ranks, cores host_stream");
     }
   }
   const HostBufferBytes host = host_buffer_bytes(plan);

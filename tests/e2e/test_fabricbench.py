@@ -244,3 +244,18 @@ def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Pat
     job = openmpi.run(tmp_path, f"--train=8 {options}", ranks=2)
     assert job.returncode == 2, job.stdout + job.stderr
     assert "train" in job.stderr
+
+
+@pytest.mark.parametrize(("options", "status"), [("", 0), ("--inject=wrong-byte", 5), ("--operations=local_copy", 2)])
+def test_all_cores_of_a_numa_node_copy_every_byte(openmpi: Bench, options: str, status: int, tmp_path: Path) -> None:
+    job = openmpi.run(
+        tmp_path,
+        "--transport=cores --operations=host_stream --schedules=uncontended --sizes=8,1MiB --iterations=8 --warmup=2",
+        f"--verify=every --quiet --output=result.jsonl {options}",
+        ranks=1,
+    )
+    assert job.returncode == status, job.stdout + job.stderr
+    if status == 0:
+        run = read_run(tmp_path / "result.jsonl")
+        assert run.problems == ()
+        assert {each.wrong_bytes for each in run.samples} == {0}

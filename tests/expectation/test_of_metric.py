@@ -229,6 +229,13 @@ def test_expected_is_never_above_nominal_or_ceiling(name: str, transport: str, o
             assert found.source
 
 
+def test_cores_copy_half_of_what_their_memory_carries_or_as_much_as_one_of_them_at_least() -> None:
+    known = ask(system("frontier"), "host_stream", (0,), transport="cores", ranks=1)
+    assert known.expected == pytest.approx(8 * 204.8 / len(system("frontier").cpus) / 2)
+    measured = ask(system("hgx-h200"), "host_stream", (0,), transport="cores", ranks=1, host_copy_gbps=80.0)
+    assert (measured.nominal, measured.expected, measured.ceiling) == (None, 80.0, None)
+
+
 @pytest.mark.parametrize("transport", ["copy", "mpi"])
 def test_both_directions_inside_a_gpu_share_its_memory(transport: str) -> None:
     """OpenPOWER paper, section 5.2: one direction reaches the peak already."""

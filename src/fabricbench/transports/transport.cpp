@@ -8,6 +8,7 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
                                           [[maybe_unused]] const CclModes& modes,
                                           [[maybe_unused]] std::optional<device::Handles> handles) {
   if (name == "mpi") return make_mpi();
+  if (name == "cores") return make_cores();
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
   if (name == "copy" || name == "kernel") return make_copy(name == "kernel", for_a_step, handles);
@@ -21,7 +22,7 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
 #endif
 #endif
   throw InputError("the host backend has no transport '" + name +
-                   "', which needs a GPU: use --transport mpi, or build the cuda or hip backend");
+                   "', which needs a GPU: use --transport mpi or cores, or build the cuda or hip backend");
 }
 
 std::byte* source_of(const Transfer& sent, const Context& context) {

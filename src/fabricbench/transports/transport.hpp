@@ -110,6 +110,7 @@ std::byte* source_of(const Transfer& sent, const Context& context);
 std::byte* destination_of(const Transfer& received, const Context& context);
 
 std::unique_ptr<Transport> make_mpi();
+std::unique_ptr<Transport> make_cores();
 std::unique_ptr<Transport> make_staging();
 std::unique_ptr<Transport> make_copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted);
 std::unique_ptr<Transport> make_ccl(const CclModes& modes);
