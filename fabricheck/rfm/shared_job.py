@@ -27,13 +27,12 @@ from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.resume import take_over
 
 #: Variable of ReFrame's environment: whether tests share jobs.
 JOBS = "FABRICHECK_JOBS"
 ONE_BY_ONE, TOGETHER = "one-by-one", "together"
-#: What fabricbench leaves in the folder of a plan as soon as it begins.
-BEGUN = "begun"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
 
@@ -143,6 +142,7 @@ class SharedJobs(SerialExecutionPolicy):
                 task.compile_wait()
                 task.run()
                 self._bodies[task] = _take_body(task)
+                take_over(task.check)
                 self._waiting.append(task)
 
     def _new_task(self, case: Any) -> RegressionTask:
@@ -153,6 +153,8 @@ class SharedJobs(SerialExecutionPolicy):
 
     def exit(self) -> None:
         try:
+            for task in [task for task in self._waiting if (_stage(task) / EXIT_STATUS).exists()]:
+                self._judge(task)
             while self._waiting:
                 self._run_together(_of_a_job(self._waiting))
         except ABORT_REASONS as error:

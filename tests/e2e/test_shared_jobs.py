@@ -41,7 +41,7 @@ def of_test(name: str, **variables: object) -> list[str]:
 
 def run(folder: Path, *options: str) -> Finished:
     programs = folder / "built" / "openmpi"
-    programs.mkdir(parents=True)
+    programs.mkdir(parents=True, exist_ok=True)
     shutil.copy(built("openmpi").program, programs)
     names = [f"--name=^{name}" for name in NAMES]
     where = [f"--built={folder / 'built'}", f"--output={folder / 'output'}", "--no-store", "--launches=1"]
@@ -55,7 +55,7 @@ def run(folder: Path, *options: str) -> Finished:
         check=False,
         timeout=200,
     )
-    (left,) = (folder / "output" / "runs").iterdir()
+    left = max((folder / "output" / "runs").iterdir())
     written = json.loads((left / "verdict.json").read_text())
     assert done.returncode == {"PASS": 0, "DEGRADED": 1, "FAIL": 3, "INCOMPLETE": 4, "INVALID": 5}[written["verdict"]]
     judged = {each["test"].split()[0]: each["verdict"] for each in written["runs"]}
@@ -81,13 +81,25 @@ def test_one_by_one_is_a_job_for_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "verdict"),
-    [("--inject=wrong-byte:1", "FAIL"), ("--inject=crash:1", "INVALID"), ("--inject=no-footer", "INCOMPLETE")],
+    [("--inject=wrong-byte:1", "FAIL"), ("--inject=no-footer", "INCOMPLETE")],
 )
 def test_what_ends_one_test_costs_no_other(plant: str, verdict: str, tmp_path: Path) -> None:
     done = run(tmp_path, "--", *of_test(PLANTED, more_options=plant))
     assert done.judged[PLANTED] == verdict
     assert others(done) == set() and set(done.judged) == set(NAMES)
     assert len(done.jobs) == 1
+
+
+def test_what_ended_early_is_resumed(tmp_path: Path) -> None:
+    broken = run(tmp_path, "--", *of_test(PLANTED, more_options="--inject=crash:1"))
+    assert broken.judged[PLANTED] == "INVALID"  # for the defect; without it, INCOMPLETE
+    assert others(broken) == set() and len(broken.jobs) == 1
+    resumed = run(tmp_path, "--resume")
+    assert set(resumed.judged) == set(NAMES) and resumed.judged[PLANTED] not in ("INVALID", "INCOMPLETE")
+    taken = {file.parent.name.split("_")[0] for file in resumed.folder.rglob("taken-over")}
+    (plans,) = (file.read_text().split("\n") for file in resumed.jobs[0].glob("*/plans-*"))
+    assert taken == {*NAMES} - {PLANTED}
+    assert [line for line in plans if line and f"/{PLANTED}_" not in line] == []
 
 
 @pytest.mark.full
