@@ -197,7 +197,7 @@ class SharedJobs(SerialExecutionPolicy):
         job._scheduler = tasks[0].testcase.partition.scheduler
         job._jobid, job._script_filename = None, "job.sh"
         job._name, job._stdout, job._stderr = f"fabricheck-{self._jobs}", "job.out", "job.err"
-        job.time_limit = first.time_limit if first.is_limit_given else job_seconds(_seconds(tasks))
+        job.time_limit = min(*map(_most_seconds, tasks), job_seconds(_seconds(tasks)))
         error = None
         try:
             launches = self._write_launches(folder, tasks)
@@ -304,11 +304,15 @@ def list_of(case: Any) -> str:
 def _of_a_job(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
     """Of the tasks that share a job with the first one, as many as fit into the time limit of the partition."""
     fitting: list[RegressionTask] = []
-    limit = float(tasks[0].check.time_limit) if tasks[0].check.is_limit_given else math.inf
     for task in (task for task in tasks if _key(task) == _key(tasks[0])):
-        if not fitting or _seconds([*fitting, task]) <= limit:
+        if not fitting or _seconds([*fitting, task]) <= _most_seconds(task):
             fitting.append(task)
     return fitting
+
+
+def _most_seconds(task: RegressionTask) -> float:
+    """The time limit that its partition or the test itself gives its job."""
+    return float(task.check.time_limit) if task.check.is_limit_given else math.inf
 
 
 def _key(task: RegressionTask) -> tuple[object, ...]:
