@@ -44,25 +44,28 @@ class Wanted:
 
 
 @contextlib.contextmanager
-def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, store: Path) -> Iterator[Fleet | None]:
+def fleet_of(
+    suite: Suite, selection: Selection, wanted: Wanted, earlier: Path | None, store: Path
+) -> Iterator[Fleet | None]:
     """The nodes of the selection's `system:partition` that are wanted, in a job of theirs; None where none are.
 
-    Of idle ones those first that no session of the `store` had for longest. To resume an earlier run below `output`
-    they are that run's, and what it has is taken over.
+    Of idle ones those first that no session of the `store` had for longest. To resume an `earlier` run they are that
+    run's, and what it has is taken over.
     """
-    if not wanted.many:
+    from fabricheck.fleet.record import Fleet
+
+    if wanted.nodes is None and (earlier is None or Fleet.of_run(earlier) is None):
+        if wanted.minutes is not None:
+            raise UserError(f"--minutes is for a run with --nodes, and {earlier} is none")
         yield None
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
     from fabricheck.fleet.nodes import choose, slurm_partitions, slurm_states
-    from fabricheck.fleet.record import Fleet
-    from fabricheck.fleet.resume import find_earlier
     from fabricheck.fleet.settings import partition_in
     from fabricheck.topology.network import fold
 
     where, name, options = selection.system, selection.whole_system, tuple(selection.arguments())
     partition = partition_in(suite.settings(name), where)
-    earlier = find_earlier(output.resolve() / "runs", name, wanted.resume) if wanted.resume is not None else None
     before = _resumed(earlier, wanted.nodes, options) if earlier is not None else None
     states: Mapping[str, str] = slurm_states(partition.get("access", []))
     if before is None and (wanted.nodes or "").startswith("idle"):
@@ -83,7 +86,6 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
         if before is None:
             fleet = replace(fleet, began=now.isoformat())
         else:
-            click.echo(f"fabricheck: resumes {earlier}: its complete results are taken over", err=True)
             fleet = replace(fleet, began=before.began, earlier=(str(earlier), *before.earlier))
         click.echo(f"fabricheck: job {job} on {len(nodes)} nodes: {fold(nodes)}", err=True)
         yield fleet
@@ -92,11 +94,10 @@ def fleet_of(suite: Suite, selection: Selection, wanted: Wanted, output: Path, s
 def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
     """The fleet of an earlier run, which has to have been asked for the same. Raises UserError."""
     from fabricheck.fleet.record import Fleet
-    from fabricheck.session.reading import VERDICT
 
     fleet = Fleet.of_run(folder)
-    if fleet is None or not (folder / VERDICT).exists():
-        raise UserError(f"--resume: {folder} is still running, or was never judged: see squeue, or leave out --resume")
+    if fleet is None:
+        raise UserError(f"--resume: {folder} is not the folder of a run with --nodes: leave out --nodes")
     if asked not in (None, fleet.asked):
         raise UserError(f"--resume: {folder} ran with --nodes {fleet.asked}: give the same, or leave out --nodes")
     if tuple(options) != fleet.options:

@@ -18,6 +18,7 @@ from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricheck.commands.fleet import Wanted
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
     from fabricheck.session.progress import Progress
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="last",
     metavar="[RUN]",
-    help="Resume the last such run that ended early, or the one in the folder RUN.",
+    help="Resume the last run, or the one in the folder RUN: its complete results are taken over.",
 )
 @click.option("--minutes", type=click.IntRange(min=1), help="Time limit of the job of --nodes.  [default: 60]")
 @click.option(
@@ -143,8 +144,11 @@ def run(
         tell(f"{name}: {', '.join((*tags, *names)) or 'all tests'}; what is not built yet is built first")
         _judge_abandoned(suite, name, output, kept_in)
         progress = (lambda: None) if is_short else _progress
-        with fleet_of(suite, selection, wanted, output, store or output / "store") as fleet:
-            session = run_suite(suite, selection, output, progress(), meanwhile=ready, fleet=fleet, has_locks=has_locks)
+        earlier = _earlier(output, name, wanted)
+        with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
+            session = run_suite(
+                suite, selection, output, progress(), meanwhile=ready, fleet=fleet, earlier=earlier, has_locks=has_locks
+            )
             from fabricheck.session.relaunch import Again
 
             session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
@@ -156,6 +160,17 @@ def run(
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
+
+
+def _earlier(output: Path, system: str, wanted: Wanted) -> Path | None:
+    """The run that is to be resumed."""
+    if wanted.resume is None:
+        return None
+    from fabricheck.session.abandoned import find_earlier
+
+    earlier = find_earlier(output.resolve() / "runs", system, wanted.resume, over_nodes=wanted.nodes is not None)
+    click.echo(f"fabricheck: resumes {earlier}: its complete results are taken over", err=True)
+    return earlier
 
 
 def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kept: bool, is_short: bool) -> None:

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from fabricheck.errors import UserError
-from fabricheck.fleet.record import FILE, FOLDER, TROUBLES, Fleet, read_findings, write_findings
+from fabricheck.fleet.record import TROUBLES, Fleet, read_findings, write_findings
 from fabricheck.records.case import NODES
 from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench import read_run
@@ -17,23 +16,8 @@ from fabricheck.results.fabricbench import read_run
 DONE = (0, 5, 6)
 #: What the exit status of each node is left in, beside its result.
 STATUS = "exit-status"
-#: For `--resume` without a name.
-LAST = "last"
-# Beside what was copied: from where.
-_TAKEN = "taken-over"
-
-
-def find_earlier(runs: Path, system: str, named: str) -> Path:
-    """The folder of the run that `named` is, or the last one of `system` over nodes below `runs`. Raises UserError."""
-    if named != LAST:
-        for folder in (Path(named), runs / named):
-            if (folder / FOLDER / FILE).exists():
-                return folder.resolve()
-        raise UserError(f"--resume {named}: is not the folder of a run with --nodes, here or below {runs}")
-    folders = sorted(file.parents[1] for file in runs.glob(f"{system}-*/{FOLDER}/{FILE}"))
-    if not folders:
-        raise UserError(f"--resume: no run of {system} with --nodes below {runs}: leave out --resume")
-    return max(folders, key=lambda folder: Fleet.read(folder / FOLDER).began).resolve()
+#: Beside what was copied: from where.
+TAKEN = "taken-over"
 
 
 def carry_on(fleet: Fleet) -> None:
@@ -55,7 +39,7 @@ def take_nodes(fleet: Fleet) -> tuple[str, ...]:
         if folder is not None and not own.exists():
             _copy_folder(folder / NODES / node, own)
             told += [each for each in read_findings(folder / TROUBLES) if each.node == node]
-        if (own / _TAKEN).exists():
+        if (own / TAKEN).exists():
             taken.append(node)
     if told:
         write_findings(Path(TROUBLES), told)
@@ -79,7 +63,7 @@ def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
         if said.exists():
             shutil.copy(said, said.name)
             sys.stderr.write(said.read_text(encoding="utf-8", errors="replace"))  # where the library's log has to be
-        Path(f"{file}.{_TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
+        Path(f"{file}.{TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
         shutil.copy(folder / file, file)
         return True
     return False
@@ -87,7 +71,7 @@ def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
 
 def is_taken_over(file: Path) -> bool:
     """Whether a result file was copied from an earlier run."""
-    return file.with_name(_TAKEN).exists() or file.with_name(f"{file.name}.{_TAKEN}").exists()
+    return file.with_name(TAKEN).exists() or file.with_name(f"{file.name}.{TAKEN}").exists()
 
 
 def _folders_before(fleet: Fleet) -> tuple[Path, ...]:
@@ -114,6 +98,6 @@ def _copy_folder(source: Path, target: Path) -> None:
     """Copies a folder so that it is whole where it is there."""
     draft = Path(f"{target.name}.part")
     shutil.copytree(source, draft)
-    (draft / _TAKEN).write_text(f"{source}\n", encoding="utf-8")
+    (draft / TAKEN).write_text(f"{source}\n", encoding="utf-8")
     target.parent.mkdir(exist_ok=True)
     draft.rename(target)

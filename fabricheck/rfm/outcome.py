@@ -27,9 +27,11 @@ from fabricheck.rfm.launch import nodes_lost, topology_of
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
+#: What fabricbench leaves in the folder of a plan as soon as it begins.
+BEGUN = "begun"
 
 _MOST_TOLD = 3
-# fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
+#: fabricbench's exit status where all was measured and data arrived wrong, and where the machine cannot run it.
 WRONG_DATA = 5
 UNSUPPORTED = 6
 # No program's exit status: the job was ended, with its launcher or scheduler, after the last line of the result file.
@@ -64,14 +66,14 @@ def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
     try:
         return int((folder / EXIT_STATUS).read_text())
     except (OSError, ValueError):
-        if _has_footer(folder / RESULT):
+        if has_footer(folder / RESULT):
             return LOST_AFTERWARDS
         text = "the job ended before fabricbench did and left no exit status"
         ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
         raise not_judged(folder, [*_nodes_lost(test), ended_early], more) from None
 
 
-def _has_footer(result: Path) -> bool:
+def has_footer(result: Path) -> bool:
     """Whether fabricbench wrote its last line, which it does when all ranks have measured everything."""
     try:
         last = json.loads(result.read_bytes().splitlines()[-1])

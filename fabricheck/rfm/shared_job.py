@@ -27,13 +27,12 @@ from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.resume import take_over
 
 #: Variable of ReFrame's environment: whether tests share jobs.
 JOBS = "FABRICHECK_JOBS"
 ONE_BY_ONE, TOGETHER = "one-by-one", "together"
-#: What fabricbench leaves in the folder of a plan as soon as it begins.
-BEGUN = "begun"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
 
@@ -143,6 +142,7 @@ class SharedJobs(SerialExecutionPolicy):
                 task.compile_wait()
                 task.run()
                 self._bodies[task] = _take_body(task)
+                take_over(task.check)
                 self._waiting.append(task)
 
     def _new_task(self, case: Any) -> RegressionTask:
@@ -153,6 +153,8 @@ class SharedJobs(SerialExecutionPolicy):
 
     def exit(self) -> None:
         try:
+            for task in [task for task in self._waiting if (_stage(task) / EXIT_STATUS).exists()]:
+                self._judge(task)
             while self._waiting:
                 self._run_together(_of_a_job(self._waiting))
         except ABORT_REASONS as error:
@@ -195,7 +197,7 @@ class SharedJobs(SerialExecutionPolicy):
         job._scheduler = tasks[0].testcase.partition.scheduler
         job._jobid, job._script_filename = None, "job.sh"
         job._name, job._stdout, job._stderr = f"fabricheck-{self._jobs}", "job.out", "job.err"
-        job.time_limit = first.time_limit if first.is_limit_given else job_seconds(_seconds(tasks))
+        job.time_limit = min(*map(_most_seconds, tasks), job_seconds(_seconds(tasks)))
         error = None
         try:
             launches = self._write_launches(folder, tasks)
@@ -302,11 +304,15 @@ def list_of(case: Any) -> str:
 def _of_a_job(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
     """Of the tasks that share a job with the first one, as many as fit into the time limit of the partition."""
     fitting: list[RegressionTask] = []
-    limit = float(tasks[0].check.time_limit) if tasks[0].check.is_limit_given else math.inf
     for task in (task for task in tasks if _key(task) == _key(tasks[0])):
-        if not fitting or _seconds([*fitting, task]) <= limit:
+        if not fitting or _seconds([*fitting, task]) <= _most_seconds(task):
             fitting.append(task)
     return fitting
+
+
+def _most_seconds(task: RegressionTask) -> float:
+    """The time limit that its partition or the test itself gives its job."""
+    return float(task.check.time_limit) if task.check.is_limit_given else math.inf
 
 
 def _key(task: RegressionTask) -> tuple[object, ...]:

@@ -26,6 +26,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
 
+#: For `--resume` without a name.
+LAST = "last"
 #: What a run was to be, in its folder.
 RUN = "run.json"
 _UNFINISHED = "the run ended before this test completed"
@@ -81,6 +83,25 @@ def abandoned(runs: Path, system: str) -> tuple[Path, ...]:
         for file in sorted(runs.glob(f"{system}-*/{RUN}"))
         if not (file.parent / VERDICT).exists() and _is_of(file, system)
     )
+
+
+def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Path:
+    """The folder of the judged run that `named` is, or the last one of `system` below `runs`: where `over_nodes`, of
+    those with --nodes. Raises UserError."""
+    if named != LAST:
+        folder = next((folder for folder in (Path(named), runs / named) if (folder / RUN).exists()), None)
+        if folder is None:
+            raise UserError(f"--resume {named}: is not the folder of a run, here or below {runs}")
+        if not (folder / VERDICT).exists():
+            raise UserError(
+                f"--resume: {folder} is still running, or was never judged: see squeue, or leave out --resume"
+            )
+        return folder.resolve()
+    folders = [file.parent for file in runs.glob(f"{system}-*/{VERDICT}") if _is_of(file.with_name(RUN), system)]
+    folders = [folder for folder in folders if not over_nodes or Fleet.of_run(folder) is not None]
+    if not folders:
+        raise UserError(f"--resume: no run of {system}{' with --nodes' * over_nodes} below {runs}: leave out --resume")
+    return max(folders).resolve()
 
 
 def _is_of(file: Path, system: str) -> bool:

@@ -86,12 +86,14 @@ def run_suite(
     *,
     meanwhile: Callable[[], None] = lambda: None,
     fleet: Fleet | None = None,
+    earlier: Path | None = None,
     has_locks: bool = True,
 ) -> Session:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
     `meanwhile` is called while ReFrame reads the checks, before any of them runs; what it raises ends all that. With a
-    `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on.
+    `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on. Without, what an
+    `earlier` run measured to its end is taken over.
 
     If it does not get to its end, the next run judges what is there. Where files cannot be locked (not `has_locks`),
     ReFrame keeps no database of results, which nothing but `reframe --list-stored-sessions` reads.
@@ -104,6 +106,8 @@ def run_suite(
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
+    elif earlier is not None:
+        environment["FABRICHECK_RESUMES"] = str(earlier)
     (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
     try:
         with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:

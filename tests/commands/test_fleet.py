@@ -104,7 +104,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
 
 def chosen(site: Path, asked: str, store: Path) -> Fleet:
     wanted, selection = Wanted(asked, None, 5), Selection("emulated:two-leaves", tags=("smoke",))
-    with fleet_of(Suite(site), selection, wanted, site / "output", store) as fleet:
+    with fleet_of(Suite(site), selection, wanted, None, store) as fleet:
         assert fleet is not None
         return fleet
 

@@ -22,16 +22,24 @@ PLANTED = "EveryMessage"
 
 @dataclass(frozen=True)
 class Finished:
-    """Of a run: the verdict of the session, that of each test that was judged, its problems, and its folder."""
+    """Of a run: the verdict of the session, those of its tests and their metrics, its problems, and its folder."""
 
     verdict: str
     judged: dict[str, str]
+    metrics: dict[str, list[tuple[str, str]]]
     problems: list[dict[str, object]]
     folder: Path
 
     @property
     def jobs(self) -> list[Path]:
         return sorted(self.folder.glob("stage/*/*/*/shared-job-*"))
+
+    @property
+    def scripts(self) -> dict[str, str]:
+        """The job script of each test, wherever the run is."""
+        root = str(self.folder.parents[2])
+        found = [*self.folder.glob("*/*/*/*/*/rfm_job.sh")]
+        return {file.parent.name: file.read_text().replace(root, "") for file in found}
 
 
 def of_test(name: str, **variables: object) -> list[str]:
@@ -41,7 +49,7 @@ def of_test(name: str, **variables: object) -> list[str]:
 
 def run(folder: Path, *options: str) -> Finished:
     programs = folder / "built" / "openmpi"
-    programs.mkdir(parents=True)
+    programs.mkdir(parents=True, exist_ok=True)
     shutil.copy(built("openmpi").program, programs)
     names = [f"--name=^{name}" for name in NAMES]
     where = [f"--built={folder / 'built'}", f"--output={folder / 'output'}", "--no-store", "--launches=1"]
@@ -55,11 +63,15 @@ def run(folder: Path, *options: str) -> Finished:
         check=False,
         timeout=200,
     )
-    (left,) = (folder / "output" / "runs").iterdir()
+    left = max((folder / "output" / "runs").iterdir())
     written = json.loads((left / "verdict.json").read_text())
     assert done.returncode == {"PASS": 0, "DEGRADED": 1, "FAIL": 3, "INCOMPLETE": 4, "INVALID": 5}[written["verdict"]]
     judged = {each["test"].split()[0]: each["verdict"] for each in written["runs"]}
-    return Finished(written["verdict"], judged, written["problems"], left)
+    metrics = {
+        each["test"].split()[0]: [(metric["name"], metric["unit"]) for metric in each["metrics"]]
+        for each in written["runs"]
+    }
+    return Finished(written["verdict"], judged, metrics, written["problems"], left)
 
 
 def others(done: Finished) -> set[str]:
@@ -67,27 +79,33 @@ def others(done: Finished) -> set[str]:
     return {verdict for name, verdict in done.judged.items() if name != PLANTED} & {"INCOMPLETE"}
 
 
-def test_tests_of_an_environment_are_one_job(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert len(done.jobs) == 1
-    assert set(done.judged) == set(NAMES)
+def test_a_shared_job_comes_to_the_same_as_a_job_for_each(tmp_path: Path) -> None:
+    plant = ("--", *of_test(PLANTED, more_options="--inject=wrong-byte:1"))
+    together, alone = run(tmp_path / "together", *plant), run(tmp_path / "alone", "--one-by-one", *plant)
+    assert (len(together.jobs), alone.jobs) == (1, [])
+    assert together.metrics == alone.metrics and set(together.metrics) == set(NAMES)
+    assert together.scripts == alone.scripts and len(alone.scripts) == len(NAMES)
+    assert [done.judged[PLANTED] for done in (together, alone)] == ["FAIL", "FAIL"]
+    assert others(together) == set()
 
 
-def test_one_by_one_is_a_job_for_each(tmp_path: Path) -> None:
-    done = run(tmp_path, "--one-by-one")
-    assert done.jobs == []
-    assert set(done.judged) == set(NAMES)
-
-
-@pytest.mark.parametrize(
-    ("plant", "verdict"),
-    [("--inject=wrong-byte:1", "FAIL"), ("--inject=crash:1", "INVALID"), ("--inject=no-footer", "INCOMPLETE")],
-)
-def test_what_ends_one_test_costs_no_other(plant: str, verdict: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "--", *of_test(PLANTED, more_options=plant))
-    assert done.judged[PLANTED] == verdict
+def test_what_ends_one_test_costs_no_other(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", *of_test(PLANTED, more_options="--inject=no-footer"))
+    assert done.judged[PLANTED] == "INCOMPLETE"
     assert others(done) == set() and set(done.judged) == set(NAMES)
     assert len(done.jobs) == 1
+
+
+def test_what_ended_early_is_resumed(tmp_path: Path) -> None:
+    broken = run(tmp_path, "--", *of_test(PLANTED, more_options="--inject=crash:1"))
+    assert broken.judged[PLANTED] == "INVALID"  # for the defect; without it, INCOMPLETE
+    assert others(broken) == set() and len(broken.jobs) == 1
+    resumed = run(tmp_path, "--resume")
+    assert set(resumed.judged) == set(NAMES) and resumed.judged[PLANTED] not in ("INVALID", "INCOMPLETE")
+    taken = {file.parent.name.split("_")[0] for file in resumed.folder.rglob("taken-over")}
+    (plans,) = (file.read_text().split("\n") for file in resumed.jobs[0].glob("*/plans-*"))
+    assert taken == {*NAMES} - {PLANTED}
+    assert [line for line in plans if line and f"/{PLANTED}_" not in line] == []
 
 
 @pytest.mark.full

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.errors import UserError
 from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, not_run, proved, read_findings, write_findings
-from fabricheck.fleet.resume import LAST, carry_on, find_earlier, is_taken_over, take_launch
+from fabricheck.fleet.resume import carry_on, is_taken_over, take_launch
 from fabricheck.fleet.sweep import sweep
 from fabricheck.fleet.verdict import verdict_of_fleet
 from fabricheck.topology.network import unfold
@@ -153,21 +152,6 @@ def test_a_launch_is_taken_over_that_is_this_very_one(
     lines = HOST.read_text().splitlines(keepends=True)
     (Path(fleet.earlier[0]) / "output" / TEST / "screen.jsonl").write_text("".join(lines[:-1]))
     assert not take_launch(fleet, "screen.jsonl", [host])
-
-
-def test_which_run_is_resumed(tmp_path: Path) -> None:
-    here = Path.cwd()
-    try:
-        second, third = (make_run(tmp_path, number) for number in (3, 2))
-    finally:
-        os.chdir(here)
-    assert find_earlier(tmp_path, "site", LAST) == second.folder.parent  # which began last
-    assert find_earlier(tmp_path, "site", "site-2") == third.folder.parent
-    assert find_earlier(tmp_path, "site", str(third.folder.parent)) == third.folder.parent
-    with pytest.raises(UserError, match="is not the folder of a run with --nodes"):
-        find_earlier(tmp_path, "site", "site-9")
-    with pytest.raises(UserError, match="no run of other with --nodes"):
-        find_earlier(tmp_path, "other", LAST)
 
 
 def test_the_nodes_of_a_run_that_resumes() -> None:

@@ -16,9 +16,9 @@ from fabricheck.history.reading import entries_of
 from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.abandoned import RUN, Started, abandoned, read_abandoned
+from fabricheck.session.abandoned import LAST, RUN, Started, abandoned, find_earlier, read_abandoned
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reading import level_of
+from fabricheck.session.reading import VERDICT, level_of
 from fabricheck.session.storing import store_session
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file
@@ -104,9 +104,8 @@ def test_what_was_taken_over_is_judged_again_and_stored_once(tmp_path: Path) -> 
         session = read_abandoned(run)
         outcome = judge_session(session, suite, "local")
         store_session(store, session, outcome, suite, "local")
-    assert f"2 of 3 result files were taken over from {first}, not measured again" in [
-        each.message for each in outcome.findings
-    ]
+    (told,) = (each.message for each in outcome.findings if each.code == "taken-over")
+    assert told.startswith("2 of 3 ")
     assert len(outcome.judged) == 3
     stored = [read_record(entry) for entry in entries_of(store, "local")]
     assert sorted(len(each.runs) for each in stored) == [1, 2]
@@ -128,3 +127,20 @@ def test_what_was_taken_over_is_judged_again_and_stored_once(tmp_path: Path) -> 
 )
 def test_what_a_node_was_verified_by_is_what_was_asked_for(words: str, level: str | None) -> None:
     assert level_of(shlex.split(words)) == level
+
+
+def test_which_run_is_resumed(tmp_path: Path) -> None:
+    over_nodes = make_run(tmp_path, "local-20261120T030000Z", {"nid001": 1})
+    plain, open_ = (tmp_path / f"local-20261120T0{hour}0000Z" for hour in (4, 5))
+    for run in (plain, open_):
+        run.mkdir()
+        (run / RUN).write_text(json.dumps(asdict(Started.now("local", 1))))
+    for run in (over_nodes, plain):
+        (run / VERDICT).write_text("{}")
+    assert find_earlier(tmp_path, "local", LAST, over_nodes=False) == plain
+    assert find_earlier(tmp_path, "local", LAST, over_nodes=True) == over_nodes
+    for named in (over_nodes.name, str(over_nodes)):
+        assert find_earlier(tmp_path, "local", named, over_nodes=False) == over_nodes
+    for system, named in (("other", LAST), ("local", "local-9"), ("local", open_.name)):
+        with pytest.raises(UserError):
+            find_earlier(tmp_path, system, named, over_nodes=False)

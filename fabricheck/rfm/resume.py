@@ -1,0 +1,49 @@
+"""A test that an earlier run measured to its end is not measured again (`run --resume` without `--nodes`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from fabricheck.fleet.resume import TAKEN
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS, RESULT, WRONG_DATA, has_footer
+
+# Variable of ReFrame's environment: the folder of the earlier run.
+_RESUMES = "FABRICHECK_RESUMES"
+
+
+def take_over(check: Any) -> None:
+    """Copies what the earlier run left of a test into its stage directory, where its job would do the same."""
+    if _RESUMES not in os.environ:
+        return
+    earlier, stage = Path(os.environ[_RESUMES]), Path(check.stagedir)
+    run = stage.parents[4]
+    for place in ("output", "stage"):  # ReFrame moves the files of a test that passed
+        before = earlier / place / stage.relative_to(run / "stage")
+        scripts = (before / check.job.script_filename, earlier), (stage / check.job.script_filename, run)
+        if _is_whole(before) and len({_commands(*script) for script in scripts}) == 1:
+            shutil.copytree(before, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns(BEGUN, ".rfm*"))
+            (stage / TAKEN).write_text(f"{before}\n", encoding="utf-8")
+            check.keep_files = [*check.keep_files, TAKEN]
+            check.started = datetime.fromtimestamp(0, timezone.utc)  # it was looked at whether its result is of its job
+            return
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        status = int((folder / EXIT_STATUS).read_text())
+    except (OSError, ValueError):
+        return False
+    return status in (0, WRONG_DATA) and has_footer(folder / RESULT)
+
+
+def _commands(script: Path, run: Path) -> str:
+    """What a job script of a run does, without what is for the scheduler and wherever the run is."""
+    try:
+        lines = script.read_text(encoding="utf-8").replace(str(run), "").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if not line.startswith("#"))

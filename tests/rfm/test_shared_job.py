@@ -1,0 +1,92 @@
+"""Which tests share a job, how long that may take, and what comes after a job that ended early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from reframe.core.exceptions import JobError
+
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.shared_job import SharedJobs, _line, _of_a_job
+
+
+def made_task(folder: Path, name: str, seconds: float, limit: float | None = None) -> Any:
+    """A task of a plan of `seconds` and a minute to start, on a partition whose jobs may take `limit` seconds."""
+    stage = folder / name
+    stage.mkdir()
+    check = SimpleNamespace(
+        stagedir=str(stage), planned_seconds=60.0 + seconds, is_limit_given=limit is not None, time_limit=limit or 1e6,
+        num_nodes=1, num_tasks=2, num_tasks_per_node=2, num_cpus_per_task=None, plan_options=[], executable_opts=[],
+        job=SimpleNamespace(options=[]),
+    )  # fmt: skip
+    partition = SimpleNamespace(fullname="site:gpu")
+    return SimpleNamespace(
+        check=check, testcase=SimpleNamespace(partition=partition, environ=SimpleNamespace(name="e"))
+    )
+
+
+def names_of(tasks: Sequence[Any]) -> list[str]:
+    return [Path(task.check.stagedir).name for task in tasks]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, "abcd"), (400, "abcd"), (180, "ab"), (100, "a")])
+def test_a_job_has_as_many_plans_as_its_partition_has_time_for(
+    tmp_path: Path, limit: float | None, expected: str
+) -> None:
+    tasks = [made_task(tmp_path, name, 50, limit) for name in "abcd"]
+    assert names_of(_of_a_job(tasks)) == [*expected]
+
+
+def test_the_limit_of_a_plan_follows_from_it(tmp_path: Path) -> None:
+    assert "--time-limit=520" in _line(made_task(tmp_path, "plan", 50))  # twice 110 s, and five minutes
+
+
+def test_a_plan_that_is_longer_than_its_partition_allows_has_a_job_of_its_own(tmp_path: Path) -> None:
+    tasks = [made_task(tmp_path, name, seconds, 180) for name, seconds in (("long", 500), ("short", 20))]
+    assert names_of(_of_a_job(tasks)) == ["long"]
+    assert "--time-limit=180" in _line(tasks[0])
+
+
+@pytest.mark.parametrize("left_over", [0, 7, 9])
+def test_what_a_job_that_reached_its_limit_left_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_over: int
+) -> None:
+    """Of ten plans the job of the third is ended by its limit; those after it have begun in none."""
+    tasks = [made_task(tmp_path, str(number), 10) for number in range(10)]
+    jobs: list[list[str]] = []
+    judged: list[object] = []
+
+    def run_job(self: SharedJobs, members: Sequence[Any]) -> tuple[JobError | None, list[Any]]:
+        jobs.append(names_of(members))
+        ended = members if len(jobs) > 1 else members[: 10 - left_over]
+        for task in ended:
+            (Path(task.check.stagedir) / BEGUN).touch()
+            (Path(task.check.stagedir) / EXIT_STATUS).touch()
+        return (JobError("timed out") if len(jobs) == 1 else None), [task for task in members if task not in ended]
+
+    monkeypatch.setattr(SharedJobs, "_run_job", run_job)
+    monkeypatch.setattr(SharedJobs, "_judge", lambda self, task: judged.append(task))
+    SharedJobs._run_together(object.__new__(SharedJobs), tasks)
+    assert jobs == [names_of(tasks), *[names_of(tasks[10 - left_over :])] * bool(left_over)]
+    assert judged == tasks
+
+
+def test_jobs_that_begin_nothing_are_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [made_task(tmp_path, name, 10) for name in "ab"]
+    jobs: list[list[str]] = []
+    judged: list[object] = []
+    error = JobError("no such account")
+
+    def run_job(self: SharedJobs, members: Sequence[Any]) -> tuple[JobError, list[Any]]:
+        jobs.append(names_of(members))
+        return error, [*members]
+
+    monkeypatch.setattr(SharedJobs, "_run_job", run_job)
+    monkeypatch.setattr(SharedJobs, "_leave_words", lambda self, task: None)
+    monkeypatch.setattr(SharedJobs, "_judge", lambda self, task: judged.append(task.check.job._exception))
+    SharedJobs._run_together(object.__new__(SharedJobs), tasks)
+    assert (jobs, judged) == ([["a", "b"]], [error, error])
