@@ -446,7 +446,7 @@ and looked for with one check. No number here is a measurement of a real system.
 `python -m fabricheck_lab.rehearse_faults` plants one at a time, or with
 `--together` several that each have a line of their own, and writes this table;
 tests/faults/test_rehearsal.py, which continuous integration runs, plants some of them again on Alps and LUMI. What is
-wrong with hosts, networks, results and the suite itself has [a table of its own](../docs/faults.md), and
+wrong with hosts, networks, results and the suite itself has [a table of its own](../tests/faults/README.md), and
 [when it is red](../docs/when-it-is-red.md) says what to do first.
 
 Verdict and exit status are those of the session. In each row a line of its output names what is broken, unless the row
