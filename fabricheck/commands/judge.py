@@ -170,12 +170,12 @@ def observations(
     if system is not None:
         require_partition(suite_root(), system)
     judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
-    found = observe(runs, judge)
+    answers = observe(runs, judge)
     rehearsal.say(any_rehearsal(each.run for each in runs))
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2, allow_nan=False))
+        click.echo(json.dumps([asdict(each) for each in answers], indent=2, allow_nan=False))
     else:
-        for line in _lines(found, shutil.get_terminal_size((120, 40)).columns):
+        for line in _lines(answers, shutil.get_terminal_size((120, 40)).columns):
             click.echo(line)
 
 
@@ -203,10 +203,14 @@ def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[Ca
 
 
 def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
-    for each in found:
-        where = f" ({each.where})" if each.where else ""
-        yield f"{each.number}{where}: {each.verdict}"
-        for name, text in (("paper", each.statement), ("here", each.hypothesis), ("why", each.evidence)):
+    for observation in found:
+        where = f" ({observation.where})" if observation.where else ""
+        yield f"{observation.number}{where}: {observation.verdict}"
+        for name, text in (
+            ("paper", observation.statement),
+            ("here", observation.hypothesis),
+            ("why", observation.evidence),
+        ):
             yield from textwrap.wrap(
                 text,
                 max(width, 40),

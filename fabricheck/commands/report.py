@@ -154,8 +154,8 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
         raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
     note = without_references(judged)
     runs = tuple(with_what_it_tells(each.run, each.judge, each.partition) for each in judged)
-    found = system or judged[0].system
-    return _Shown(found, found, runs, notes=tuple(filter(None, [note])))
+    system_name = system or judged[0].system
+    return _Shown(system_name, system_name, runs, notes=tuple(filter(None, [note])))
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:
@@ -163,8 +163,8 @@ def _of_store(store: Path | None, system: str, session: str | None, base: str | 
     from fabricheck.suite import suite_root
 
     path, root = store_or_default(store), suite_root()
-    found = stored_session(path, system, session, root)
-    past = past_of(path, system, root, session=found.session, base=base, candidate=candidate)
-    title = f"{system}, session {found.session} of {found.started}"
-    notes = (*found.notes, *past.notes)
-    return _Shown(title, system, found.judged, found.problems, found.findings, replace(past, notes=notes), notes)
+    stored = stored_session(path, system, session, root)
+    past = past_of(path, system, root, session=stored.session, base=base, candidate=candidate)
+    title = f"{system}, session {stored.session} of {stored.started}"
+    notes = (*stored.notes, *past.notes)
+    return _Shown(title, system, stored.judged, stored.problems, stored.findings, replace(past, notes=notes), notes)

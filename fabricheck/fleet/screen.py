@@ -101,8 +101,8 @@ class Screen:
 
     def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
         """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
-        known = [each for each in suspects if ":" not in each or node_of(each) in nodes]
-        plan = retest(Ways(self.network), self._places(nodes), known, ROUNDS_AGAIN, seed=1)
+        suspects_here = [each for each in suspects if ":" not in each or node_of(each) in nodes]
+        plan = retest(Ways(self.network), self._places(nodes), suspects_here, ROUNDS_AGAIN, seed=1)
         used = {node_of(plan.places[rank]) for each in plan.rounds for rank in each.flatten().tolist()}
         chosen = [node for node in nodes if self.network.node_of_host(node) in used]
         places = self._places(chosen)

@@ -72,9 +72,9 @@ def _rate(gbps: float | None) -> str:
 
 
 def _flow(mapping: dict[str, Any]) -> CommentedMap:
-    found = CommentedMap(mapping)
-    found.fa.set_flow_style()
-    return found
+    content = CommentedMap(mapping)
+    content.fa.set_flow_style()
+    return content
 
 
 def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None = None) -> str:
@@ -126,9 +126,9 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
 
 
 def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:
-    found = CommentedSeq([list(link.ends) for link in links])
-    found.fa.set_flow_style()
-    return found
+    sequence = CommentedSeq([list(link.ends) for link in links])
+    sequence.fa.set_flow_style()
+    return sequence
 
 
 def what(facts: Facts) -> str:
