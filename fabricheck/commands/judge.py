@@ -96,7 +96,7 @@ def judge(
     from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
     from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
     from fabricheck.commands.vendor_judgement import table as vendor_table
-    from fabricheck.findings.of_session import with_what_it_tells
+    from fabricheck.findings.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
@@ -118,7 +118,7 @@ def judge(
         judged += of_vendor
         if not of_vendor:
             results.append(by_hand.read(file))
-            judged.append(with_what_it_tells(results[-1].run, results[-1].judge, results[-1].partition))
+            judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
     if note := without_references(results):
         if references is not None:
             raise UserError(note)
@@ -222,7 +222,7 @@ def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
 
 def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:
     """Says whether the numbers in a file are normal."""
-    from fabricheck.judge.normal import Asked, is_normal
+    from fabricheck.judge.compare_part import Asked, is_normal
     from fabricheck.suite import suite_root
 
     try:
@@ -239,7 +239,7 @@ def _judge(
     name: str, *, topology: Path | None, references: Path | None, policy: Path | None, asked: str | None
 ) -> SystemJudge:
     """The judge of a system that a file names (`asked`: the user; "": nobody), with the files that replace its own."""
-    from fabricheck.judge.known import load_parts
+    from fabricheck.judge.part_values import load_parts
     from fabricheck.judge.policy import load_policy
     from fabricheck.judge.references import load_references, require_references_of
     from fabricheck.judge.system import SystemJudge

@@ -138,7 +138,7 @@ def report(
 
 
 def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str | None, keys: Sequence[str]) -> _Shown:
-    from fabricheck.findings.of_session import with_what_it_tells
+    from fabricheck.findings.of_session import with_session_findings
     from fabricheck.judge.system import ByHand, SystemJudge, without_references
     from fabricheck.records.case import parse_attribute
 
@@ -153,7 +153,7 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
         named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items())
         raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
     note = without_references(judged)
-    runs = tuple(with_what_it_tells(each.run, each.judge, each.partition) for each in judged)
+    runs = tuple(with_session_findings(each.run, each.judge, each.partition) for each in judged)
     system_name = system or judged[0].system
     return _Shown(system_name, system_name, runs, notes=tuple(filter(None, [note])))
 

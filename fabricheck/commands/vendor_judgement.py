@@ -41,11 +41,11 @@ def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[
     outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
     # What is not read needs no second reason, and wrong data are wrong wherever it ran.
     return tuple(
-        VendorJudgement(one, one.problems if _is_said(one) else (*one.problems, not_judged(one))) for one in outputs
+        VendorJudgement(one, one.problems if _has_reason(one) else (*one.problems, not_judged(one))) for one in outputs
     )
 
 
-def _is_said(output: VendorOutput) -> bool:
+def _has_reason(output: VendorOutput) -> bool:
     return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
 
 

@@ -55,7 +55,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
         yield from _or_why_not("the runs of this session together", findings)
 
 
-def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
+def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
     """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
 
     By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them.

@@ -24,7 +24,7 @@ from fabricheck.suites.sources import (
     find_program,
     find_source,
     load_tools,
-    what_the_site_says,
+    site_setting,
 )
 
 BUILD_LOG = "build.log"
@@ -57,7 +57,7 @@ class FetchVendor(rfm.RunOnlyRegressionTest):
     @run_before("run")
     def fetch(self) -> None:
         tool = vendor_tool(self.tool)
-        said = what_the_site_says(self.tool, tool, self.current_environ.extras)
+        said = site_setting(self.tool, tool, self.current_environ.extras)
         self.skip_if(said is None, f"{tool.title} is left out here: {tool.how_to_say}")
         self.source: Source = find_source(tool, str(said))
         try:

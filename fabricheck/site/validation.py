@@ -21,8 +21,8 @@ from fabricheck.extras import (
     renamed_keys,
     unsupported_problems,
 )
-from fabricheck.judge.known import load_parts
 from fabricheck.judge.nics import load_nics
+from fabricheck.judge.part_values import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name

@@ -13,7 +13,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.payload import least_payload
-from fabricheck.judge.known import Facts, Part, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.part_values import Facts, Part, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -25,7 +25,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Nic, Topology
 from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
-from tests.judge.test_known import named
+from tests.judge.test_part_values import named
 from tests.support.equal_runs import POLICY, run_of
 from tests.support.nodes import ROOT, system
 
