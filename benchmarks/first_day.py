@@ -24,7 +24,7 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import stdtr
 
-from fabricheck.judge.equals import Member
+from fabricheck.judge.equal_metrics import Member
 from fabricheck.judge.outliers import Parts, outliers
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared

@@ -23,7 +23,7 @@ from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Locator
 from fabricheck.diagnosis.network.plan import retest, screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
@@ -122,7 +122,7 @@ class Fleet:
             return simulated.measure(made, simulated.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
 
         found = self.locator.locate(read(self.design))
-        count = that_count(found, self.design, self.policy)
+        count = counted_suspects(found, self.design, self.policy)
         if not count:
             return set()
         names = [name for each in count for name in simulated.names_of(each)]

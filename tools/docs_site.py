@@ -21,6 +21,8 @@ _OF_ROOT = {
     "changelog.md": "CHANGELOG.md",
     "emulated-nodes.md": "lab/README.md",
     "faults-of-gpus.md": "lab/faults.md",
+    "faults.md": "tests/faults/README.md",
+    "sycl.md": "src/sycl.md",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _ITEM = re.compile(r"([-*]|\d+\.) |\|")

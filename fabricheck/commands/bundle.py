@@ -56,9 +56,9 @@ def _nodes(folder: Path) -> tuple[str, ...]:
     from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
 
-    found = [*ask(["sinfo", "--all", "--noheader", "--Node", "--format=%N"], 10).output.split()]
+    names = [*ask(["sinfo", "--all", "--noheader", "--Node", "--format=%N"], 10).output.split()]
     with contextlib.suppress(UserError, TypeError, LookupError):
         system = str(read_json(folder / "verdict.json")["system"])
         network = find_topology(system, site_root(system) / "site_configs").network
-        found += [*network.nodes, *(each.name for each in network.switches)] if network is not None else []
-    return tuple(found)
+        names += [*network.nodes, *(each.name for each in network.switches)] if network is not None else []
+    return tuple(names)

@@ -71,12 +71,12 @@ def doctor(
         click.echo(f"{Verdict.INCOMPLETE.value}: {error}")
         context.exit(EXIT_CODES[Verdict.INCOMPLETE])
     verdicts = [Verdict.PASS]
-    for each in evidence_of_node(state, topology):
-        verdict = each.verdict or Verdict.PASS
+    for evidence in evidence_of_node(state, topology):
+        verdict = evidence.verdict or Verdict.PASS
         verdicts.append(verdict)
-        click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{each.message}")
+        click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{evidence.message}")
         if verdict is not Verdict.PASS:
-            click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(each, verdict, topology))[:1])}")
+            click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(evidence, verdict, topology))[:1])}")
     if not state.gpus and system is None:
         click.echo(f"{'note':<12}{state.host}: no GPU was found; to compare with the expected number, give --system")
     launched = "no rank was started (--built FOLDER starts one on each GPU)"

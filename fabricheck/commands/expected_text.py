@@ -62,10 +62,10 @@ def _below(estimates: Iterable[Estimate], published: Sequence[Published], unit: 
     if listed:
         yield ""
         yield "The papers' own estimates, by their formulas:"
-    for each in listed:
-        own = unit if each.unit == "Gb/s" else each.unit
-        value = each.value * UNITS[unit] if each.unit == "Gb/s" else each.value
-        yield from _wrapped(f"  {each.what}: {value:,.6g} {own} ({each.source})", indent=4)
+    for row in listed:
+        own = unit if row.unit == "Gb/s" else row.unit
+        value = row.value * UNITS[unit] if row.unit == "Gb/s" else row.value
+        yield from _wrapped(f"  {row.what}: {value:,.6g} {own} ({row.source})", indent=4)
     if published:
         yield ""
         yield "Published, under their own conditions:"

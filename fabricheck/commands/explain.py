@@ -66,7 +66,7 @@ def _latest(system: str) -> Path:
     # The name of another system may begin like this one.
     folder = re.compile(re.escape(name) + r"-(\d{8}T\d{6}Z)(?:-(\d+))?")
     named = ((each.parent, folder.fullmatch(each.parent.name)) for each in runs.glob(f"*/{VERDICT}"))
-    found = {(match[1], int(match[2] or 1)): run for run, match in named if match is not None}
-    if not found:
+    runs_by_time = {(match[1], int(match[2] or 1)): run for run, match in named if match is not None}
+    if not runs_by_time:
         raise UserError(f"no run of {name} below {runs}: name a run or a code, or give --system")
-    return found[max(found)]
+    return runs_by_time[max(runs_by_time)]

@@ -96,7 +96,7 @@ def judge(
     from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
     from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
     from fabricheck.commands.vendor_judgement import table as vendor_table
-    from fabricheck.findings.of_session import with_what_it_tells
+    from fabricheck.findings.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
@@ -118,7 +118,7 @@ def judge(
         judged += of_vendor
         if not of_vendor:
             results.append(by_hand.read(file))
-            judged.append(with_what_it_tells(results[-1].run, results[-1].judge, results[-1].partition))
+            judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
     if note := without_references(results):
         if references is not None:
             raise UserError(note)
@@ -170,12 +170,12 @@ def observations(
     if system is not None:
         require_partition(suite_root(), system)
     judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
-    found = observe(runs, judge)
+    answers = observe(runs, judge)
     rehearsal.say(any_rehearsal(each.run for each in runs))
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2, allow_nan=False))
+        click.echo(json.dumps([asdict(each) for each in answers], indent=2, allow_nan=False))
     else:
-        for line in _lines(found, shutil.get_terminal_size((120, 40)).columns):
+        for line in _lines(answers, shutil.get_terminal_size((120, 40)).columns):
             click.echo(line)
 
 
@@ -203,10 +203,14 @@ def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[Ca
 
 
 def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
-    for each in found:
-        where = f" ({each.where})" if each.where else ""
-        yield f"{each.number}{where}: {each.verdict}"
-        for name, text in (("paper", each.statement), ("here", each.hypothesis), ("why", each.evidence)):
+    for observation in found:
+        where = f" ({observation.where})" if observation.where else ""
+        yield f"{observation.number}{where}: {observation.verdict}"
+        for name, text in (
+            ("paper", observation.statement),
+            ("here", observation.hypothesis),
+            ("why", observation.evidence),
+        ):
             yield from textwrap.wrap(
                 text,
                 max(width, 40),
@@ -218,7 +222,7 @@ def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
 
 def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:
     """Says whether the numbers in a file are normal."""
-    from fabricheck.judge.normal import Asked, is_normal
+    from fabricheck.judge.compare_part import Asked, is_normal
     from fabricheck.suite import suite_root
 
     try:
@@ -235,7 +239,7 @@ def _judge(
     name: str, *, topology: Path | None, references: Path | None, policy: Path | None, asked: str | None
 ) -> SystemJudge:
     """The judge of a system that a file names (`asked`: the user; "": nobody), with the files that replace its own."""
-    from fabricheck.judge.known import load_parts
+    from fabricheck.judge.part_values import load_parts
     from fabricheck.judge.policy import load_policy
     from fabricheck.judge.references import load_references, require_references_of
     from fabricheck.judge.system import SystemJudge

@@ -158,12 +158,12 @@ def locate(
     rounds = [one for run in runs for one in pairs_of(run, topology, bytes_, operation)]
     ways = Ways(network, _routing(network, routes_file))
     made = design(ways, [[pair for pair, _ in one] for one in rounds], adaptive=adaptive, duplex=operation == OPERATION)
-    found = locate_in(made, [goodput for one in rounds for _, goodput in one])
-    for line in report(found, ways):
+    localization = locate_in(made, [goodput for one in rounds for _, goodput in one])
+    for line in report(localization, ways):
         click.echo(line)
-    if as_distance(found, made):
+    if as_distance(localization, made):
         click.echo("all slow pairs, and no others, cross more than one switch: the distance may explain the loss")
-    if found.suspects:
+    if localization.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])
 

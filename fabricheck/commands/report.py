@@ -138,7 +138,7 @@ def report(
 
 
 def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str | None, keys: Sequence[str]) -> _Shown:
-    from fabricheck.findings.of_session import with_what_it_tells
+    from fabricheck.findings.of_session import with_session_findings
     from fabricheck.judge.system import ByHand, SystemJudge, without_references
     from fabricheck.records.case import parse_attribute
 
@@ -153,9 +153,9 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
         named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items())
         raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
     note = without_references(judged)
-    runs = tuple(with_what_it_tells(each.run, each.judge, each.partition) for each in judged)
-    found = system or judged[0].system
-    return _Shown(found, found, runs, notes=tuple(filter(None, [note])))
+    runs = tuple(with_session_findings(each.run, each.judge, each.partition) for each in judged)
+    system_name = system or judged[0].system
+    return _Shown(system_name, system_name, runs, notes=tuple(filter(None, [note])))
 
 
 def _of_store(store: Path | None, system: str, session: str | None, base: str | None, candidate: str | None) -> _Shown:
@@ -163,8 +163,8 @@ def _of_store(store: Path | None, system: str, session: str | None, base: str | 
     from fabricheck.suite import suite_root
 
     path, root = store_or_default(store), suite_root()
-    found = stored_session(path, system, session, root)
-    past = past_of(path, system, root, session=found.session, base=base, candidate=candidate)
-    title = f"{system}, session {found.session} of {found.started}"
-    notes = (*found.notes, *past.notes)
-    return _Shown(title, system, found.judged, found.problems, found.findings, replace(past, notes=notes), notes)
+    stored = stored_session(path, system, session, root)
+    past = past_of(path, system, root, session=stored.session, base=base, candidate=candidate)
+    title = f"{system}, session {stored.session} of {stored.started}"
+    notes = (*stored.notes, *past.notes)
+    return _Shown(title, system, stored.judged, stored.problems, stored.findings, replace(past, notes=notes), notes)

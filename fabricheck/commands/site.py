@@ -81,7 +81,7 @@ def init(
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan
     from fabricheck.site.shapes import likeness
-    from fabricheck.site.write import Site, what, write_site
+    from fabricheck.site.write import Site, hardware_text, write_site
 
     if unknown := set(accept) - set(CODES):
         raise UserError(f"--accept {min(unknown)}: there is no such code: {', '.join(CODES)}")
@@ -90,7 +90,7 @@ def init(
         facts = read_facts(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
     name = _system_name(system, facts)
     doubts, facts = doubts_of(facts), corrected(facts, accept)
-    planned = plan(facts, name, what(facts), Choices(partitions, access))
+    planned = plan(facts, name, hardware_text(facts), Choices(partitions, access))
     of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
     open_ = [each for each in (*doubts, *of_cables) if each.code not in accept]
     written = Site(root, name, network)
@@ -98,7 +98,7 @@ def init(
         click.echo(str(file))
     like = likeness(facts.gpus, facts.nics)
     seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
-    click.echo(f"{name}: {what(facts)}{seems}, {_where(planned.partitions)}")
+    click.echo(f"{name}: {hardware_text(facts)}{seems}, {_where(planned.partitions)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
     for doubt in open_:

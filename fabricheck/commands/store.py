@@ -69,14 +69,14 @@ def verify(context: click.Context, *, store: Path) -> None:
     """
     from fabricheck.history.upkeep import verify as verify_store
 
-    found = verify_store(store)
-    for line in found.remarks:
+    problems = verify_store(store)
+    for line in problems.remarks:
         click.echo(f"note: {line}")
-    for line in found.damage:
+    for line in problems.damage:
         click.echo(f"damaged: {line}")
-    state = f"{len(found.damage)} damaged or foreign" if found.damage else "all undamaged"
-    click.echo(f"{store}: {found.entries} sessions with {found.metrics} metrics, {state}")
-    context.exit(EXIT_DAMAGED if found.damage else 0)
+    state = f"{len(problems.damage)} damaged or foreign" if problems.damage else "all undamaged"
+    click.echo(f"{store}: {problems.entries} sessions with {problems.metrics} metrics, {state}")
+    context.exit(EXIT_DAMAGED if problems.damage else 0)
 
 
 @store.command()
@@ -200,12 +200,12 @@ def replay(
 
     runs, changed, pruned = 0, 0, 0
     done = replay_store(store, suite_root(), system=system, sessions=sessions, policy=policy, references=references)
-    for each in _with_progress(done):
-        for line in _describe(each):
+    for session in _with_progress(done):
+        for line in _describe(session):
             click.echo(line)
-        runs += len(each.runs)
-        changed += sum(bool(one.changes) for one in each.runs)
-        pruned += each.pruned
+        runs += len(session.runs)
+        changed += sum(bool(one.changes) for one in session.runs)
+        pruned += session.pruned
     left_out = f"; {pruned} sessions without samples were left out" if pruned else ""
     click.echo(f"{runs} runs judged again, {changed} with another result{left_out}")
     context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
@@ -237,9 +237,9 @@ def _describe(session: ReplayedSession) -> Iterator[str]:
 def _with_progress(sessions: Iterable[ReplayedSession]) -> Iterator[ReplayedSession]:
     """The sessions; on a terminal, stderr shows how many there were so far."""
     shown = sys.stderr.isatty()
-    for number, each in enumerate(sessions, start=1):
+    for number, session in enumerate(sessions, start=1):
         if shown:
             click.echo(f"\r\033[K{number} sessions judged", nl=False, err=True)
-        yield each
+        yield session
     if shown:
         click.echo("\r\033[K", nl=False, err=True)

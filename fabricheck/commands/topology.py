@@ -98,10 +98,10 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
             raise UserError(f"no system {name!r} here or in FABRICHECK_SITES: systems are {', '.join(known)}")
     failed = False
     for name in names or known:
-        found = list(problems(root, name))
-        failed |= bool(found)
-        click.echo(f"{name}: {'ok' if not found else f'{len(found)} wrong'}")
-        for problem in found:
+        mistakes = list(problems(root, name))
+        failed |= bool(mistakes)
+        click.echo(f"{name}: {'ok' if not mistakes else f'{len(mistakes)} wrong'}")
+        for problem in mistakes:
             click.echo(f"  {problem}")
     context.exit(1 if failed else 0)
 

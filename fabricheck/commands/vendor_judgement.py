@@ -41,11 +41,11 @@ def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[
     outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
     # What is not read needs no second reason, and wrong data are wrong wherever it ran.
     return tuple(
-        VendorJudgement(one, one.problems if _is_said(one) else (*one.problems, not_judged(one))) for one in outputs
+        VendorJudgement(one, one.problems if _has_reason(one) else (*one.problems, not_judged(one))) for one in outputs
     )
 
 
-def _is_said(output: VendorOutput) -> bool:
+def _has_reason(output: VendorOutput) -> bool:
     return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
 
 
@@ -94,7 +94,7 @@ def table(judged: VendorJudgement) -> Iterator[str]:
     yield f"{judged.verdict.value}  {output.path}: {title}"
     for problem in judged.problems:
         yield f"  {problem.verdict.value:10}  {without_path(problem.message, output.path)}"
-    for each in output.samples:
-        time = float(each.one_way_ns.mean()) / 1e3
-        words = " ".join(word for word in (each.operation, each.placement) if word)
-        yield f"  {words:30} {each.bytes:>14,} B {time:>14,.2f} us {8e-3 * each.bytes / time:>12,.2f} Gb/s"
+    for samples in output.samples:
+        time = float(samples.one_way_ns.mean()) / 1e3
+        words = " ".join(word for word in (samples.operation, samples.placement) if word)
+        yield f"  {words:30} {samples.bytes:>14,} B {time:>14,.2f} us {8e-3 * samples.bytes / time:>12,.2f} Gb/s"

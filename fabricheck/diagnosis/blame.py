@@ -147,14 +147,19 @@ def _likeliest(
 ) -> list[Component]:
     """Those that no evidence rules out; where none tells them apart at all, those which the fewest cross. Likeliest
     first; of equals a part of a node, not the node."""
-    kept, told = list(components), {each: 0.0 for each in components}
+    kept, likelihoods = list(components), {each: 0.0 for each in components}
     for item in evidence:
         kept = _near_best(kept, item)
-        told = {each: told[each] + item.get(each, 0.0) for each in kept}
-    if all(math.isclose(told[each], told[kept[0]], abs_tol=1e-9) for each in kept):
+        likelihoods = {each: likelihoods[each] + item.get(each, 0.0) for each in kept}
+    if all(math.isclose(likelihoods[each], likelihoods[kept[0]], abs_tol=1e-9) for each in kept):
         fewest = min((crossing[each] for each in kept), default=0)
         kept = [each for each in kept if crossing[each] == fewest]
     return sorted(
         kept,
-        key=lambda component: (-round(told[component], 9), crossing[component], component.kind is Kind.NODE, component),
+        key=lambda component: (
+            -round(likelihoods[component], 9),
+            crossing[component],
+            component.kind is Kind.NODE,
+            component,
+        ),
     )

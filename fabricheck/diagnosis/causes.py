@@ -283,9 +283,9 @@ def _of_whole(
 ) -> Iterator[Cause]:
     """What is slow between all that was measured: by one library alone, on one node alone, on nodes of each of which
     `of_nodes` tells what slows all, or everywhere."""
-    told: dict[str, set[str]] = {code: set() for code in _OF_WHOLE_NODES}
-    for each in of_nodes:
-        told[each.code].update(*(one.nodes for one in each.components))
+    hosts_by_code: dict[str, set[str]] = {code: set() for code in _OF_WHOLE_NODES}
+    for node in of_nodes:
+        hosts_by_code[node.code].update(*(one.nodes for one in node.components))
     whole = [group for group in table if group.whole]
     # What is slow between all alike says nothing of where single bytes go wrong.
     split = [Affected(each, tuple(row for row in each.slow if not row.wrong) or each.slow) for each in whole]
@@ -295,8 +295,10 @@ def _of_whole(
         if own:
             verdict = worst(row.judgement.verdict for each in own for row in each.rows)
             hosts = frozenset[str]().union(*(_hosts_of(runs[each.group.run]) for each in own))
-            if known := next((code for code in _OF_WHOLE_NODES if hosts and hosts <= told[code]), None):
-                at_fault, code = tuple(map(Component.of_node, sorted(hosts))), known
+            if code_of_whole := next(
+                (code for code in _OF_WHOLE_NODES if hosts and hosts <= hosts_by_code[code]), None
+            ):
+                at_fault, code = tuple(map(Component.of_node, sorted(hosts))), code_of_whole
             else:
                 at_fault = _innocent_cleared(own, runs)
                 code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"

@@ -139,13 +139,13 @@ def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
     """The samples of a group pattern between two groups, by the number k of active ranks, each at its largest size."""
     if operation not in GROUP_PATTERNS:
         raise UserError(f"{operation!r} is not a group pattern: {', '.join(GROUP_PATTERNS)}")
-    found: dict[int, Samples] = {}
-    for each in run.samples:
-        if each.operation != operation or each.groups is None or each.groups.count != 2:
+    by_active: dict[int, Samples] = {}
+    for samples in run.samples:
+        if samples.operation != operation or samples.groups is None or samples.groups.count != 2:
             continue
-        if each.groups.active not in found or found[each.groups.active].bytes < each.bytes:
-            found[each.groups.active] = each
-    return dict(sorted(found.items()))
+        if samples.groups.active not in by_active or by_active[samples.groups.active].bytes < samples.bytes:
+            by_active[samples.groups.active] = samples
+    return dict(sorted(by_active.items()))
 
 
 def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
@@ -163,12 +163,12 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
         return
     goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}
     noise = max(_half_width(each) for each in samples.values())
-    found = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
+    association = infer_association(goodput, nic_gbps=rate, gpus=min(hosts.values()), noise=noise)
     ranks, declared = min(hosts.values()), topology.nic_scheme
-    wrong = None not in (found.scheme, declared) and _alike(found.scheme, found.nics, ranks) != _alike(
-        declared, len(topology.nics), ranks
-    )
-    text = f"{_RAIL}: association to NICs: {found.reason}"
+    wrong = None not in (association.scheme, declared) and _alike(
+        association.scheme, association.nics, ranks
+    ) != _alike(declared, len(topology.nics), ranks)
+    text = f"{_RAIL}: association to NICs: {association.reason}"
     if wrong:
         yield Finding("nic-association", Verdict.DEGRADED, f"{text}; in the topology: {topology.nic_scheme}")
     else:

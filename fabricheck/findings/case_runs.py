@@ -121,18 +121,19 @@ def groups_of(runs: Iterable[CaseRun]) -> tuple[Group, ...]:
     Left out: data that were wrong or not verified, iterations that are not known, and patterns between groups of ranks
     and of matrices, which their operation and ranks alone do not tell.
     """
-    found: dict[tuple[str, str, str, str, frozenset[tuple[str, str]]], dict[Point, list[Samples]]] = {}
-    for each in runs:
-        if each.is_evidence and each.is_plain:
-            key = (each.test, each.partition, each.environment, each.transport, _settings(each.run))
-            points = found.setdefault(key, defaultdict(list))
-            ranks = {rank.rank: rank for rank in each.run.ranks}
-            for samples in each.run.samples:
+    points_by_case: dict[tuple[str, str, str, str, frozenset[tuple[str, str]]], dict[Point, list[Samples]]] = {}
+    for run in runs:
+        if run.is_evidence and run.is_plain:
+            key = (run.test, run.partition, run.environment, run.transport, _settings(run.run))
+            points = points_by_case.setdefault(key, defaultdict(list))
+            ranks = {rank.rank: rank for rank in run.run.ranks}
+            for samples in run.run.samples:
                 listed = samples.groups is not None or samples.messages
                 if is_sound(samples) and not listed:
                     points[_point(samples, ranks)].append(samples)
     return tuple(
-        Group(*key, {point: _together(samples) for point, samples in points.items()}) for key, points in found.items()
+        Group(*key, {point: _together(samples) for point, samples in points.items()})
+        for key, points in points_by_case.items()
     )
 
 
@@ -142,15 +143,17 @@ def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tu
     So a library that does not depend on MPI and was measured in one environment stands beside every MPI library.
     """
     groups = tuple(groups)
-    for one in groups:
-        if one.transport != transport:
+    for group in groups:
+        if group.transport != transport:
             continue
         fitting = [
-            each for each in groups if (each.transport, each.test, each.partition) == (other, one.test, one.partition)
+            each
+            for each in groups
+            if (each.transport, each.test, each.partition) == (other, group.test, group.partition)
         ]
-        fitting.sort(key=lambda each: each.environment != one.environment)
+        fitting.sort(key=lambda each: each.environment != group.environment)
         if fitting:
-            yield one, fitting[0]
+            yield group, fitting[0]
 
 
 def common_points(one: Group, other: Group) -> Mapping[Point, tuple[Measured, Measured]]:

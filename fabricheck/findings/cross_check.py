@@ -83,20 +83,20 @@ def compare(
     ratios = [each.ratio for each in rounds]
     ratio, interval = median(ratios), median_interval(ratios, confidence)
     low, high = interval
-    said = (
+    remarks = (
         f"{what}: fabricbench {ours:.4g} {unit}, {tool} {theirs:.4g} {unit}, ratio {ratio:.3f} "
         f"({confidence:.0%} interval {low:.3f} to {high:.3f} of {len(rounds)} rounds)"
     )
     time_us = theirs if unit == "us" else 8e-3 * size / theirs
-    verdict, reason = Verdict.PASS, f"{said}: they agree within ±{tolerance:.0%}"
+    verdict, reason = Verdict.PASS, f"{remarks}: they agree within ±{tolerance:.0%}"
     if len(rounds) < fewest_for_interval(confidence):
-        verdict, reason = Verdict.INCOMPLETE, f"{said}: {fewest_for_interval(confidence)} rounds are needed"
+        verdict, reason = Verdict.INCOMPLETE, f"{remarks}: {fewest_for_interval(confidence)} rounds are needed"
     elif size < large_bytes or time_us < LEAST_US:
-        reason = f"{said}: reported, not judged, below {format_size(large_bytes)} or {LEAST_US:g} us"
+        reason = f"{remarks}: reported, not judged, below {format_size(large_bytes)} or {LEAST_US:g} us"
     elif abs(ratio - 1) > tolerance:
-        verdict, reason = Verdict.DEGRADED, f"{said}: outside ±{tolerance:.0%}, so one of the two is wrong"
+        verdict, reason = Verdict.DEGRADED, f"{remarks}: outside ±{tolerance:.0%}, so one of the two is wrong"
     elif (high - low) / 2 > tolerance:
-        verdict, reason = Verdict.DEGRADED, f"{said}: too noisy to show agreement within ±{tolerance:.0%}"
+        verdict, reason = Verdict.DEGRADED, f"{remarks}: too noisy to show agreement within ±{tolerance:.0%}"
     return Comparison(operation, size, unit, ours, theirs, ratio, interval, verdict, reason)
 
 
@@ -120,7 +120,7 @@ def compare_rounds(
     """
     mine = [{(each.operation, each.bytes): each for each in one} for one in ours]
     peers = [{(each.operation, each.bytes): each for each in one} for one in theirs]
-    found = []
+    comparisons = []
     for key in mine[0] if mine else {}:
         operation, size = key
         goodput = size >= SMALLEST_GOODPUT_BYTES
@@ -131,8 +131,8 @@ def compare_rounds(
             times = one_way_us(a[key], b[key].statistic), one_way_us(b[key], b[key].statistic)
             rounds.append(Round(*(8e-3 * size / time if goodput else time for time in times)))
         unit = "Gb/s" if goodput else "us"
-        found.append(compare(operation, size, rounds, unit=unit, tool=tool))
-    return tuple(found)
+        comparisons.append(compare(operation, size, rounds, unit=unit, tool=tool))
+    return tuple(comparisons)
 
 
 def table(comparisons: Iterable[Comparison]) -> str:
@@ -141,10 +141,10 @@ def table(comparisons: Iterable[Comparison]) -> str:
         "| operation | bytes | fabricbench | suite | unit | ratio | 95% interval | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for each in comparisons:
-        low, high = each.interval
+    for row in comparisons:
+        low, high = row.interval
         lines.append(
-            f"| {each.operation} | {each.bytes} | {each.ours:.4g} | {each.theirs:.4g} | {each.unit} | {each.ratio:.3f} "
-            f"| {low:.3f} to {high:.3f} | {each.verdict.value} |"
+            f"| {row.operation} | {row.bytes} | {row.ours:.4g} | {row.theirs:.4g} | {row.unit} | {row.ratio:.3f} "
+            f"| {low:.3f} to {high:.3f} | {row.verdict.value} |"
         )
     return "\n".join(lines) + "\n"

@@ -110,15 +110,15 @@ def crossover(sizes: Iterable[RatioAtSize]) -> Crossover:
 def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
     """Of every operation that *CCL and an MPI library measured between the same devices, in one test."""
     for mpi, ccl in partners(groups_of(runs), "mpi", "ccl"):
-        found: dict[tuple[str, int, int, bool], dict[int, list[tuple[Measured, Measured]]]] = defaultdict(
+        pairs_by_test: dict[tuple[str, int, int, bool], dict[int, list[tuple[Measured, Measured]]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for point, (one, other) in common_points(ccl, mpi).items():
             if point.operation in OPERATIONS and point.schedule == "uncontended" and point.devices:
                 as_transfers = point.operation != "pingpong" and other.implementation == "transfers"
                 key = (point.operation, len(point.hosts), len(point.places), as_transfers)
-                found[key][point.bytes].append((one, other))
-        for (operation, nodes, ranks, as_transfers), by_size in found.items():
+                pairs_by_test[key][point.bytes].append((one, other))
+        for (operation, nodes, ranks, as_transfers), by_size in pairs_by_test.items():
             pairs = max(map(len, by_size.values())) if operation == "pingpong" else 0
             sizes = tuple(_ratio(size, by_size[size]) for size in sorted(by_size))
             yield Comparison(operation, nodes, ranks, pairs, mpi.environment, as_transfers, sizes)
@@ -126,8 +126,8 @@ def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
 
 def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Finding]:
     """The comparisons of a session, a line each; they say how things are, and fail nothing."""
-    for each in comparisons(runs):
-        yield Finding("crossover", Verdict.PASS, each.message)
+    for comparison in comparisons(runs):
+        yield Finding("crossover", Verdict.PASS, comparison.message)
 
 
 def _ratio(size: int, measured: list[tuple[Measured, Measured]]) -> RatioAtSize:

@@ -35,13 +35,13 @@ class DistanceClass:
     @property
     def message(self) -> str:
         """One line for the administrator."""
-        one, (low, high), unit = self.summary, self.interval, UNITS[self.quantity]
+        summary, (low, high), unit = self.summary, self.interval, UNITS[self.quantity]
         size = format_size(self.bytes)
         what = f"{self.operation} {self.schedule} {self.transport} {size} {self.quantity}, {self.distance}"
         return (
-            f"{what} ({self.pairs} {'pair' if self.pairs == 1 else 'pairs'}): median {one.median:.4g} {unit} "
-            f"(95%: {low:.4g} to {high:.4g}), min {one.min:.4g}, p5 {one.p5:.4g}, p25 {one.p25:.4g}, "
-            f"p75 {one.p75:.4g}, p95 {one.p95:.4g}, max {one.max:.4g}, mean {one.mean:.4g}"
+            f"{what} ({self.pairs} {'pair' if self.pairs == 1 else 'pairs'}): median {summary.median:.4g} {unit} "
+            f"(95%: {low:.4g} to {high:.4g}), min {summary.min:.4g}, p5 {summary.p5:.4g}, p25 {summary.p25:.4g}, "
+            f"p75 {summary.p75:.4g}, p95 {summary.p95:.4g}, max {summary.max:.4g}, mean {summary.mean:.4g}"
         )
 
 
@@ -52,18 +52,20 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
     differ. Raises UserError for a host that the network lacks.
     """
     hosts, transport = {each.rank: each.host for each in run.ranks}, str(run.header["transport"])
-    found: dict[tuple[str, str, int, str], list[Samples]] = defaultdict(list)
+    samples_by_class: dict[tuple[str, str, int, str], list[Samples]] = defaultdict(list)
     for samples in run.samples:
         ends = [network.node_of_host(hosts[rank]) for rank in samples.ranks]
         if samples.operation in PAIRS and len(set(ends)) == 2:
-            found[samples.operation, samples.schedule, samples.bytes, network.distance(*ends)].append(samples)
-    for key in sorted(found, key=lambda each: (*each[:3], DISTANCES.index(each[3]))):
+            samples_by_class[samples.operation, samples.schedule, samples.bytes, network.distance(*ends)].append(
+                samples
+            )
+    for key in sorted(samples_by_class, key=lambda each: (*each[:3], DISTANCES.index(each[3]))):
         operation, schedule, size, distance = key
         quantity: Quantity = "goodput" if size >= SMALLEST_GOODPUT_BYTES else "latency"
         values = np.concatenate(
-            [each.goodput_gbps if quantity == "goodput" else each.latency_us for each in found[key]]
+            [each.goodput_gbps if quantity == "goodput" else each.latency_us for each in samples_by_class[key]]
         )
-        pairs = len({each.ranks for each in found[key]})
+        pairs = len({each.ranks for each in samples_by_class[key]})
         summary, interval = summarize(values), median_interval(values)
         yield DistanceClass(operation, schedule, size, quantity, transport, distance, pairs, summary, interval)
 
@@ -71,5 +73,5 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
 def find_distance_classes(run: Run, network: Network) -> Iterator[Finding]:
     """The classes of a run that was not cut off, a line each; they say how things are, and fail nothing."""
     if run.footer is not None:
-        for each in distance_classes(run, network):
-            yield Finding("distances", Verdict.PASS, each.message)
+        for distance in distance_classes(run, network):
+            yield Finding("distances", Verdict.PASS, distance.message)

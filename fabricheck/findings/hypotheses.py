@@ -77,16 +77,16 @@ def _found(truth: Truth, numbers: str, where: str = "") -> Found:
 def tuning_helps(evidence: Evidence) -> Iterator[Found]:
     """Goodput with more variables set over goodput with fewer."""
     wanted = {*PAIRS, *COLLECTIVES}
-    found = [
+    comparisons = [
         (faster(one.gbps, other.gbps), point, more, less)
         for more, less in _settings_apart(evidence.groups, lambda names: not names & SERVICE_LEVELS)
         for point, (one, other) in common_points(more, less).items()
         if point.operation in wanted
     ]
-    if not found:
+    if not comparisons:
         return
-    tests = [test for test, *_ in found]
-    best, point, more, less = max(found, key=lambda each: each[0].ratio.low)
+    tests = [test for test, *_ in comparisons]
+    best, point, more, less = max(comparisons, key=lambda each: each[0].ratio.low)
     names = ", ".join(sorted(f"{name}={value}" for name, value in more.settings - less.settings))
     most = f"most {_what(point)} over {more.transport} with {names}: {best.ratio} times"
     yield _found(any_of(tests), f"{count(tests, 'faster', 'not')} of {len(tests)}; {most}")
@@ -122,13 +122,13 @@ def mpi_is_highest(evidence: Evidence) -> Iterator[Found]:
             for way in ways
             if points[way]
         }
-        said = "; ".join(
+        summary = "; ".join(
             f"{way.transport} ÷ MPI at most {max((test.ratio for test in each), key=lambda ratio: ratio.value)} "
             f"over {len(each)} pairs at {format_size(points[way][0].bytes)}"
             for way, each in tests.items()
         )
         truth = all_of([test for each in tests.values() for test in each])
-        yield _found(truth, said + _latencies([mpi, *ways]), mpi.environment)
+        yield _found(truth, summary + _latencies([mpi, *ways]), mpi.environment)
 
 
 def _latencies(ways: Sequence[Group]) -> str:
@@ -179,12 +179,12 @@ def _pairs_in_node(group: Group) -> list[Point]:
 
 def _largest(points: Iterable[Point]) -> list[Point]:
     """Of each pair the largest size, where that is large enough for a goodput."""
-    found: dict[tuple[str, ...], Point] = {}
+    points_by_key: dict[tuple[str, ...], Point] = {}
     for point in points:
-        largest = found.get(point.places)
+        largest = points_by_key.get(point.places)
         if point.bytes >= SMALLEST_GOODPUT_BYTES and (largest is None or largest.bytes < point.bytes):
-            found[point.places] = point
-    return list(found.values())
+            points_by_key[point.places] = point
+    return list(points_by_key.values())
 
 
 # 4. and 7. Collectives ---------------------------------------------------------------------------------------------
@@ -245,11 +245,11 @@ def ccl_leads_at_few_nodes(evidence: Evidence) -> Iterator[Found]:
                 place = _Place(point.operation, len(point.hosts), point.bytes)
                 measured = (ccl.points[point].gbps, mpi.points[point].gbps)
                 by_environment[mpi.partition, mpi.environment].setdefault(place, measured)
-    for (_, environment), found in by_environment.items():
+    for (_, environment), places in by_environment.items():
         tests = {
             text: test
-            for operation in dict.fromkeys(place.operation for place in found)
-            for text, test in _tests_of_scale(operation, found)
+            for operation in dict.fromkeys(place.operation for place in places)
+            for text, test in _tests_of_scale(operation, places)
         }
         if tests:
             numbers = "; ".join(f"{text} {test.ratio}" for text, test in tests.items())
@@ -298,8 +298,8 @@ def mpi_wins_between_nodes(evidence: Evidence) -> Iterator[Found]:
             tests = [faster(mpi.points[point].gbps, ccl.points[point].gbps) for point in points if point.bytes == size]
             truths.append(most_of(tests))
             best = max((test.ratio for test in tests), key=lambda ratio: ratio.value)
-            said = count(tests, "faster", "not")
-            numbers.append(f"at {format_size(size)} of {len(tests)} pairs {said}, MPI ÷ *CCL at most {best}")
+            counts = count(tests, "faster", "not")
+            numbers.append(f"at {format_size(size)} of {len(tests)} pairs {counts}, MPI ÷ *CCL at most {best}")
         yield _found(both(truths), "; ".join(numbers), mpi.environment)
 
 
@@ -348,7 +348,7 @@ def _is_between_nodes(point: Point) -> bool:
 def noise_slows_collectives(evidence: Evidence) -> Iterator[Found]:
     """Goodput without noise over goodput with it: alone and beside an aggressor, by another service level and by the
     default one."""
-    found = [
+    victims = [
         (faster(one.alone.goodput_gbps, one.beside.goodput_gbps), f"{one.alone.operation} ({run.label}), {one.who}")
         for run in evidence.runs
         for one in _victims_between_nodes(run)
@@ -358,20 +358,20 @@ def noise_slows_collectives(evidence: Evidence) -> Iterator[Found]:
         for point, (one, noisy) in common_points(other, default).items()
         if point.operation in ("alltoall", "allreduce") and len(point.hosts) > 1
     ]
-    if found:
-        tests = [test for test, _ in found]
-        worst, what = max(found, key=lambda each: each[0].ratio.value)
-        said = count(tests, "lose", "do not")
-        yield _found(any_of(tests), f"of {len(tests)} {said}; without noise ÷ with it {worst.ratio} at most: {what}")
+    if victims:
+        tests = [test for test, _ in victims]
+        worst, what = max(victims, key=lambda each: each[0].ratio.value)
+        counts = count(tests, "lose", "do not")
+        yield _found(any_of(tests), f"of {len(tests)} {counts}; without noise ÷ with it {worst.ratio} at most: {what}")
 
 
 def _victims_between_nodes(run: CaseRun) -> Iterator[Slowdown]:
     hosts = {each.rank: each.host for each in run.run.ranks}
-    for each in slowdowns(run.run):
-        across = len({hosts[rank] for rank in each.alone.ranks}) > 1
-        right = each.alone.wrong_bytes == 0 and each.beside.wrong_bytes == 0
-        if VICTIMS[each.alone.operation] == "alltoall" and across and right:
-            yield each
+    for slowdown in slowdowns(run.run):
+        across = len({hosts[rank] for rank in slowdown.alone.ranks}) > 1
+        right = slowdown.alone.wrong_bytes == 0 and slowdown.beside.wrong_bytes == 0
+        if VICTIMS[slowdown.alone.operation] == "alltoall" and across and right:
+            yield slowdown
 
 
 def _what(point: Point) -> str:

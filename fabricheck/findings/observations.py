@@ -53,11 +53,11 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
     Raises UserError for hosts and devices that the system's topology does not have.
     """
     evidence = Evidence.of(runs, judge)
-    found: list[Observation] = []
+    observations: list[Observation] = []
     for test in _TESTS:
         answers = list(test.answers(evidence)) or [Found(None, f"not measured: {test.missing}")]
-        found += [_observation(test, each) for each in answers]
-    return tuple(found)
+        observations += [_observation(test, each) for each in answers]
+    return tuple(observations)
 
 
 def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
@@ -69,11 +69,13 @@ def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[F
     if not any(TAG in each.tags for each in runs):
         return
     tested, untested = [], []
-    for each in observe(runs, judge):
-        if each.verdict == "cannot be tested here":
-            untested.append(f"{each.number} ({each.where})" if each.where else str(each.number))
+    for observation in observe(runs, judge):
+        if observation.verdict == "cannot be tested here":
+            untested.append(
+                f"{observation.number} ({observation.where})" if observation.where else str(observation.number)
+            )
         else:
-            tested.append(Finding("observation", Verdict.PASS, each.message))
+            tested.append(Finding("observation", Verdict.PASS, observation.message))
     yield from tested
     if tested and untested:
         why = "`fabricheck observations` prints the reason"

@@ -37,12 +37,12 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     else.
     """
     again = {Path(each.run.path).parent: each.run for each in runs if Path(each.run.path).name == RETEST}
-    for each in runs:
-        screened = Path(each.run.path)
-        for found in _of_one(each, judge, again.get(screened.parent) if screened.name == SCREEN else None):
-            for one in _or_why_not(each.run.path, found):
-                yield replace(one, files=(each.run.path,))
-    for found in (
+    for run in runs:
+        screened = Path(run.run.path)
+        for findings in _of_one(run, judge, again.get(screened.parent) if screened.name == SCREEN else None):
+            for finding in _or_why_not(run.run.path, findings):
+                yield replace(finding, files=(run.run.path,))
+    for findings in (
         find_unused_gpus(runs, judge),
         find_unmeasured_nodes(runs, judge),
         find_shortened(runs),
@@ -52,10 +52,10 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
         find_crossovers(runs),
         find_observations(runs, judge),
     ):
-        yield from _or_why_not("the runs of this session together", found)
+        yield from _or_why_not("the runs of this session together", findings)
 
 
-def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
+def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
     """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
 
     By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them.
@@ -65,8 +65,8 @@ def with_what_it_tells(judged: RunJudgement, judge: SystemJudge, partition: str 
     if judged.run.footer is None or judged.run.problems:
         return judged
     run = replace(CaseRun.of_file(judged.run), partition=partition)
-    found = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
-    problems, _ = split([*compared.problems, *found])
+    findings = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
+    problems, _ = split([*compared.problems, *findings])
     problems = diagnose((judged,), problems).problems
     verdict = worst([judged.verdict, *(each.verdict for each in problems)])
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
@@ -94,11 +94,11 @@ def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Itera
 def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """Partitions whose runs drove fewer GPUs of a node than its topology has: they pass without the others."""
     used: dict[str, int] = {}
-    for each in runs:
-        devices = {(rank.host, rank.device.uuid) for rank in each.run.ranks if rank.device is not None}
+    for run in runs:
+        devices = {(rank.host, rank.device.uuid) for rank in run.run.ranks if rank.device is not None}
         of_a_node = Counter(host for host, _ in devices)
         if of_a_node:
-            used[each.partition] = max(used.get(each.partition, 0), *of_a_node.values())
+            used[run.partition] = max(used.get(run.partition, 0), *of_a_node.values())
     for partition, number in used.items():
         topology = judge.topology_of(partition)
         if topology is not None and number < len(topology.gpus):
@@ -110,9 +110,9 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fi
 def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """Nodes of a network that none of the runs was on, of which some measured it: they pass without those."""
     measured: dict[Network, set[str]] = {}
-    for each in runs:
-        hosts = {rank.host for rank in each.run.ranks}
-        topology = judge.topology_of(each.partition)
+    for run in runs:
+        hosts = {rank.host for rank in run.run.ranks}
+        topology = judge.topology_of(run.partition)
         network = topology.network if topology is not None else None
         if network is not None and len(hosts) > 1:
             measured.setdefault(network, set()).update(hosts, map(short_name, hosts))
@@ -126,9 +126,9 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
 def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """Nodes of a partition of Slurm that no description has: a job of all nodes takes as many as are described."""
     left: dict[str, set[str]] = {}
-    for each in runs:
-        if each.slurm_nodes:
-            left.setdefault(each.partition, set(unfold(each.slurm_nodes)))
+    for run in runs:
+        if run.slurm_nodes:
+            left.setdefault(run.partition, set(unfold(run.slurm_nodes)))
     for partition, names in left.items():
         topology = judge.topology_of(partition)
         described = set(topology.network.nodes) if topology is not None and topology.network is not None else set()
@@ -144,6 +144,6 @@ def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fin
 
 def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
     """Runs that measured less than their tests ask for, to end in time: they pass without the rest."""
-    for each in runs:
-        if each.shortened:
-            yield Finding("shortened", Verdict.PASS, f"{each.test} ({each.label}): {each.shortened}")
+    for run in runs:
+        if run.shortened:
+            yield Finding("shortened", Verdict.PASS, f"{run.test} ({run.label}): {run.shortened}")

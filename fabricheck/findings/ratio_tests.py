@@ -108,5 +108,5 @@ def both(truths: Iterable[Truth]) -> Truth:
 def count(tests: Iterable[RatioTest], yes: str, no: str) -> str:
     """How many of the tests are true, false and inconclusive, such as `3 faster, 1 not`."""
     truths = [each.truth() for each in tests]
-    found = ((True, yes), (False, no), (None, "inconclusive"))
-    return ", ".join(f"{truths.count(truth)} {word}" for truth, word in found if truth in truths)
+    answers = ((True, yes), (False, no), (None, "inconclusive"))
+    return ", ".join(f"{truths.count(truth)} {word}" for truth, word in answers if truth in truths)

@@ -97,14 +97,16 @@ def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Finding,
     Ranks on the same hosts and devices, the same plan, libraries and variables. A run without a header has a problem
     already, and is passed over.
     """
-    known = [each for each in runs if each.header]
+    complete = [each for each in runs if each.header]
     ignored = frozenset(besides)
     problems = []
-    for run in known[1:]:
-        wanted, found = _conditions(known[0], ignored), _conditions(run, ignored)
-        different = [what for what, value in wanted.items() if found[what] != value]
+    for run in complete[1:]:
+        wanted, present = _conditions(complete[0], ignored), _conditions(run, ignored)
+        different = [what for what, value in wanted.items() if present[what] != value]
         if different:
-            message = f"{run.path}:1: differs from {known[0].path} in {', '.join(different)}: they cannot be compared"
+            message = (
+                f"{run.path}:1: differs from {complete[0].path} in {', '.join(different)}: they cannot be compared"
+            )
             problems.append(Finding("not-comparable", Verdict.INVALID, message))
     return tuple(problems)
 

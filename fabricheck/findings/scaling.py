@@ -72,15 +72,15 @@ def scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Scaling]:
     Raises UserError for devices and hosts that the topology does not have.
     """
     series: dict[tuple[str, ...], dict[int, dict[int, ScalePoint]]] = defaultdict(lambda: defaultdict(dict))
-    for each in runs:
-        topology = judge.topology_of(each.partition)
-        if topology is None or not each.is_evidence or not each.is_plain:
+    for run in runs:
+        topology = judge.topology_of(run.partition)
+        if topology is None or not run.is_evidence or not run.is_plain:
             continue
-        nodes = len({rank.host for rank in each.run.ranks})
-        expect = expect_from_topology(each.run, topology, judge.policy)
-        for samples in each.run.samples:
-            if samples.operation in PAPER_BYTES and len(samples.ranks) == len(each.run.ranks) and is_sound(samples):
-                key = (samples.operation, each.test, each.partition, each.label)
+        nodes = len({rank.host for rank in run.run.ranks})
+        expect = expect_from_topology(run.run, topology, judge.policy)
+        for samples in run.run.samples:
+            if samples.operation in PAPER_BYTES and len(samples.ranks) == len(run.run.ranks) and is_sound(samples):
+                key = (samples.operation, run.test, run.partition, run.label)
                 expected = expect(samples, "goodput").expected
                 series[key][nodes].setdefault(samples.bytes, _point(samples, nodes, expected))
     for (operation, *_, label), by_nodes in series.items():
@@ -92,8 +92,8 @@ def scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Scaling]:
 
 def find_scalings(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
     """The scalings of a session, a line each; they say how things are, and fail nothing."""
-    for each in scalings(runs, judge):
-        yield Finding("scaling", Verdict.PASS, each.message)
+    for scaling in scalings(runs, judge):
+        yield Finding("scaling", Verdict.PASS, scaling.message)
 
 
 def _point(samples: Samples, nodes: int, expected: float | None) -> ScalePoint:

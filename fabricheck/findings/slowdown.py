@@ -51,22 +51,22 @@ def slowdowns(run: Run) -> Iterator[Slowdown]:
         for each in run.samples
         if each.operation in VICTIMS and each.schedule == "contended"
     }
-    for each in run.samples:
-        if each.operation in VICTIMS and each.schedule == "uncontended":
-            partner = beside.get((each.operation, each.ranks, each.bytes))
+    for samples in run.samples:
+        if samples.operation in VICTIMS and samples.schedule == "uncontended":
+            partner = beside.get((samples.operation, samples.ranks, samples.bytes))
             if partner is not None:
-                yield slowdown(each, partner)
+                yield slowdown(samples, partner)
 
 
 def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
     """For each victim pattern of a run the worst slowdown over victims and sizes, a line each; they fail nothing."""
     if not run.is_evidence:
         return
-    found: dict[str, list[Slowdown]] = {}
-    for each in slowdowns(run.run):
-        found.setdefault(each.alone.operation, []).append(each)
-    for operation, all_ in found.items():
-        median, tail = max(all_, key=lambda each: each.median), max(all_, key=lambda each: each.p99)
+    by_pattern: dict[str, list[Slowdown]] = {}
+    for slowdown in slowdowns(run.run):
+        by_pattern.setdefault(slowdown.alone.operation, []).append(slowdown)
+    for operation, all_ in by_pattern.items():
+        median, tail = max(all_, key=lambda slowdown: slowdown.median), max(all_, key=lambda slowdown: slowdown.p99)
         at_tail = "" if tail is median else f" ({tail.who})"
         traffic = median.beside.aggressor
         beside = f" of {float(np.median(traffic.goodput_gbps)):.4g} Gb/s" if traffic is not None else ""

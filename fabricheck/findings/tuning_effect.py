@@ -204,16 +204,16 @@ def _log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[_Key, float
     theirs = {_series(each): each for each in b.samples}
     if {_series(each) for each in a.samples} != set(theirs):
         raise UserError("the two sides of a round hold different measurements")
-    found: dict[_Key, list[float]] = defaultdict(list)
-    for each in a.samples:
-        times = each.times_ns, theirs[_series(each)].times_ns
+    gains: dict[_Key, list[float]] = defaultdict(list)
+    for samples in a.samples:
+        times = samples.times_ns, theirs[_series(samples)].times_ns
         for percentile in percentiles:
             of_a, of_b = (float(np.percentile(one, percentile)) for one in times)
             if of_a <= 0 or of_b <= 0:
-                raise UserError(f"{each.operation} of {each.bytes} B has a time of zero")
-            key = (each.operation, each.schedule, each.groups, each.bytes, percentile)
-            found[key].append(math.log(of_a / of_b))
-    return {key: float(np.mean(values)) for key, values in found.items()}
+                raise UserError(f"{samples.operation} of {samples.bytes} B has a time of zero")
+            key = (samples.operation, samples.schedule, samples.groups, samples.bytes, percentile)
+            gains[key].append(math.log(of_a / of_b))
+    return {key: float(np.mean(values)) for key, values in gains.items()}
 
 
 def _series(each: Samples) -> tuple[object, ...]:
@@ -303,11 +303,11 @@ def find_tuning_effects(cases: Iterable[Path], policy: Policy) -> Iterator[Findi
     """
     for case in cases:
         try:
-            found = read_comparison(case, policy)
+            comparison = read_comparison(case, policy)
         except UserError as error:
             yield Finding("not-measured", Verdict.INCOMPLETE, str(error))
             continue
-        if found is not None and found.verdict is Verdict.PASS:
-            yield Finding("setting-effect", Verdict.PASS, found.message)
-        elif found is not None:
-            yield Finding("setting-hurts", found.verdict, found.message)
+        if comparison is not None and comparison.verdict is Verdict.PASS:
+            yield Finding("setting-effect", Verdict.PASS, comparison.message)
+        elif comparison is not None:
+            yield Finding("setting-hurts", comparison.verdict, comparison.message)

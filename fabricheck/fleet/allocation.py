@@ -46,10 +46,10 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
         *([f"--nodelist={fold(choice.nodes)}"] if len(choice.nodes) == choice.count else []),
     ]
     answer = ask_slurm(command, wait + _ASK_S)
-    said = answer.errors + answer.output
-    match = re.search(r"Granted job allocation (\d+)", said)
+    output = answer.errors + answer.output
+    match = re.search(r"Granted job allocation (\d+)", output)
     if match is None:
-        raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(said)}")
+        raise UserError(f"Slurm gave no job for {choice.count} nodes in {wait} s: {_first(output)}")
     job = match[1]
     try:
         yield job, _nodes_of(job)
@@ -65,10 +65,10 @@ def cancel(job: str) -> None:
 def is_over(fleet: Fleet) -> bool:
     """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not say."""
     try:
-        said = ask_slurm(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"])
+        answer = ask_slurm(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"])
     except UserError:
         return False
-    if said.output.strip() in _GOES_ON or (not said.given and "Invalid job id" not in said.errors):
+    if answer.output.strip() in _GOES_ON or (not answer.given and "Invalid job id" not in answer.errors):
         return False
     how = "time limit, or cancelled"
     fleet.end(f"job {fleet.job} ended before all was measured ({how}); --resume measures the rest")
@@ -81,10 +81,10 @@ def seconds(text: str) -> int:
 
 
 def _nodes_of(job: str) -> tuple[str, ...]:
-    said = ask_slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).output.strip()
-    if not said:
+    names = ask_slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).output.strip()
+    if not names:
         raise UserError(f"job {job} ended before anything was measured: see sacct -j {job}")
-    return unfold(said)
+    return unfold(names)
 
 
 def _gpus(partition: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ def find_guilty(nodes: Sequence[str], starts: Starts, suspects: Iterable[str] = 
     named = set(suspects)
     core = [node for node in nodes if node not in named]
     if not 1 < len(core) < len(nodes) or not starts(core):
-        core = _some_that_start(nodes, starts)
+        core = _startable_subset(nodes, starts)
     out: list[str] = []
     left = [[node for node in nodes if node not in core]] if core else []
     while left:
@@ -46,7 +46,7 @@ def find_guilty(nodes: Sequence[str], starts: Starts, suspects: Iterable[str] = 
     return tuple(node for node in nodes if node in proved)
 
 
-def _some_that_start(nodes: Sequence[str], starts: Starts) -> list[str]:
+def _startable_subset(nodes: Sequence[str], starts: Starts) -> list[str]:
     """Nodes that start together: all, else a half, a quarter, and so on; none where no two do."""
     groups = [list(nodes)]
     while any(len(group) > 1 for group in groups):

@@ -50,21 +50,21 @@ def slurm_partitions() -> dict[str, str]:
 
 def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
     """Two words for each node, or why there are none. Raises `UserError` where nobody answers."""
-    said = ask_slurm(["sinfo", "--noheader", "--Node", f"--format={columns}", which])
-    answers = [(words[0], words[1]) for line in said.output.splitlines() if len(words := line.split()) > 1]
-    if not said.given or not answers:
-        return (said.errors.strip().splitlines() or ["it has no nodes"])[0]
+    answer = ask_slurm(["sinfo", "--noheader", "--Node", f"--format={columns}", which])
+    answers = [(words[0], words[1]) for line in answer.output.splitlines() if len(words := line.split()) > 1]
+    if not answer.given or not answers:
+        return (answer.errors.strip().splitlines() or ["it has no nodes"])[0]
     return answers
 
 
 def ask_slurm(command: Sequence[str], limit_s: float = _ASK_S) -> Answer:
     """What a command of Slurm says. Raises `UserError` where it is not here, or does not answer."""
-    said = ask(command, limit_s)
-    if said.missing:
+    answer = ask(command, limit_s)
+    if answer.missing:
         raise UserError(f"{command[0]} of Slurm is not installed here: run this on a login node of the cluster")
-    if said.late:
+    if answer.late:
         raise UserError(f"{command[0]} did not respond in {limit_s:g} s: see scontrol ping")
-    return said
+    return answer
 
 
 def partition_of(access: Sequence[str]) -> str:

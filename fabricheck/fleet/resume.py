@@ -32,17 +32,17 @@ def take_nodes(fleet: Fleet) -> tuple[str, ...]:
     by a step of the test before this one."""
     before = _folders_before(fleet)
     taken: list[str] = []
-    told: list[Finding] = []
+    findings: list[Finding] = []
     for node in fleet.good if before else ():
         own = Path(NODES) / node
         folder = next((each for each in before if _is_done(each / NODES / node)), None)
         if folder is not None and not own.exists():
             _copy_folder(folder / NODES / node, own)
-            told += [each for each in read_findings(folder / TROUBLES) if each.node == node]
+            findings += [each for each in read_findings(folder / TROUBLES) if each.node == node]
         if (own / TAKEN).exists():
             taken.append(node)
-    if told:
-        write_findings(Path(TROUBLES), told)
+    if findings:
+        write_findings(Path(TROUBLES), findings)
     return tuple(taken)
 
 
@@ -59,10 +59,12 @@ def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
         hosts = {each.host.partition(".")[0] for each in run.ranks}
         if run.footer is None or run.problems or hosts != {each.partition(".")[0] for each in nodes}:
             continue
-        said = folder / f"{file}.said"
-        if said.exists():
-            shutil.copy(said, said.name)
-            sys.stderr.write(said.read_text(encoding="utf-8", errors="replace"))  # where the library's log has to be
+        output_file = folder / f"{file}.said"
+        if output_file.exists():
+            shutil.copy(output_file, output_file.name)
+            sys.stderr.write(
+                output_file.read_text(encoding="utf-8", errors="replace")
+            )  # where the library's log has to be
         Path(f"{file}.{TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
         shutil.copy(folder / file, file)
         return True

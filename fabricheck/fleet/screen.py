@@ -22,7 +22,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.diagnosis.blame import Group
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.plan import Plan, retest, screen, write_rounds
 from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
@@ -101,8 +101,8 @@ class Screen:
 
     def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
         """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
-        known = [each for each in suspects if ":" not in each or node_of(each) in nodes]
-        plan = retest(Ways(self.network), self._places(nodes), known, ROUNDS_AGAIN, seed=1)
+        suspects_here = [each for each in suspects if ":" not in each or node_of(each) in nodes]
+        plan = retest(Ways(self.network), self._places(nodes), suspects_here, ROUNDS_AGAIN, seed=1)
         used = {node_of(plan.places[rank]) for each in plan.rounds for rank in each.flatten().tolist()}
         chosen = [node for node in nodes if self.network.node_of_host(node) in used]
         places = self._places(chosen)
@@ -207,7 +207,7 @@ class Screen:
             pairs = [[pair for pair, _ in one] for one in rounds]
             made = design(Ways(self.network), pairs, duplex=self._operation == OPERATION)
             localization = locate(made, [goodput for one in rounds for _, goodput in one])
-            return localization, that_count(localization, made, self._policy)
+            return localization, counted_suspects(localization, made, self._policy)
         except UserError as error:
             sys.stderr.write(f"fabricheck: the slow part of the network cannot be located: {error}\n")
             return None, ()

@@ -96,9 +96,9 @@ class _Running:
 
     def _finish(self, status: int | None) -> None:
         self.words.seek(0)
-        said = self.words.read().decode("utf-8", "replace")
+        output = self.words.read().decode("utf-8", "replace")
         self.words.close()
-        self.ended = Ended(status, self.seconds if self.given_up is None else self.given_up, said)
+        self.ended = Ended(status, self.seconds if self.given_up is None else self.given_up, output)
 
 
 def time_for(done: Sequence[float], limit_s: float, patience_s: float) -> float:
@@ -126,11 +126,11 @@ def run_steps(
     Once half of several have ended, the others have as long as `time_for` says.
     """
     running = {name: _Running.start(command, folders[name], words[name]) for name, command in commands.items()}
-    told: set[str] = set()
-    while any([not each.look() for each in running.values()]) or len(told) < len(running):
+    reported: set[str] = set()
+    while any([not each.look() for each in running.values()]) or len(reported) < len(running):
         for name, step in running.items():
-            if step.ended is not None and name not in told:
-                told.add(name)
+            if step.ended is not None and name not in reported:
+                reported.add(name)
                 tell(name, step.ended)
         done = [each.ended.seconds for each in running.values() if each.ended is not None]
         limit = limit_s

@@ -17,7 +17,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from fabricheck.errors import UserError
 from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.judge.known import Facts, Part, is_comparable, links_on_the_way, load_part
+from fabricheck.judge.part_values import Facts, Part, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import Metric, metrics_of

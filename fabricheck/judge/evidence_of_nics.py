@@ -42,11 +42,11 @@ def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone:
                 continue
             before = earlier.get(nic.name) if node.after else None
             for each in _port(node.host, nic, before, described.get(nic.name)):
-                yield each if alone or len(nodes) > 1 or each.verdict is None else _only_told(each)
+                yield each if alone or len(nodes) > 1 or each.verdict is None else _as_note(each)
     yield from _tcp(nodes)
 
 
-def _only_told(each: Evidence) -> Evidence:
+def _as_note(each: Evidence) -> Evidence:
     """No data of a run on one node passed its ports."""
     return replace(each, verdict=Verdict.PASS)
 

@@ -10,7 +10,7 @@ from fabricheck.expectation.of_metric import expectation
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.judge.judge import Expect
-from fabricheck.judge.known import switch_is_left_out
+from fabricheck.judge.part_values import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabricheck.expectation.algorithms import allreduce_in_switch
 from fabricheck.expectation.gpus import algorithm_of, node_part
 from fabricheck.expectation.placement import gpu_of_ranks
-from fabricheck.judge.known import Facts, is_comparable
+from fabricheck.judge.part_values import Facts, is_comparable
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.known import Unmapped
+from fabricheck.judge.part_values import Unmapped
 from fabricheck.topology.schema import Rate
 from fabricheck.yamlfile import read_yaml
 

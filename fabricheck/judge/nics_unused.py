@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabricheck.expectation.payload import least_payload
-from fabricheck.judge.known import Facts, is_comparable
+from fabricheck.judge.part_values import Facts, is_comparable
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding

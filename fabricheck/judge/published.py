@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.known import (
+from fabricheck.judge.part_values import (
     Facts,
     Told,
     Unit,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.achievable import between_hosts
-from fabricheck.judge.equals import Equals, equals_of
+from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails

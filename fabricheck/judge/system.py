@@ -12,11 +12,11 @@ from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.in_switch import switch_not_used
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
-from fabricheck.judge.known import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.levels import is_of, level_on
 from fabricheck.judge.nics_unused import nics_not_filled
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.other_gpus import problem_of_gpus
+from fabricheck.judge.part_values import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import References, load_references

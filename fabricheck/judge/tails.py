@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fabricheck.judge.equals import Equals, Member
+from fabricheck.judge.equal_metrics import Equals, Member
 from fabricheck.judge.outliers import Outlier, outliers
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, either

@@ -139,8 +139,8 @@ def read_keys(keys: Iterable[str]) -> tuple[Component, ...]:
     That form has no kinds of parts. A link is known by its ends, which the path crosses too, and a GPU by the name that
     `fabricheck init` gives it, `gpu2`; any other part is a DEVICE.
     """
-    known = tuple(keys)
-    return tuple(_read_key(each, frozenset(known)) for each in known)
+    key_list = tuple(keys)
+    return tuple(_read_key(each, frozenset(key_list)) for each in key_list)
 
 
 def _read_key(key: str, known: frozenset[str]) -> Component:

@@ -341,7 +341,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return together
 
     @run_before("sanity")
-    def look_what_is_left(self) -> None:
+    def check_leftovers(self) -> None:
         self.clean_up()
         reason = unsupported_reason(Path(self.stagedir), self.exit_status())
         self.leave_out_unsupported(reason, "this node")
@@ -357,7 +357,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return read_exit_status(self, self.last_words())
 
     @sanity_function
-    def measured_what_was_asked_for(self) -> bool:
+    def matches_request(self) -> bool:
         try:
             self.judgement = self.judge()
             write_judgement(Path(self.stagedir), self.found())
@@ -383,9 +383,9 @@ class FabricbenchCheck(RegressionTestPlugin):
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
-        from fabricheck.findings.of_session import with_what_it_tells
+        from fabricheck.findings.of_session import with_session_findings
 
-        return with_what_it_tells(alone, judge, self.current_partition.fullname)
+        return with_session_findings(alone, judge, self.current_partition.fullname)
 
     def found(self) -> list[Finding]:
         """All that keeps the check from passing: its metrics, what it compares beside them, and its run."""

@@ -93,7 +93,7 @@ def _ended_afterwards(run: Run, status: int, errors: str) -> str:
     """What ended the job of a complete `run` from outside; else empty. Of a rank, launcher and Slurm say it."""
     if status == LOST_AFTERWARDS:
         return "the job was ended before it left an exit status"
-    if run.footer is not None and status in _ENDED_BY_SIGNAL and not what_ended(errors.splitlines()):
+    if run.footer is not None and status in _ENDED_BY_SIGNAL and not first_failure(errors.splitlines()):
         return f"the launcher was ended by {signal.Signals(status - 128).name}"
     return ""
 
@@ -128,7 +128,7 @@ def unsupported_reason(folder: Path, status: int) -> str | None:
 def describe_end(errors: str) -> str:
     """What ended a rank, by launcher or scheduler, and the last line that fabricbench said on stderr (`errors`)."""
     lines = errors.splitlines()
-    ended = what_ended(lines)
+    ended = first_failure(lines)
     own = [line for line in reversed(lines) if line.startswith("fabricbench:")]
     # Of several nodes the one that knows who is behind.
     said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
@@ -163,7 +163,7 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
 def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
     own node only. That one ended first is no proof that it is at fault."""
-    line = what_ended(errors.splitlines()).strip()
+    line = first_failure(errors.splitlines()).strip()
     if run.footer is not None or not line:
         return
     found = _RANK.search(line)
@@ -174,7 +174,7 @@ def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     yield Finding(code, Verdict.INCOMPLETE, line, nodes)
 
 
-def what_ended(lines: Sequence[str]) -> str:
+def first_failure(lines: Sequence[str]) -> str:
     """Of what launcher and scheduler said, the line about the rank, node or job that ended first; else empty."""
     before = itertools.takewhile(lambda line: not _OTHERS_ENDED.search(line), lines)
     found = itertools.chain(

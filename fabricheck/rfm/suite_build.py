@@ -24,7 +24,7 @@ from fabricheck.suites.sources import (
     find_program,
     find_source,
     load_tools,
-    what_the_site_says,
+    site_setting,
 )
 
 BUILD_LOG = "build.log"
@@ -63,9 +63,9 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     @run_after("setup")
     def fetch(self) -> None:
         tool = vendor_tool(self.tool)
-        said = what_the_site_says(self.tool, tool, self.current_environ.extras)
-        self.skip_if(said is None, f"{tool.title} is left out here: {tool.how_to_say}")
-        self.source: Source = find_source(tool, str(said))
+        setting = site_setting(self.tool, tool, self.current_environ.extras)
+        self.skip_if(setting is None, f"{tool.title} is left out here: {tool.how_to_say}")
+        self.source: Source = find_source(tool, str(setting))
         try:
             self.tree = fetch(tool, self.source, Path(self.stagedir) / "fetched")
         except NotAvailableError as error:

@@ -21,7 +21,7 @@ from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, BuildOsu, BuildRcclTests, vendor_tool
 from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
 from fabricheck.suites.outputs import parse
-from fabricheck.suites.sources import what_the_site_says
+from fabricheck.suites.sources import site_setting
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.units import parse_size
 
@@ -195,7 +195,7 @@ def environments_with(tool: str, features: Sequence[str]) -> list[str]:
     known = vendor_tool(tool)
     environs = [each for partition in rt.runtime().system.partitions for each in partition.environs]
     fitting = [each for each in environs if set(features) <= set(each.features)]
-    chosen = [each for each in fitting if what_the_site_says(tool, known, each.extras) is not None]
+    chosen = [each for each in fitting if site_setting(tool, known, each.extras) is not None]
     if fitting and not chosen:
         say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
     own = f"has-{tool}"

@@ -151,14 +151,14 @@ class TuningComparison(RegressionTestPlugin):
     """
 
     @run_after("init")
-    def leave_out_what_nobody_reads(self) -> None:
+    def drop_unread_variables(self) -> None:
         settings = [each for profile in _profiles_of_system() for each in profile.settings]
         readers = {each.library for each in settings if each.variable == self.setting}
         if readers and not readers & {*self.libraries}:
             self.valid_systems: list[str] = []
 
     @run_after("setup")
-    def leave_out_what_is_not_set(self) -> None:
+    def drop_unset_variables(self) -> None:
         name, chosen = self.profile.name, self.chosen()
         if self.setting == WHOLE_PROFILE:
             nothing = f"the tuning profile {name} has no setting of {self.transport} that can be removed"

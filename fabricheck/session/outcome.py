@@ -23,9 +23,9 @@ from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.session.host_copies import find_slow_copies
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reading import Session
+from fabricheck.session.slow_host_memory import find_slow_copies
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
 from fabricheck.topology.network import fold

@@ -108,7 +108,7 @@ def _found_in(case: Case) -> list[Finding]:
     return found or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
 
 
-def find_what_applies(cases: Sequence[Case]) -> Iterator[Finding]:
+def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:
     """Which tests do not apply to the system, were launched again, or could be measured although the site denies it."""
     without: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:

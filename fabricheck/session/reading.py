@@ -21,7 +21,7 @@ from fabricheck.results.check_judgement import (
     read_judgement,
 )
 from fabricheck.session.launches import Launched, read_launched
-from fabricheck.session.problems import find_problems, find_what_applies
+from fabricheck.session.problems import find_applicability, find_problems
 
 #: The name of ReFrame's run report in the folder of a session.
 REPORT = "reframe.json"
@@ -94,14 +94,14 @@ class Session:
     def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
         """The session of test cases; the other arguments are those of `find_problems`."""
         problems = find_problems(listed, status, cases, last_error)
-        return cls(folder, tuple(cases), problems, tuple(find_what_applies(cases)))
+        return cls(folder, tuple(cases), problems, tuple(find_applicability(cases)))
 
     def instead(self, case: Case, node: str = "") -> Session:
         """With another launch of a case in place of the one that it has; on a `node` of a fleet alone where given."""
         (before,) = (each for each in self.cases if str(each) == str(case))
         case = before.with_nodes_of(case, [node]) if node else case
         cases = tuple(case if each is before else each for each in self.cases)
-        return replace(self, cases=cases, findings=tuple(find_what_applies(cases)))
+        return replace(self, cases=cases, findings=tuple(find_applicability(cases)))
 
     def with_launches(self, launched: Iterable[Launched]) -> Session:
         """With the launches that count in place of the first. Raises `UserError` where their reports are damaged."""
@@ -197,10 +197,10 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
             launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(found)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
-    return tuple(map(_that_decides, launches.values()))
+    return tuple(map(_deciding_launch, launches.values()))
 
 
-def _that_decides(launches: Sequence[Case]) -> Case:
+def _deciding_launch(launches: Sequence[Case]) -> Case:
     """One of the launches of a case in a session, with the verdicts of all; what was found is not undone by a retry.
 
     FAIL and INVALID stand. DEGRADED stands where more than half of the launches say so: one launch is one draw of what

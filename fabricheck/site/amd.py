@@ -60,8 +60,8 @@ def from_kfd(
                     (f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric to the CPU", count, rate, _KFD
                 )
             elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
-                found = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
-                links.append(_of_arch(found, entry["arch"]) if link["weight"] == _ONE_HOP else found)
+                found_link = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
+                links.append(_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
             links.append(to_cpu)

@@ -153,8 +153,8 @@ def _distances(
     if table is not None and all(nic.name in table.nics for nic in nics) and all(g.index in table.rows for g in gpus):
         rows = {gpu.index: table.rows[gpu.index] for gpu in gpus}
         if all(row[nic.name] in _LEVELS for row in rows.values() for nic in nics):
-            found = {index: {nic.name: _LEVELS.index(row[nic.name]) for nic in nics} for index, row in rows.items()}
-            return found, "nvidia-smi topo -m"
+            distances = {index: {nic.name: _LEVELS.index(row[nic.name]) for nic in nics} for index, row in rows.items()}
+            return distances, "nvidia-smi topo -m"
     places = [*(gpu.pci for gpu in gpus), *(nic.pci for nic in nics)]
     if all(places):
         return {
@@ -179,14 +179,14 @@ def _bridges(one: str, other: str) -> int:
 
 def _levels(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None) -> dict[int, str]:
     """How near the nearest NIC of each GPU is; empty where that of one is not known."""
-    found: dict[int, str] = {}
+    levels: dict[int, str] = {}
     for gpu in gpus:
         row = table.rows.get(gpu.index, {}) if table is not None else {}
         told = [row.get(nic.name) or _by_place(gpu, nic) for nic in nics]
         if not all(level in _LEVELS for level in told):
             return {}
-        found[gpu.index] = min((str(level) for level in told), key=_LEVELS.index)
-    return found
+        levels[gpu.index] = min((str(level) for level in told), key=_LEVELS.index)
+    return levels
 
 
 def _by_place(gpu: FoundGpu, nic: FoundNic) -> str | None:

@@ -110,7 +110,7 @@ def _nvml(patience: float, on_bus: Sequence[dict[str, Any]], problems: list[str]
     """What NVML says; where it does not answer although there are NVIDIA GPUs, that is a problem."""
     there = [one for one in on_bus if one["vendor"] == "nvidia"]
     try:
-        found = ask_gpu_facts(patience)
+        facts = ask_gpu_facts(patience)
     except NvmlUnavailable as error:
         driver = "" if any(one["driver"] for one in there) else "no driver is loaded; "
         if there:
@@ -118,8 +118,8 @@ def _nvml(patience: float, on_bus: Sequence[dict[str, Any]], problems: list[str]
         elif not error.absent:
             problems.append(str(error))
         return {}
-    problems += found.pop("problems", [])
-    return found
+    problems += facts.pop("problems", [])
+    return facts
 
 
 def _hiding(gpus: int) -> Iterator[str]:

@@ -109,15 +109,15 @@ def _pcie(facts: Facts) -> Iterator[Doubt]:
 def _pcie_wanted(facts: Facts) -> dict[int, FoundLink]:
     """By its place among the links of a node, what a GPU's PCIe link to its CPU should be where it is less."""
     models = {f"gpu{gpu.index}": gpu.model for gpu in facts.gpus}
-    found = {at: match for at, link in enumerate(facts.links) if (match := _PCIE.fullmatch(link.technology))}
+    matches = {at: match for at, link in enumerate(facts.links) if (match := _PCIE.fullmatch(link.technology))}
     best: dict[str, tuple[int, int]] = {}
-    for at, match in found.items():
+    for at, match in matches.items():
         model = models.get(facts.links[at].ends[0], "")
         mine = (int(match[1]), int(match[2]))
         before = best.get(model) or _of_sheet(gpu_product(model)) or mine
         best[model] = max(before, mine, key=_speed)
     wanted = {}
-    for at, match in found.items():
+    for at, match in matches.items():
         link = facts.links[at]
         should = best[models.get(link.ends[0], "")]
         if _speed((int(match[1]), int(match[2]))) < _speed(should):
@@ -150,15 +150,15 @@ def _ports(facts: Facts) -> Iterator[Doubt]:
 
 def _ports_wanted(nics: Sequence[FoundNic]) -> dict[FoundNic, FoundNic]:
     """Ports of one kind of card run at one rate, which is what the fastest can."""
-    found = {}
+    wanted = {}
     for nic in nics:
         equals = [
             one for one in nics if one.card == nic.card and _kind(one) == _kind(nic) and one.rate_gbps is not None
         ]
         best = max(equals, key=lambda one: one.rate_gbps or 0, default=nic)
         if nic.rate_gbps is not None and nic.rate_gbps < (best.rate_gbps or 0):
-            found[nic] = best
-    return found
+            wanted[nic] = best
+    return wanted
 
 
 def _kind(nic: FoundNic) -> str:

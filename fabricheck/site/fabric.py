@@ -39,8 +39,8 @@ def network_of_slurm(slurm: Slurm, nodes: Sequence[str], nics: Sequence[FoundNic
 
 def _size(nodes: int, leaves: Sequence[Leaf], wanted: set[str], source: str) -> dict[str, Any]:
     counts = {len(wanted & set(each.nodes)) for each in leaves}
-    each = {"nodes_per_leaf": counts.pop()} if len(counts) == 1 else {}
-    return {"nodes": nodes, **each, "source": source}
+    size = {"nodes_per_leaf": counts.pop()} if len(counts) == 1 else {}
+    return {"nodes": nodes, **size, "source": source}
 
 
 def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) -> dict[str, Any]:
@@ -70,15 +70,15 @@ def network_of_lldp(file: Path, nodes: Sequence[str], nics: Sequence[FoundNic]) 
         Leaf(name, tuple(node for node, found in ports.items() if name in found.values()), ()) for name in switches
     ]
     fabric = _size(len(ports), leaves, set(ports), source)
-    each = {len(set(found.values())) for found in ports.values()}
-    return {"fabric": {**fabric, **({"switches_per_node": each.pop()} if len(each) == 1 else {})}}
+    counts = {len(set(found.values())) for found in ports.values()}
+    return {"fabric": {**fabric, **({"switches_per_node": counts.pop()} if len(counts) == 1 else {})}}
 
 
 def _one_level(ports: Mapping[str, Mapping[str, str]], nics: Sequence[FoundNic], source: str) -> dict[str, Any]:
     by_cable: dict[tuple[str, str, float], list[str]] = defaultdict(list)
     rates = {nic.name: nic for nic in nics}
-    for node, found in ports.items():
-        for nic, switch in found.items():
+    for node, switch_by_port in ports.items():
+        for nic, switch in switch_by_port.items():
             by_cable[nic, switch, rates[nic].rate_gbps or 0.0].append(node)
     switches = sorted({switch for _, switch, _ in by_cable})
     links = [

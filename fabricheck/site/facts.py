@@ -186,11 +186,11 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
     if physical and len(physical) < len(entries):
         notes.append(f"{len(entries) - len(physical)} virtual functions are left out: they share ports")
     special = [one for one in physical or entries if one["kind"] != "net"]
-    found = [_nic(one) for one in special or physical or entries]
+    nics = [_nic(one) for one in special or physical or entries]
     if special:
-        return _rails(found, notes)
-    fastest = max((one.rate_gbps or 0 for one in found), default=0)
-    return tuple(one for one in found if one.rate_gbps == fastest)
+        return _rails(nics, notes)
+    fastest = max((one.rate_gbps or 0 for one in nics), default=0)
+    return tuple(one for one in nics if one.rate_gbps == fastest)
 
 
 def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:

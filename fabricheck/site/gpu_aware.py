@@ -97,8 +97,8 @@ def _query(mpicxx: str, names: Sequence[str], environment: Mapping[str, str]) ->
             return {}
         # One rank without a launcher, as root too.
         answer = ask([str(program), *names], 30, {**environment, **_AS_ROOT})
-    found = re.findall(r"^(MPIX_\w+) (-?\d+)$", answer.output, re.MULTILINE) if answer.given else []
-    return {name: int(value) for name, value in found}
+    pairs = re.findall(r"^(MPIX_\w+) (-?\d+)$", answer.output, re.MULTILINE) if answer.given else []
+    return {name: int(value) for name, value in pairs}
 
 
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -107,18 +107,18 @@ _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 def _over_ucx(api: str, environment: Mapping[str, str]) -> GpuAware | None:
     components = _output(ask(["ompi_info", "--parsable"], 30, environment))
     transports = _output(ask(["ucx_info", "-d"], 30, environment))
-    found = re.search(rf"Transport: ({_BUILT_WITH[api]}_\w+)", transports)
-    if "mca:pml:ucx:" not in components or found is None:
+    match = re.search(rf"Transport: ({_BUILT_WITH[api]}_\w+)", transports)
+    if "mca:pml:ucx:" not in components or match is None:
         return None
-    return GpuAware(True, f"pml ucx over a UCX that has {found[1]}, by ucx_info -d", _OVER_UCX)
+    return GpuAware(True, f"pml ucx over a UCX that has {match[1]}, by ucx_info -d", _OVER_UCX)
 
 
 def _by_ompi_info(api: str, environment: Mapping[str, str]) -> GpuAware:
     built = re.compile(rf"mca:(?:mpi|opal):base:param:((?:mpi|opal)_built_with_{_BUILT_WITH[api]}_support):value:(\w+)")
-    found = built.search(_output(ask(["ompi_info", "--parsable", "--all"], 60, environment)))
-    if found is None:
+    match = built.search(_output(ask(["ompi_info", "--parsable", "--all"], 60, environment)))
+    if match is None:
         return GpuAware(False, f"ompi_info does not mention {_BUILT_WITH[api]}")
-    return GpuAware(found[2] == "true", f"ompi_info: {found[1]} is {found[2]}", collectives=found[2] == "true")
+    return GpuAware(match[2] == "true", f"ompi_info: {match[1]} is {match[2]}", collectives=match[2] == "true")
 
 
 def _by_configuration(api: str, environment: Mapping[str, str]) -> GpuAware:

@@ -111,14 +111,14 @@ def _environments(site: Hgx) -> list[dict[str, Any]]:
     nccl = os.environ.get("FABRICHECK_NCCL_ROOT")
     options = [f"-DNCCL_ROOT={nccl}"] if nccl else []
     common = {"backend": "cuda", "gpu_arch": site.arch.removeprefix("sm_"), "vendor": {}, "cmake_options": options}
-    found = []
+    environments = []
     if openmpi and ucx:
-        found.append(_openmpi(openmpi, ucx, common))
+        environments.append(_openmpi(openmpi, ucx, common))
     if mpich and ucx:
-        found.append(_mpich(mpich, ucx, common))
+        environments.append(_mpich(mpich, ucx, common))
     if impi:
-        found.append(_intel(impi, common))
-    return found or [_machines_own(common)]
+        environments.append(_intel(impi, common))
+    return environments or [_machines_own(common)]
 
 
 def _machines_own(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,5 +208,5 @@ def _intel(root: Path, common: Mapping[str, Any]) -> dict[str, Any]:
 def _cuda_driver() -> str:
     """The driver's library, by its full name: Intel MPI does not search for it."""
     cache = ask(["ldconfig", "-p"], 20).output
-    found = [line.split()[-1] for line in cache.splitlines() if line.strip().startswith("libcuda.so.1 ")]
-    return found[0] if found else "libcuda.so.1"
+    paths = [line.split()[-1] for line in cache.splitlines() if line.strip().startswith("libcuda.so.1 ")]
+    return paths[0] if paths else "libcuda.so.1"

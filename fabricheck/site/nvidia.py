@@ -44,7 +44,7 @@ def from_nvml(
             )
     gpus = [gpu for gpu in entries if not gpu.get("mig")]
     places = {gpu["index"]: _numa_of(gpu, numa, numa_nodes) for gpu in gpus}
-    found = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
+    gpu_facts = tuple(_gpu(gpu, places[gpu["index"]]) for gpu in gpus)
     links = _nvlinks(gpus, places, numa_nodes)
     for gpu in gpus:
         cpu = cpu_of(places[gpu["index"]], numa_nodes)
@@ -55,7 +55,7 @@ def from_nvml(
             own, path = gpu["pcie_generation"], of_paths.get(gpu["bus_id"][-12:])
             least, source = (path, "the kernel: the slowest link to the CPU") if path and path < own else (own, "NVML")
             links.append(pcie_link(gpu["index"], cpu, least, gpu["pcie_width"], source))
-    return found, links
+    return gpu_facts, links
 
 
 def _numa_of(gpu: Mapping[str, Any], numa: Mapping[str, int], numa_nodes: tuple[int, ...]) -> int | None:

@@ -134,27 +134,27 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
 
 def _startable(libraries: Sequence[Library], slurm: Slurm, left_out: list[str]) -> list[Library]:
     """Those whose ranks srun can start; without its interface each rank would be alone, and exit with 0."""
-    found = []
+    startable = []
     for one in libraries:
         if slurm.interface_of(one.family) is not None:
-            found.append(one)
+            startable.append(one)
         else:
             offered = ", ".join(slurm.interfaces) or "nothing"
             left_out.append(f"{one.called}: srun has no interface to start its ranks (srun --mpi=list: {offered})")
-    return found
+    return startable
 
 
 def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | None, system: str) -> list[dict[str, Any]]:
     families = Counter(one.family for one in libraries)
-    found: list[dict[str, Any]] = []
+    environments: list[dict[str, Any]] = []
     for one in libraries:
         name = one.family if families[one.family] == 1 else f"{one.family}-{one.version}"
-        if any(each["name"] == name for each in found):
-            name = f"{name}-{len(found)}"
+        if any(each["name"] == name for each in environments):
+            name = f"{name}-{len(environments)}"
         interface = slurm.interface_of(one.family) if slurm is not None else None
         # Copies, kernels and *CCL do not depend on the MPI library: one environment measures them.
-        features, extras = _gpu_parts(facts, one, alone=not found) if facts.gpus else ([], {})
-        found.append(
+        features, extras = _gpu_parts(facts, one, alone=not environments) if facts.gpus else ([], {})
+        environments.append(
             {
                 "name": name,
                 "target_systems": [system],
@@ -176,7 +176,7 @@ def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | Non
                 },
             }
         )
-    return found
+    return environments
 
 
 def _gpu_parts(facts: Facts, library: Library, *, alone: bool) -> tuple[list[str], dict[str, Any]]:
@@ -203,20 +203,20 @@ def _common(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
     unsupported = {}
     if facts.gpus and facts.cores and len(facts.numa_nodes) == 1:
         unsupported = {"unsupported": {"host_numa=remote": "one NUMA node, by `fabricheck init`"}}
-    found: dict[str, Any] = {"environs": [*environments], "max_jobs": 1}
+    content: dict[str, Any] = {"environs": [*environments], "max_jobs": 1}
     if facts.gpus:
         gpu = facts.gpus[0]
         joined = [name for technology, name in _LINKS if any(x.technology.startswith(technology) for x in facts.links)]
-        found["features"] = ["gpu", APIS[facts.vendor], *joined, *(["nvswitch"] if facts.has_switch else [])]
-        found["devices"] = [{"type": "gpu", "arch": gpu.arch, "model": gpu.model, "num_devices": len(facts.gpus)}]
-    found["processor"] = {
+        content["features"] = ["gpu", APIS[facts.vendor], *joined, *(["nvswitch"] if facts.has_switch else [])]
+        content["devices"] = [{"type": "gpu", "arch": gpu.arch, "model": gpu.model, "num_devices": len(facts.gpus)}]
+    content["processor"] = {
         "num_cpus": cores,
         "num_cpus_per_core": 1,
         "num_cpus_per_socket": cores // sockets or 1,
         "num_sockets": sockets,
     }
-    found["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), "nodes": 1, **unsupported}
-    return found
+    content["extras"] = {"tuning_profile": "default", "gpus_per_node": len(facts.gpus), "nodes": 1, **unsupported}
+    return content
 
 
 def _local_partition(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def likeness(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | N
 
     Whoever has more, such as ports for storage, is like it.
     """
-    found: list[tuple[int, int, Likeness]] = []
+    candidates: list[tuple[int, int, Likeness]] = []
     models = {gpu.model.lower() for gpu in gpus}
     for shape in SHAPES:
         if not models or not all(re.search(shape.model, model) for model in models):
@@ -78,8 +78,8 @@ def likeness(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | N
         lacks = [f"{len(gpus)} of {shape.gpus} GPUs"] if no_gpus else []
         lacks += [f"{ports} of {shape.ports} ports of {shape.gbps:g} Gb/s"] if no_ports > 0 else []
         missing = no_gpus + max(no_ports, 0)
-        found.append((missing, abs(no_ports), Likeness(shape.name, tuple(lacks))))
-    return min(found, key=lambda each: each[:2])[2] if found else None
+        candidates.append((missing, abs(no_ports), Likeness(shape.name, tuple(lacks))))
+    return min(candidates, key=lambda each: each[:2])[2] if candidates else None
 
 
 def _ports(nics: Sequence[FoundNic], shape: Shape) -> int:

@@ -76,21 +76,21 @@ class Slurm:
 
 def ask_slurm(problems: list[str]) -> dict[str, str]:
     """The outputs of Slurm's commands; nothing where there is no Slurm. What has no answer is added to `problems`."""
-    found = {}
+    outputs = {}
     for name, command in _COMMANDS.items():
         answer = ask(command, _PATIENCE)
         if answer.missing:
             continue
         # `srun --mpi=list` writes to stderr in older versions.
         if answer.given:
-            found[name] = answer.output or answer.errors
+            outputs[name] = answer.output or answer.errors
         elif name == "sinfo" and "configuration source" in answer.problem:
             return {}  # Slurm's programs alone, and no cluster
         elif name != "topology":  # only with a plugin for it
             problems.append(f"`{' '.join(command)}` {answer.problem}")
             if name == "sinfo":
                 return {}
-    return found
+    return outputs
 
 
 def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
@@ -126,14 +126,14 @@ def _partitions(lines: Sequence[str]) -> tuple[Partition, ...]:
 
 def _gpus(gres: str) -> tuple[int, str]:
     """GPUs of `gpu:a100:4(S:0-1),shard:8`: 4, a100. MIG slices have a profile for a type; `no_consume` is none."""
-    found = re.findall(rf"(?:^|,)gpu((?::no_consume|:{_SLICE}|:[A-Za-z][\w.-]*)*):(\d+)", gres)
-    kinds = [kind for words, _ in found for kind in words.split(":") if kind not in ("", "no_consume")]
-    return sum(int(count) for _, count in found), kinds[0] if kinds else ""
+    gpu_types = re.findall(rf"(?:^|,)gpu((?::no_consume|:{_SLICE}|:[A-Za-z][\w.-]*)*):(\d+)", gres)
+    kinds = [kind for words, _ in gpu_types for kind in words.split(":") if kind not in ("", "no_consume")]
+    return sum(int(count) for _, count in gpu_types), kinds[0] if kinds else ""
 
 
 def _switches(text: str) -> tuple[Leaf, ...]:
     """Of `SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-004]` and `SwitchName=top Level=1 Switches=leaf[0-1]`."""
-    found = []
+    leaves = []
     for line in text.splitlines():
         entry = dict(re.findall(r"(\w+)=(\S+)", line))
         if "SwitchName" in entry:
@@ -141,10 +141,10 @@ def _switches(text: str) -> tuple[Leaf, ...]:
             # A switch of a higher level names all the nodes below it, too.
             try:
                 nodes = () if below else tuple(node_set(entry.get("Nodes", "")))
-                found.append(Leaf(entry["SwitchName"], nodes, tuple(node_set(below)) if below else ()))
+                leaves.append(Leaf(entry["SwitchName"], nodes, tuple(node_set(below)) if below else ()))
             except UserError:
                 continue
-    return tuple(found)
+    return tuple(leaves)
 
 
 def as_captured(content: Any) -> dict[str, str]:

@@ -106,9 +106,9 @@ def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> 
             notes.append(f"no {_CCL[api][0].upper()}: checks over it are left out")
     path = _path_of_compiler(api, compiler, base) if not common else {}
     libraries = [*_on_path(common, with_common), *_from_modules(known, common, base)]
-    found = [_asked(one, api, path, base) for one in _distinct(libraries)]
-    system = _modules_system(base) if any(one.modules for one in found) else "nomod"
-    return Software(tuple(found), compiler, ccl, system, tuple(notes))
+    asked_libraries = [_asked(one, api, path, base) for one in _distinct(libraries)]
+    system = _modules_system(base) if any(one.modules for one in asked_libraries) else "nomod"
+    return Software(tuple(asked_libraries), compiler, ccl, system, tuple(notes))
 
 
 def _asked(library: Library, api: str | None, path: Mapping[str, str], base: Mapping[str, str]) -> Library:
@@ -134,7 +134,7 @@ def _on_path(common: Sequence[str], environment: Mapping[str, str]) -> list[Libr
         loaded = environment.get("LOADEDMODULES", "").split(":")
         kept = [one for one in loaded if re.match(r"PrgEnv-|craype-accel|cray-mpich|rocm|cuda", one)]
         return [Library("cray-mpich", "Cray MPICH", environment["CRAY_MPICH_VERSION"], "CC", tuple(kept))]
-    found = []
+    on_path = []
     for name in mpi.NAMES:
         one = mpi.find(name)
         if one is not None:
@@ -142,19 +142,19 @@ def _on_path(common: Sequence[str], environment: Mapping[str, str]) -> list[Libr
             # What root needs is found out anew for each run.
             variables = {key: value for key, value in one.environment.items() if key not in mpi.as_root(name)}
             commands = tuple(one.shell_commands)
-            found.append(Library(name, title, one.version, str(one.mpicxx), tuple(common), variables, commands))
+            on_path.append(Library(name, title, one.version, str(one.mpicxx), tuple(common), variables, commands))
     other = _library(common, environment)
-    return found if other is None or other.family in mpi.NAMES else [*found, other]
+    return on_path if other is None or other.family in mpi.NAMES else [*on_path, other]
 
 
 def _from_modules(known: Sequence[str], common: Sequence[str], base: Mapping[str, str]) -> list[Library]:
-    found = []
+    of_modules = []
     for module in _best(known, _MPI_MODULES)[:_MOST_MODULES]:
         modules = (*common, module)
         library = _library(modules, _with_modules(modules, base))
         if library is not None:
-            found.append(library)
-    return found
+            of_modules.append(library)
+    return of_modules
 
 
 def _library(modules: Sequence[str], environment: Mapping[str, str]) -> Library | None:
@@ -171,18 +171,18 @@ def _library(modules: Sequence[str], environment: Mapping[str, str]) -> Library 
 
 
 def _distinct(libraries: Iterable[Library]) -> list[Library]:
-    found: dict[str, Library] = {}
+    by_path: dict[str, Library] = {}
     for one in libraries:
-        found.setdefault(os.path.realpath(one.mpicxx) if os.path.isabs(one.mpicxx) else one.mpicxx, one)
-    return [*found.values()]
+        by_path.setdefault(os.path.realpath(one.mpicxx) if os.path.isabs(one.mpicxx) else one.mpicxx, one)
+    return [*by_path.values()]
 
 
 def _compiler(api: str | None, environment: Mapping[str, str]) -> str:
     if api is None:
         return ""
     name = _COMPILERS[api]
-    if found := shutil.which(name, path=environment.get("PATH")):
-        return found
+    if compiler := shutil.which(name, path=environment.get("PATH")):
+        return compiler
     homes = [environment.get(variable, "") for variable in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
     for home in (*filter(None, homes), *_USUAL[api]):
         if os.access(program := f"{home}/bin/{name}", os.X_OK):
@@ -237,12 +237,12 @@ def _modules_system(environment: Mapping[str, str]) -> str:
 
 def _best(known: Sequence[str], names: Sequence[str]) -> list[str]:
     """Of each name the module with the highest version, in the order of `names`."""
-    found = []
+    modules = []
     for name in names:
         fitting = [one for one in known if name in one.lower().split("/")[:-1] or one.lower() == name]
         if fitting:
-            found.append(max(fitting, key=_numbers))
-    return found
+            modules.append(max(fitting, key=_numbers))
+    return modules
 
 
 def _numbers(module: str) -> tuple[int, ...]:

@@ -39,22 +39,22 @@ def nic_facts(sysfs: Path) -> list[dict[str, Any]]:
     """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
     where on the PCI tree they are; driver and model of the card, interfaces, and whether it is a virtual function.
     Ethernet counts as such only where no RDMA device is the same card."""
-    found = []
+    facts = []
     for name, port, device in infiniband_ports(sysfs):
         if (rate := read(port / "rate")) and "ACTIVE" in read(port / "state"):
             interfaces = interfaces_of(device, int(port.name) if port.name.isdecimal() else 1)
             rate = _bonded(sysfs, interfaces) or rate
-            found.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces))
+            facts.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces))
     for device, speed in slingshot_ports(sysfs):
-        found.append(_nic(device.name, "cxi", speed or None, device, interfaces_of(device)))
-    cards = {one["pci"] for one in found if one["pci"]}
+        facts.append(_nic(device.name, "cxi", speed or None, device, interfaces_of(device)))
+    cards = {one["pci"] for one in facts if one["pci"]}
     for device in sorted(sysfs.glob("class/net/*")):
         speed = read(device / "speed")
         if not (device / "device").exists() or read(device / "operstate") != "up":
             continue
         if speed.isdecimal() and int(speed) > 0 and _pci_place(device) not in cards:
-            found.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device, (device.name,)))
-    return found
+            facts.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device, (device.name,)))
+    return facts
 
 
 def _nic(name: str, kind: str, rate: str | None, device: Path, interfaces: tuple[str, ...]) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def _bonded(sysfs: Path, interfaces: tuple[str, ...]) -> str | None:
 
 def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
     """Intel's GPUs by the kernel's own word: PCI address, NUMA node, and its PCIe link's speed and width at most."""
-    found = []
+    facts = []
     for driver in ("i915", "xe"):
         for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
             numa = read(device / "numa_node")
-            found.append(
+            facts.append(
                 {
                     "bus_id": device.name,
                     "numa_node": int(numa) if numa else None,
@@ -97,13 +97,13 @@ def intel_facts(sysfs: Path) -> list[dict[str, Any]]:
                     "link_width": read(device / "max_link_width") or None,
                 }
             )
-    return found
+    return facts
 
 
 def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
     """GPUs on the PCI bus, whatever a driver, a container or a scheduler shows of them: vendor, address, driver, NUMA
     node, place on the PCI tree, and the least speed of the links on the way to it."""
-    found = []
+    gpus = []
     for device in sorted(sysfs.glob("bus/pci/devices/*")):
         kind, vendor = read(device / "class")[:6], VENDORS.get(read(device / "vendor"))
         if vendor is None or kind not in _GPU_CLASSES or (vendor != "intel" and kind not in _HEADLESS):
@@ -112,7 +112,7 @@ def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
             continue  # a desktop processor's own
         driver = os.path.basename(os.path.realpath(device / "driver")) if (device / "driver").exists() else None
         numa = read(device / "numa_node")
-        found.append(
+        gpus.append(
             {
                 "vendor": vendor,
                 "bus_id": device.name,
@@ -122,7 +122,7 @@ def pci_gpus(sysfs: Path) -> list[dict[str, Any]]:
                 "path_speed": _path_speed(device),
             }
         )
-    return found
+    return gpus
 
 
 def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
     and largest bandwidth in MB/s: those of one link and of all parallel ones (Linux, drivers/gpu/drm/amd/amdkfd,
     kfd_crat.h and kfd_topology.c). CPUs are the nodes without SIMDs.
     """
-    found = []
+    amd_gpus = []
     for node in sorted(sysfs.glob("class/kfd/kfd/topology/nodes/[0-9]*"), key=lambda one: int(one.name)):
         facts = _properties(node / "properties")
         if not facts.get("simd_count"):
@@ -143,7 +143,7 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
         device = sysfs / "bus/pci/devices" / bus_id
         numa = read(device / "numa_node")
         version = facts.get("gfx_target_version", 0)
-        found.append(
+        amd_gpus.append(
             {
                 "node": int(node.name),
                 # 90010 is 9.0.10, which compilers write gfx90a: decimal, decimal, hexadecimal.
@@ -160,7 +160,7 @@ def amd_facts(sysfs: Path) -> list[dict[str, Any]]:
                 "pci": _place(device) if device.exists() else None,
             }
         )
-    return found
+    return amd_gpus
 
 
 def _amd_link(facts: dict[str, int]) -> dict[str, Any]:
@@ -191,13 +191,13 @@ def _pci_place(device: Path) -> str | None:
 def _path_speed(device: Path) -> str | None:
     """The kernel's word for the slowest link between a device and its root port, at its best: a PCIe 6 GPU at a CPU of
     PCIe 5 has `32.0 GT/s PCIe`. None where nobody says; what virtual machines have for bridges says nothing."""
-    found = []
+    speeds = []
     place = Path(os.path.realpath(device))
-    for each in (place, *place.parents):
-        if each.name.count(":") == 2 and read(each / "vendor") not in _VIRTUAL:
-            speed = read(each / "max_link_speed")
-            found += [(generation, speed)] if (generation := generation_of_text(speed)) else []
-    return min(found)[1] if found else None
+    for folder in (place, *place.parents):
+        if folder.name.count(":") == 2 and read(folder / "vendor") not in _VIRTUAL:
+            speed = read(folder / "max_link_speed")
+            speeds += [(generation, speed)] if (generation := generation_of_text(speed)) else []
+    return min(speeds)[1] if speeds else None
 
 
 def _place(device: Path) -> str:

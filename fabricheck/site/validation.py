@@ -21,8 +21,8 @@ from fabricheck.extras import (
     renamed_keys,
     unsupported_problems,
 )
-from fabricheck.judge.known import load_parts
 from fabricheck.judge.nics import load_nics
+from fabricheck.judge.part_values import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references
 from fabricheck.records.metrics import MetricName, parse_metric_name
@@ -113,12 +113,12 @@ def reference_problems(references: References, topologies: Mapping[str, Topology
 
 def test_classes(checks: Path) -> tuple[str, ...]:
     """Names of the test classes in a folder of checks: those that are decorated with `simple_test`."""
-    found = []
+    names = []
     for file in sorted(checks.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(), filename=str(file))):
             if isinstance(node, ast.ClassDef) and any("simple_test" in ast.dump(each) for each in node.decorator_list):
-                found.append(node.name)
-    return tuple(sorted(found))
+                names.append(node.name)
+    return tuple(sorted(names))
 
 
 def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[str]:
@@ -182,8 +182,8 @@ def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topo
         yield str(error)
         return
     for environment in environments:
-        where, found = f"{settings}: environment {environment['name']}", environment.get("extras")
-        extras = found if isinstance(found, dict) else {}
+        where, given_extras = f"{settings}: environment {environment['name']}", environment.get("extras")
+        extras = given_extras if isinstance(given_extras, dict) else {}
         try:
             backend_of(extras)
         except UserError as error:

@@ -72,14 +72,17 @@ def _rate(gbps: float | None) -> str:
 
 
 def _flow(mapping: dict[str, Any]) -> CommentedMap:
-    found = CommentedMap(mapping)
-    found.fa.set_flow_style()
-    return found
+    content = CommentedMap(mapping)
+    content.fa.set_flow_style()
+    return content
 
 
 def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None = None) -> str:
     """The topology.yaml of a node, with `network` or `fabric` where those are known."""
-    content: dict[str, Any] = {"system": system, "description": f"{what(facts)}; found on {facts.hostname or 'a node'}"}
+    content: dict[str, Any] = {
+        "system": system,
+        "description": f"{hardware_text(facts)}; found on {facts.hostname or 'a node'}",
+    }
     if facts.gpus:
         content["gpus"] = [
             _flow({"name": f"gpu{gpu.index}", "index": gpu.index, "model": gpu.model}) for gpu in facts.gpus
@@ -126,12 +129,12 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
 
 
 def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:
-    found = CommentedSeq([list(link.ends) for link in links])
-    found.fa.set_flow_style()
-    return found
+    sequence = CommentedSeq([list(link.ends) for link in links])
+    sequence.fa.set_flow_style()
+    return sequence
 
 
-def what(facts: Facts) -> str:
+def hardware_text(facts: Facts) -> str:
     """A node in a few words: `4 x H200`."""
     if not facts.gpus:
         return "a node without GPUs"
@@ -143,7 +146,7 @@ def settings_text(facts: Facts, plan: Plan) -> str:
     """The settings.py for ReFrame."""
     said = "".join(f"# Left out: {_words(line)}.\n" for line in plan.left_out)
     return (
-        f'"""{_words(what(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
+        f'"""{_words(hardware_text(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
         f"{said}site_configuration = {_literal(plan.configuration())}\n"
     )
 

@@ -70,14 +70,14 @@ def link_marks(text: str) -> list[dict[str, Any]]:
         todo: list[Any] = [json.loads(text)]
     except ValueError:
         return []
-    found = []
+    marks = []
     while todo:
         one = todo.pop(0)
         if isinstance(one, dict) and "gpu" in one and _links(one.get("link_status")):
-            found.append(one)
+            marks.append(one)
         elif isinstance(one, (dict, list)):
             todo += one.values() if isinstance(one, dict) else one
-    return found
+    return marks
 
 
 def read_gpus(
@@ -92,11 +92,11 @@ def read_gpus(
     users = {_index(each): each for each in process}
     driver = ""
     gpus = []
-    for position, each in enumerate(static or metric):
-        index = _index(each)
+    for position, entry in enumerate(static or metric):
+        index = _index(entry)
         index = position if index is None else index
-        driver = driver or _text(each, "driver", "version") or _text(each, "driver", "driver_version")
-        gpus.append(_gpu(index, each, now.get(index, {}), users.get(index, {}), links.get(index, {})))
+        driver = driver or _text(entry, "driver", "version") or _text(entry, "driver", "driver_version")
+        gpus.append(_gpu(index, entry, now.get(index, {}), users.get(index, {}), links.get(index, {})))
     return driver, tuple(gpus)
 
 
@@ -152,41 +152,41 @@ def _links(status: Any) -> tuple[GpuLink, ...]:
 
 def _processes(users: Mapping[str, Any]) -> tuple[GpuProcess, ...]:
     """Where nothing runs, the list holds words instead of processes."""
-    found = []
+    processes = []
     listed = users.get("process_list")
-    for each in listed if isinstance(listed, list) else ():
-        one = _section(each, "process_info") if isinstance(each, dict) else {}
+    for process in listed if isinstance(listed, list) else ():
+        one = _section(process, "process_info") if isinstance(process, dict) else {}
         pid = _whole(_number(one, "pid"))
         if pid is not None:
             used = _number(one, "memory_usage", "vram_mem") or _number(one, "mem_usage") or _number(one, "memory_usage")
-            found.append(GpuProcess(pid, str(one.get("name", "")), _whole(used)))
-    return tuple(found)
+            processes.append(GpuProcess(pid, str(one.get("name", "")), _whole(used)))
+    return tuple(processes)
 
 
 def _index(entry: Mapping[str, Any]) -> int | None:
-    found = entry.get("gpu")
-    return found if isinstance(found, int) else None
+    index = entry.get("gpu")
+    return index if isinstance(index, int) else None
 
 
 def _section(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = entry.get(name)
-    return found if isinstance(found, dict) else {}
+    content = entry.get(name)
+    return content if isinstance(content, dict) else {}
 
 
 def _text(entry: Mapping[str, Any], section: str, name: str) -> str:
-    found = _section(entry, section).get(name)
-    return str(found) if found not in (None, "N/A") else ""
+    value = _section(entry, section).get(name)
+    return str(value) if value not in (None, "N/A") else ""
 
 
 def _number(entry: Mapping[str, Any], *names: str) -> float | None:
     """A number that may stand as such, as text, or as `{"value": …, "unit": …}`; None for `N/A` and where it is not."""
-    found: Any = entry
+    value: Any = entry
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    if isinstance(found, dict):
-        found = found.get("value")
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        value = value.get("value")
     try:
-        number = float(found) if not isinstance(found, bool) and found is not None else math.nan
+        number = float(value) if not isinstance(value, bool) and value is not None else math.nan
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

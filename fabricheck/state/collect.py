@@ -106,10 +106,10 @@ def _gpus() -> _Gpus:
     """The GPUs, looked at again for as long as the processes of a job that just ended may be there."""
     begin = time.monotonic()
     while True:
-        found = _gpus_now()
-        busy = any(gpu.processes for gpu in found[1])
+        gpus = _gpus_now()
+        busy = any(gpu.processes for gpu in gpus[1])
         if not busy or time.monotonic() - begin > _LINGER_S:
-            return found
+            return gpus
         time.sleep(0.2)
 
 
@@ -124,8 +124,8 @@ def _gpus_now() -> _Gpus:
     except NvmlUnavailable as error:
         silent = () if error.absent else (str(error),)
     for tool in (amd.gpu_states, intel.gpu_states):
-        if (found := tool()) is not None:
-            return found
+        if (gpus := tool()) is not None:
+            return gpus
     return "", (), silent
 
 

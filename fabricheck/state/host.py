@@ -37,12 +37,12 @@ _MOST_NAMED = 3
 
 def versions(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> dict[str, str]:
     """The kernel, and drivers that say theirs."""
-    found = {"kernel": platform.release()}
+    by_name = {"kernel": platform.release()}
     for name in ("amdgpu", "mlx5_core", "i915", "xe", "cxi_ss1"):
         if text := read(sysfs / "module" / name / "version"):
-            found[name] = text
+            by_name[name] = text
     model = re.search(r"^model name\s*:\s*(.*)$", read(proc / "cpuinfo"), re.MULTILINE)
-    return {**found, "processor": model[1] if model else platform.machine()}
+    return {**by_name, "processor": model[1] if model else platform.machine()}
 
 
 def settings(sysfs: Path = Path("/sys")) -> dict[str, str]:
@@ -51,14 +51,16 @@ def settings(sysfs: Path = Path("/sys")) -> dict[str, str]:
         read(file) for file in sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") if read(file)
     }
     huge = re.search(r"\[(\w+)\]", read(sysfs / "kernel/mm/transparent_hugepage/enabled"))
-    found = {"governor": "/".join(sorted(governors)), "transparent huge pages": huge[1] if huge else ""}
-    return {name: value for name, value in found.items() if value}
+    by_name = {"governor": "/".join(sorted(governors)), "transparent huge pages": huge[1] if huge else ""}
+    return {name: value for name, value in by_name.items() if value}
 
 
 def memory(proc: Path = Path("/proc")) -> tuple[int, int]:
     """Bytes of memory, and those that a program could have now."""
-    found = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", read(proc / "meminfo"), re.MULTILINE)}
-    return found.get("MemTotal", 0) << 10, found.get("MemAvailable", 0) << 10
+    kibibytes = {
+        name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", read(proc / "meminfo"), re.MULTILINE)
+    }
+    return kibibytes.get("MemTotal", 0) << 10, kibibytes.get("MemAvailable", 0) << 10
 
 
 def load(seconds: float, proc: Path = Path("/proc")) -> tuple[float, tuple[str, ...]]:
@@ -87,12 +89,12 @@ def load(seconds: float, proc: Path = Path("/proc")) -> tuple[float, tuple[str, 
 
 def _ancestors(proc: Path) -> set[int]:
     """This process, its parent, and so on."""
-    found, pid = set(), os.getpid()
-    while pid > 1 and pid not in found:
-        found.add(pid)
+    pids, pid = set(), os.getpid()
+    while pid > 1 and pid not in pids:
+        pids.add(pid)
         fields = read(proc / str(pid) / "stat").rpartition(")")[2].split()
         pid = int(fields[1]) if len(fields) > 1 else 0
-    return found
+    return pids
 
 
 def _busy(proc: Path) -> int:
@@ -104,36 +106,36 @@ def _busy(proc: Path) -> int:
 
 def _spent(proc: Path) -> dict[int, tuple[str, int]]:
     """Name and ticks of each process."""
-    found = {}
+    seconds_by_pid = {}
     for folder in proc.iterdir():
         if folder.name.isdecimal():
             text = read(folder / "stat")
             name, _, rest = text.partition("(")[2].rpartition(")")
             fields = rest.split()
             if len(fields) > 12:
-                found[int(folder.name)] = (name, int(fields[11]) + int(fields[12]))
-    return found
+                seconds_by_pid[int(folder.name)] = (name, int(fields[11]) + int(fields[12]))
+    return seconds_by_pid
 
 
 def xids(log: Path = Path("/dev/kmsg")) -> tuple[Xid, ...] | None:
     """The errors of NVIDIA's GPUs since the node started, as far back as the kernel's log reaches; None where it may
     not be read."""
-    found = _matches(log, {"xid": _XID})
-    if found is None:
+    matches = _matches(log, {"xid": _XID})
+    if matches is None:
         return None
     return tuple(
-        Xid(int(match[2]), match[1].lower(), at, match[3].strip()[:200]) for _, match, at in found[-_MOST_XIDS:]
+        Xid(int(match[2]), match[1].lower(), at, match[3].strip()[:200]) for _, match, at in matches[-_MOST_XIDS:]
     )
 
 
 def events(log: Path = Path("/dev/kmsg")) -> tuple[KernelEvent, ...] | None:
     """What else the log says of GPUs, switches and ports (`EVENTS`); None where it may not be read."""
-    found = _matches(log, EVENTS)
-    if found is None:
+    matches = _matches(log, EVENTS)
+    if matches is None:
         return None
     return tuple(
         KernelEvent(kind, (match.groupdict().get("part") or "").lower(), at, match[0].strip()[:200])
-        for kind, match, at in found[-_MOST_XIDS:]
+        for kind, match, at in matches[-_MOST_XIDS:]
     )
 
 
@@ -143,7 +145,7 @@ def _matches(log: Path, patterns: Mapping[str, re.Pattern[str]]) -> list[tuple[s
         descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
-    found: list[tuple[str, re.Match[str], float]] = []
+    matches: list[tuple[str, re.Match[str], float]] = []
     try:
         while record := _record(descriptor):
             # 6,1234,987654321,-;text: level, number, microseconds since the start.
@@ -151,10 +153,10 @@ def _matches(log: Path, patterns: Mapping[str, re.Pattern[str]]) -> list[tuple[s
             at = head.split(",")[2] if head.count(",") >= 2 else "0"
             for kind, pattern in patterns.items():
                 if match := pattern.search(text):
-                    found.append((kind, match, int(at) / 1e6))
+                    matches.append((kind, match, int(at) / 1e6))
     finally:
         os.close(descriptor)
-    return found
+    return matches
 
 
 def _record(descriptor: int) -> str:

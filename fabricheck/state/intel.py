@@ -38,14 +38,14 @@ def read_gpus(
 ) -> tuple[GpuState, ...]:
     """The cards that `discovery` lists, the processes that `ps` lists, and the kernel's word on their PCIe links."""
     gpus: list[GpuState] = []
-    for each in _list(discovery, "device_list"):
-        bus_id = str(each.get("pci_bdf_address", "")).lower()
+    for entry in _list(discovery, "device_list"):
+        bus_id = str(entry.get("pci_bdf_address", "")).lower()
         link = sysfs / "bus/pci/devices" / bus_id
         gpus.append(
             GpuState(
-                index=int(each.get("device_id", len(gpus))),
-                name=str(each.get("device_name", "")),
-                uuid=str(each.get("uuid", "")),
+                index=int(entry.get("device_id", len(gpus))),
+                name=str(entry.get("device_name", "")),
+                uuid=str(entry.get("uuid", "")),
                 bus_id=bus_id,
                 pcie_generation=generation_of_text(read(link / "current_link_speed")),
                 pcie_width=_width(link / "current_link_width"),
@@ -54,7 +54,7 @@ def read_gpus(
                 processes=tuple(
                     GpuProcess(int(one["process_id"]), str(one.get("process_name", "")).rpartition("/")[2])
                     for one in _list(users, "device_util_by_proc_list")
-                    if one.get("device_id") == each.get("device_id")
+                    if one.get("device_id") == entry.get("device_id")
                     and "process_id" in one
                     and one.get("process_name") != "xpu-smi"
                 ),
@@ -64,8 +64,8 @@ def read_gpus(
 
 
 def _list(content: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    found = content.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    entries = content.get(name)
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 
 
 def _width(file: Path) -> int | None:

@@ -99,21 +99,21 @@ def _own_counters(name: str) -> dict[str, int]:
     """Those of the driver, where `ethtool` is there: pauses, discards and the like, if they ever counted."""
     if shutil.which("ethtool") is None:
         return {}
-    found = re.findall(r"^\s*(\S+): (\d+)$", ask(["ethtool", "-S", name], 3).output, re.MULTILINE)
-    told = {f"ethtool_{what}": int(value) for what, value in found if _TROUBLE.search(what.lower()) and int(value)}
+    pairs = re.findall(r"^\s*(\S+): (\d+)$", ask(["ethtool", "-S", name], 3).output, re.MULTILINE)
+    told = {f"ethtool_{what}": int(value) for what, value in pairs if _TROUBLE.search(what.lower()) and int(value)}
     return dict(sorted(told.items())[:_MOST_COUNTERS])
 
 
 def tcp_counters(proc: Path = Path("/proc")) -> dict[str, int]:
     """The kernel's counters of TCP in this network namespace."""
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for file in (proc / "net" / "snmp", proc / "net" / "netstat"):
         lines = read(file).splitlines()
         for names, values in zip(lines[::2], lines[1::2], strict=False):
             kind = names.partition(":")[0]
             if kind in ("Tcp", "TcpExt"):
-                found.update(zip(names.split()[1:], map(int, values.split()[1:]), strict=False))
-    return {name: found[name] for name in _TCP if name in found}
+                counters.update(zip(names.split()[1:], map(int, values.split()[1:]), strict=False))
+    return {name: counters[name] for name in _TCP if name in counters}
 
 
 def _numbers(folder: Path) -> dict[str, int]:
@@ -122,12 +122,12 @@ def _numbers(folder: Path) -> dict[str, int]:
         files = sorted(folder.iterdir())
     except OSError:
         return {}
-    found = {}
+    counters = {}
     for file in files:
         text = read(file).partition("@")[0]
         if text.isdecimal():
-            found[file.name] = int(text)
-    return found
+            counters[file.name] = int(text)
+    return counters
 
 
 def _driver(device: Path) -> str:

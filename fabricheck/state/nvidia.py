@@ -99,12 +99,12 @@ def _gpu(handle: Any, index: int) -> GpuState:
 def _settings(handle: Any) -> dict[str, str]:
     """ECC, MIG, persistence and compute mode, those that the GPU has."""
     ecc, mig = answer(pynvml.nvmlDeviceGetEccMode, handle), answer(pynvml.nvmlDeviceGetMigMode, handle)
-    found = {
+    by_name = {
         "ECC": ecc[0] if ecc else None,
         "MIG": mig[0] if mig else None,
         "persistence mode": answer(pynvml.nvmlDeviceGetPersistenceMode, handle),
     }
-    settings = {name: "on" if value else "off" for name, value in found.items() if value is not None}
+    settings = {name: "on" if value else "off" for name, value in by_name.items() if value is not None}
     settings |= _fabric(handle)
     mode = answer(pynvml.nvmlDeviceGetComputeMode, handle)
     return settings if mode is None else {**settings, "compute mode": _COMPUTE_MODES.get(mode, str(mode))}
@@ -121,16 +121,16 @@ def _fabric(handle: Any) -> dict[str, str]:
     ):
         return {}
     state = _FABRIC_STATES[info.state]
-    found = {"fabric": f"{state}, error {info.status}" if info.status else state}
+    by_name = {"fabric": f"{state}, error {info.status}" if info.status else state}
     if not any(info.clusterUuid):
-        return found
+        return by_name
     # GPUs of one domain reach each other only within a clique. Other racks are other domains, and may have others.
-    return {**found, f"{NVLINK_DOMAIN} {bytes(info.clusterUuid).hex()[:8]}": f"clique {info.cliqueId}"}
+    return {**by_name, f"{NVLINK_DOMAIN} {bytes(info.clusterUuid).hex()[:8]}": f"clique {info.cliqueId}"}
 
 
 def _counters(handle: Any) -> dict[str, int]:
     volatile = pynvml.NVML_VOLATILE_ECC
-    found: dict[str, int | None] = {
+    counters: dict[str, int | None] = {
         "ecc_corrected": answer(
             pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, volatile
         ),
@@ -141,8 +141,8 @@ def _counters(handle: Any) -> dict[str, int]:
     }
     for name, policy in _POLICIES.items():
         spent = answer(pynvml.nvmlDeviceGetViolationStatus, handle, policy)
-        found[name] = None if spent is None else int(spent.violationTime)
-    return {name: int(value) for name, value in found.items() if value is not None}
+        counters[name] = None if spent is None else int(spent.violationTime)
+    return {name: int(value) for name, value in counters.items() if value is not None}
 
 
 def _link(handle: Any, number: int) -> GpuLink | None:
@@ -166,9 +166,9 @@ def _link(handle: Any, number: int) -> GpuLink | None:
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Processes that compute. Those that only show a desktop are not among them."""
-    found = []
-    for each in answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
-        name = answer(pynvml.nvmlSystemGetProcessName, each.pid)
-        used = getattr(each, "usedGpuMemory", None)
-        found.append(GpuProcess(int(each.pid), text(name).rpartition("/")[2] if name else "", used))
-    return tuple(found)
+    processes = []
+    for process in answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
+        name = answer(pynvml.nvmlSystemGetProcessName, process.pid)
+        used = getattr(process, "usedGpuMemory", None)
+        processes.append(GpuProcess(int(process.pid), text(name).rpartition("/")[2] if name else "", used))
+    return tuple(processes)

@@ -40,7 +40,7 @@ Addresses = Mapping[str, tuple[str, int]]
 
 def own_addresses(ports: Collection[str]) -> Addresses:
     """IPv4 address and MTU in bytes of each of `ports` that has one."""
-    found = {}
+    addresses = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for name in ports:
             request = struct.pack("256s", name.encode()[:15])
@@ -49,8 +49,8 @@ def own_addresses(ports: Collection[str]) -> Addresses:
                 mtu = struct.unpack_from("i", fcntl.ioctl(asked, _SIOCGIFMTU, request), 16)[0]
             except OSError:
                 continue  # not up, or without an address
-            found[name] = (socket.inet_ntoa(address), mtu)
-    return found
+            addresses[name] = (socket.inet_ntoa(address), mtu)
+    return addresses
 
 
 def leave_addresses(folder: Path, host: str, own: Addresses) -> None:
@@ -68,10 +68,10 @@ def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath,
         shared = [port for port in own if port in others and others[port][0] != own[port][0]]
         asked += [(port, name, others[port][0], own[port][1]) for port in shared]
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        found = pool.map(lambda each: probe(*each[2:]), asked)
+        answers = pool.map(lambda each: probe(*each[2:]), asked)
         return tuple(
             BlockedPath(port, name, *blocked)
-            for (port, name, *_), blocked in zip(asked, found, strict=True)
+            for (port, name, *_), blocked in zip(asked, answers, strict=True)
             if blocked is not None
         )
 

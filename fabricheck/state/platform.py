@@ -27,7 +27,7 @@ _RELAXED, _DEVICE_CONTROL = 0x10, 0x08
 def platform(root: Path = Path("/")) -> dict[str, str]:
     """By name; see docs/state.md."""
     sysfs, proc = root / "sys", root / "proc"
-    found = {
+    by_name = {
         "ACS redirect": _acs(sysfs),
         "IOMMU": _iommu(sysfs, read(proc / "cmdline")),
         "relaxed ordering": _relaxed_ordering(sysfs),
@@ -39,7 +39,7 @@ def platform(root: Path = Path("/")) -> dict[str, str]:
         "IMEX channels": _imex(root),
         "virtual machine": "yes" if re.search(r"^flags\s*:.*\bhypervisor\b", read(proc / "cpuinfo"), re.M) else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in by_name.items() if value}
 
 
 def _devices(sysfs: Path) -> Iterator[tuple[Path, bytes]]:
@@ -138,10 +138,10 @@ def _limit(which: int) -> str:
 
 def _size(folder: Path) -> str:
     try:
-        found = os.statvfs(folder)
+        statistics = os.statvfs(folder)
     except OSError:
         return ""
-    size = found.f_blocks * found.f_frsize
+    size = statistics.f_blocks * statistics.f_frsize
     # Half of a node's memory is not the same on all nodes, and more than enough.
     return "1 GiB or more" if size >= 1 << 30 else f"{size >> 20} MiB"
 

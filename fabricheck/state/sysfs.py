@@ -23,9 +23,9 @@ def infiniband_ports(sysfs: Path) -> Iterator[tuple[str, Path, Path]]:
 
 def interfaces_of(device: Path, port: int = 1) -> tuple[str, ...]:
     """The network interfaces of a port of a card, whose device `device` is; of LLDP and IP they are the names."""
-    found = sorted(each for each in (device / "device" / "net").glob("*"))
-    own = [each for each in found if read(each / "dev_port") in ("", str(port - 1))]
-    return tuple(each.name for each in own or found)
+    folders = sorted(each for each in (device / "device" / "net").glob("*"))
+    own = [each for each in folders if read(each / "dev_port") in ("", str(port - 1))]
+    return tuple(each.name for each in own or folders)
 
 
 def is_virtual(device: Path) -> bool:

@@ -123,7 +123,7 @@ def load_tools(path: str | PathLike[str]) -> Mapping[str, Tool]:
     return tools
 
 
-def what_the_site_says(
+def site_setting(
     name: str, tool: Tool, extras: Mapping[str, Any], environment: Mapping[str, str] | None = None
 ) -> str | None:
     """What the site has of the tool in an environment with these `extras`; `None` where it leaves the tool out."""

@@ -116,14 +116,14 @@ class Topology:
     nvlink_domain_nodes: int = 1
 
     def __post_init__(self) -> None:
-        known: set[str] = set()
+        names: set[str] = set()
         for name in self.names:
-            if name in known:
+            if name in names:
                 raise UserError(f"topology of {self.system}: two devices are named {name!r}")
-            known.add(name)
+            names.add(name)
         for link in self.links:
             for end in link.ends:
-                if end not in known:
+                if end not in names:
                     raise UserError(f"topology of {self.system}: a link ends at the unknown device {end!r}")
 
     @property
@@ -212,8 +212,8 @@ def find_topology(system: str, site_configs: Path) -> Topology:
     name, _, partition = system.partition(":")
     path = partition_files(name, site_configs).get(partition, site_configs / name / "topology.yaml")
     if not os.path.isfile(path):
-        known = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
-        listed = ", ".join(known) if known else f"none: is {site_configs} right?"
+        systems = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))
+        listed = ", ".join(systems) if systems else f"none: is {site_configs} right?"
         raise UserError(f"no system {name!r}: {path} does not exist; systems are {listed}")
     return load_topology(path)
 

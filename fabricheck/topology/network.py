@@ -182,8 +182,8 @@ class Network:
             import networkx as nx
 
             joined = self._fabric[leaf] is self._fabric[other]
-            found = nx.all_shortest_paths(self._switch_graph, leaf, other) if joined else ()
-            self._ways[leaf, other] = tuple(tuple(way) for way in found)
+            paths = nx.all_shortest_paths(self._switch_graph, leaf, other) if joined else ()
+            self._ways[leaf, other] = tuple(tuple(way) for way in paths)
         return self._ways[leaf, other]
 
     @cached_property

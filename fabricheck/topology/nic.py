@@ -95,11 +95,11 @@ def gpus_gbps(topology: Topology, active: Sequence[Gpu]) -> float:
     The NIC with the most active GPUs is done last; all others wait for it.
     """
     nics = [nic_of(topology, gpu) for gpu in active]
-    known = [nic for nic in nics if nic is not None]
-    if not active or len(known) < len(nics):
+    listed_nics = [nic for nic in nics if nic is not None]
+    if not active or len(listed_nics) < len(nics):
         return sum(nic.rate_gbps for nic in topology.nics)
-    shares = Counter(nic.name for nic in known)
-    return len(active) * min(nic.rate_gbps / shares[nic.name] for nic in known)
+    shares = Counter(nic.name for nic in listed_nics)
+    return len(active) * min(nic.rate_gbps / shares[nic.name] for nic in listed_nics)
 
 
 @dataclass(frozen=True)

@@ -242,8 +242,8 @@ class Cluster:
             self._configure_node(node)
         for switch in layout.network.switches:
             self._configure_switch(switch.name)
-        for each in (*layout.network.nodes, *(one.name for one in layout.network.switches)):
-            self._add_routes(each)
+        for name in (*layout.network.nodes, *(one.name for one in layout.network.switches)):
+            self._add_routes(name)
 
     def _configure_login(self, login: str) -> None:
         lines = ["link set lo up", "link set br-mgmt up", f"address add {LOGIN_ADDRESS}/16 dev br-mgmt"]

@@ -164,8 +164,8 @@ def _rings(graph: NodeGraph) -> list[list[int]]:
     if graph.fully_connected or graph.star or len(graph.gpu_names) < 3:
         return []
     order = {name: position for position, name in enumerate(graph.gpu_names)}
-    found = rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
-    return [[order[name] for name in ring] for ring in found]
+    ring_list = rings(graph).rings or ((best_ring(graph),) if len(graph.wide_islands) > 1 else ())
+    return [[order[name] for name in ring] for ring in ring_list]
 
 
 class _Links:
@@ -221,12 +221,12 @@ class _Links:
         Where no link to any CPU is described, the GPU's memory is the limit.
         """
         near = {path[-1]: path for path in host_paths(self.topology, gpu)}
-        found = []
+        host_links = []
         for cpu in self.topology.cpus:
             if not near:
                 memory = self.numbers([f"{gpu.name} memory"])
                 ends = itertools.permutations((gpu.name, cpu.name))
-                found += [{"from": a, "to": b, "links": memory} for a, b in ends]
+                host_links += [{"from": a, "to": b, "links": memory} for a, b in ends]
                 continue
             path = near.get(cpu.name) or next(iter(near.values()))
             host = path[-1]
@@ -234,16 +234,16 @@ class _Links:
             back = [f"{b}->{a}" for a, b in itertools.pairwise(path)]
             out += [name for name in (f"devices->{host}",) if name in self._numbers]
             back += [name for name in (f"{host}->devices",) if name in self._numbers]
-            found.append({"from": gpu.name, "to": cpu.name, "links": self.numbers(out)})
-            found.append({"from": cpu.name, "to": gpu.name, "links": self.numbers(back)})
-        return found
+            host_links.append({"from": gpu.name, "to": cpu.name, "links": self.numbers(out)})
+            host_links.append({"from": cpu.name, "to": gpu.name, "links": self.numbers(back)})
+        return host_links
 
     def to_nics(self, gpu: Gpu) -> list[dict[str, Any]]:
-        found = []
+        nic_links = []
         for nic in self.topology.nics:
-            found.append({"from": gpu.name, "to": nic.name, "links": self.numbers([f"{nic.name} sends"])})
-            found.append({"from": nic.name, "to": gpu.name, "links": self.numbers([f"{nic.name} receives"])})
-        return found
+            nic_links.append({"from": gpu.name, "to": nic.name, "links": self.numbers([f"{nic.name} sends"])})
+            nic_links.append({"from": nic.name, "to": gpu.name, "links": self.numbers([f"{nic.name} receives"])})
+        return nic_links
 
 
 def _between(links: _Links, graph: NodeGraph, choices: Choices, a: Gpu, b: Gpu) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
     """Every NVLink of a GPU as NVML tells of it: what is at the other end, generation, rate in Mbyte/s."""
     by_name = {one.name: one for one in topology.gpus}
     switches = {one.name for one in topology.switches}
-    found: list[dict[str, Any]] = []
+    nvlinks: list[dict[str, Any]] = []
     for link in topology.links:
         match = re.match(r"NVLink(\d)", link.technology)
         if gpu.name not in link.ends or match is None:
@@ -320,8 +320,8 @@ def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
         kind = "gpu" if other in by_name else "switch" if other in switches else "cpu"
         far = bus_id(topology, by_name[other]) if kind == "gpu" else "0000:f0:00.0"
         one = {"generation": int(match[1]), "mbytes_per_s": round(link.rate_gbps * 1000 / 8)}
-        found += [{"to": other, "kind": kind, "bus_id": far, **one} for _ in range(link.count)]
-    return found
+        nvlinks += [{"to": other, "kind": kind, "bus_id": far, **one} for _ in range(link.count)]
+    return nvlinks
 
 
 def _pcie(topology: Topology, gpu: Gpu) -> dict[str, int]:

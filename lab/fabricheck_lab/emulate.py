@@ -78,17 +78,17 @@ def status(context: click.Context, *, name: str) -> None:
     \b
     fabricheck emulate status
     """
-    found = cluster_of(name).status()
-    for node, state in found.nodes.items():
+    cluster_state = cluster_of(name).status()
+    for node, state in cluster_state.nodes.items():
         click.echo(f"{node}  {state}")
-    for role in found.missing:
+    for role in cluster_state.missing:
         click.echo(f"has ended: {role}")
-    for what in found.faults.values():
+    for what in cluster_state.faults.values():
         click.echo(f"planted: {what}")
-    healthy = not found.missing and all(
+    healthy = not cluster_state.missing and all(
         # With an asterisk a node does not answer.
         state.startswith(("idle", "alloc", "mix", "comp")) and not state.endswith("*")
-        for state in found.nodes.values()
+        for state in cluster_state.nodes.values()
     )
     context.exit(0 if healthy else 1)
 

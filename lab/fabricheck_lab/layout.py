@@ -108,17 +108,17 @@ class Layout:
     def ports(self) -> dict[str, Port]:
         """The ports by their names, such as `nid001:hsn0`."""
         used: dict[tuple[str, str], int] = {}
-        found = {}
+        port_by_name = {}
         for name in self.network.ports:
             node, _, nic = name.partition(":")
             leaf = self.network.leaf_of(name)
             used[leaf, nic] = used.get((leaf, nic), 0) + 1
             subnet = self._subnet(nic, leaf)
             device = Device(self.namespace(node), nic)
-            found[name] = Port(
+            port_by_name[name] = Port(
                 name, device, f"{subnet}.{used[leaf, nic]}", f"{subnet}.254", f"10.{self._plane(nic)}.0.0/16"
             )
-        return found
+        return port_by_name
 
     def bridges(self, switch: str) -> Iterator[tuple[str, str]]:
         """Name and address (with its length) of each bridge of a switch: one for each plane of its ports."""
@@ -130,7 +130,7 @@ class Layout:
     def cables(self) -> dict[str, Cable]:
         """All links of the network by name."""
         bursts = {nic.name: nic.burst_bytes or _BURST_BYTES for nic in self.topology.nics}
-        found = {}
+        cable_by_name = {}
         for number, link in enumerate(self.network.links):
             ends = []
             for end in link.ends:
@@ -142,8 +142,8 @@ class Layout:
                 raise UserError(f"{link.name} joins {link.ends[0]} with itself")
             nic = link.ends[0].partition(":")[2]
             rate = round(link.total_gbps * 1e9)
-            found[link.name] = Cable(link.name, (ends[0], ends[1]), rate, bursts.get(nic, _BURST_BYTES))
-        return found
+            cable_by_name[link.name] = Cable(link.name, (ends[0], ends[1]), rate, bursts.get(nic, _BURST_BYTES))
+        return cable_by_name
 
     def trunk_address(self, link: str, switch: str) -> str:
         """Address of a switch on the trunk `link`, which has a /31 of its own."""

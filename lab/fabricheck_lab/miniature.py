@@ -176,10 +176,10 @@ def most_bytes(fastest: float, slowest: float = math.inf) -> int:
 def fastest_gbps(topology: Topology, *, to_host: bool = False) -> float:
     """Of the links of GPUs: to one another, to switches and to CPUs; or of those to CPUs, where any is described."""
     gpus = {gpu.name for gpu in topology.gpus}
-    found = [link for link in topology.links if set(link.ends) & gpus]
+    links = [link for link in topology.links if set(link.ends) & gpus]
     if to_host:
-        found = [*host_links(topology, topology.gpus)] or found
-    return max((link.total_gbps for link in found), default=1.0)
+        links = [*host_links(topology, topology.gpus)] or links
+    return max((link.total_gbps for link in links), default=1.0)
 
 
 def slowest_gbps(topology: Topology) -> float:
@@ -301,9 +301,9 @@ def write_suite(miniature: Miniature, root: Path, folder: Path, topology: Path, 
 def _write_config(real: Path, folder: Path) -> None:
     """The suite's own, but for what its policy says of latencies, of how much equals differ, and of their tails."""
     folder.mkdir()
-    for each in real.iterdir():
-        if each.name != _POLICY:
-            (folder / each.name).symlink_to(each)
+    for source_file in real.iterdir():
+        if source_file.name != _POLICY:
+            (folder / source_file.name).symlink_to(source_file)
     source = "emulated nodes: all ranks share the cores of one machine, whose time is what a small transfer takes"
     content = dict(read_yaml(real / _POLICY).content)
     content["latencies"] = [{"limit_us": SLOWEST_US, "minimum_us": FASTEST_US, "source": source}]

@@ -85,6 +85,6 @@ def _node(folder: Path) -> dict[str, Any]:
 
 def _known(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
     names = list(known)
-    for each in given:
-        if each not in names:
-            raise UserError(f"{what}: the node has no {each!r}: choose from {', '.join(names)}")
+    for key in given:
+        if key not in names:
+            raise UserError(f"{what}: the node has no {key!r}: choose from {', '.join(names)}")

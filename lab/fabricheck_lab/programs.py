@@ -48,8 +48,8 @@ def programs(root: Path, vendor: str) -> Programs:
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             whole = Path(scratch) / "whole"
             whole.mkdir()
-            for each in (*libraries.glob("*.so*"), *(libraries / name for name in node.SMI), program):
-                shutil.copy2(each, whole / each.name, follow_symlinks=False)
+            for source in (*libraries.glob("*.so*"), *(libraries / name for name in node.SMI), program):
+                shutil.copy2(source, whole / source.name, follow_symlinks=False)
             try:
                 whole.rename(folder)  # at once, so that it is there as a whole or not at all
             except OSError:
@@ -70,8 +70,8 @@ def _state(root: Path, target: str) -> str:
 
 
 def _files(sources: Iterable[Path]) -> list[Path]:
-    found = [one for each in sources for one in ([each] if each.is_file() else each.rglob("*"))]
-    return sorted(one for one in found if one.is_file() and one.suffix != ".pyc")
+    files = [one for each in sources for one in ([each] if each.is_file() else each.rglob("*"))]
+    return sorted(one for one in files if one.is_file() and one.suffix != ".pyc")
 
 
 def _require(root: Path, target: str) -> None:

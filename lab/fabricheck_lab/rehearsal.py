@@ -105,8 +105,8 @@ def _furnish(cluster: Cluster, chosen: Miniature, root: Path, built: Programs) -
     output = root / "output" / "miniatures" / name
     output.mkdir(parents=True, exist_ok=True)
     (suite / "output").symlink_to(output)
-    for each in _environments(suite, chosen.system):
-        folder = suite / "built" / each
+    for own_environment in _environments(suite, chosen.system):
+        folder = suite / "built" / own_environment
         folder.mkdir(parents=True)
         (folder / "fabricbench").symlink_to(built.program)
 

@@ -243,11 +243,11 @@ def _problems_of_runs(runs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, s
 
 def _reasons(cases: Sequence[Case]) -> Iterator[str]:
     """A line for each reason for which tests do not apply, with their names."""
-    found: dict[str, Counter[str]] = {}
+    systems_by_reason: dict[str, Counter[str]] = {}
     for case in cases:
         if case.does_not_apply:
-            found.setdefault(case.reason or "", Counter())[case.test] += 1
-    for reason, names in found.items():
+            systems_by_reason.setdefault(case.reason or "", Counter())[case.test] += 1
+    for reason, names in systems_by_reason.items():
         tests = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in names.items())
         yield f"{tests}: {reason}"
 
@@ -270,15 +270,15 @@ def _deviations_of(run: Run, test: str, judge: SystemJudge) -> Iterator[tuple[st
     transport = str(run.header["transport"])
     assert judge.topology is not None
     judge = replace(judge, topology=with_payload(judge.topology, transport if transport in _MOVERS else "copy"))
-    for each in judge.judge_or_invalid(run).judgements:
-        scope, expected = scope_of(run, each.samples), each.expectation.expected
-        timed = expected and each.unit == "Gb/s" and 8e-9 * each.samples.bytes / expected >= SHORTEST_S
+    for judgement in judge.judge_or_invalid(run).judgements:
+        scope, expected = scope_of(run, judgement.samples), judgement.expectation.expected
+        timed = expected and judgement.unit == "Gb/s" and 8e-9 * judgement.samples.bytes / expected >= SHORTEST_S
         modelled = scope == "network" or transport in ("copy", "kernel", "ccl")
-        disturbed = each.samples.operation in VICTIMS and each.samples.schedule == "contended"
+        disturbed = judgement.samples.operation in VICTIMS and judgement.samples.schedule == "contended"
         if not (timed and expected and modelled) or disturbed:
             continue
-        deviation = Deviation(each.value / expected - 1, f"{test.partition(' @')[0]}: {each.name}")
-        if deviation.of < 0 or (each.samples.operation, each.samples.schedule) not in _AT_LEAST:
+        deviation = Deviation(judgement.value / expected - 1, f"{test.partition(' @')[0]}: {judgement.name}")
+        if deviation.of < 0 or (judgement.samples.operation, judgement.samples.schedule) not in _AT_LEAST:
             yield scope, deviation
 
 
@@ -291,8 +291,8 @@ def with_payload(topology: Topology, mover: str) -> Topology:
         back = None if link.back_gbps is None else link.back_gbps * factor
         return replace(link, rate_gbps=link.rate_gbps * factor, back_gbps=back)
 
-    found = payload("shaped veth", "nic")
-    frames = found.share if found is not None else 1.0
+    payload_rule = payload("shaped veth", "nic")
+    frames = payload_rule.share if payload_rule is not None else 1.0
     network = topology.network
     if network is not None:
         cables = tuple(replace(link, rate_gbps=link.rate_gbps * frames) for link in network.links)
@@ -316,14 +316,14 @@ def commit() -> str:
 
 def read_rows(file: Path) -> dict[tuple[str, str], Row]:
     """The rows by system and tag; of several, the last."""
-    found = {}
+    rows = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         content = json.loads(line)
         for name in ("within", "between"):
             content[name] = Deviation(**content[name]) if content[name] else None
         row = Row(**content)
-        found[row.system, row.tag] = row
-    return found
+        rows[row.system, row.tag] = row
+    return rows
 
 
 def write_table(rows: Mapping[tuple[str, str], Row], file: Path, command: str) -> None:
@@ -349,13 +349,13 @@ def write_table(rows: Mapping[tuple[str, str], Row], file: Path, command: str) -
 
 def _section(title: str, said: Iterable[tuple[Row, Sequence[str]]]) -> list[str]:
     """Each line once, with the rows that it is of."""
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for row, lines in said:
-        for each in lines:
-            found.setdefault(each, []).append(f"{row.system} {row.tag}")
-    return ["", f"## {title}", "", *(f"- {', '.join(rows)}: {each}" for each, rows in found.items())] + ["Nothing."] * (
-        not found
-    )
+        for line in lines:
+            by_text.setdefault(line, []).append(f"{row.system} {row.tag}")
+    return ["", f"## {title}", "", *(f"- {', '.join(rows)}: {each}" for each, rows in by_text.items())] + [
+        "Nothing."
+    ] * (not by_text)
 
 
 def _count(reason: str) -> int:
@@ -390,9 +390,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"[{number + 1}/{len(todo)}] {system} {tag}, about {left:.0f} min left", file=sys.stderr, flush=True)
         row, *parts = rehearse(system, tag, _MORE_NODES if tag == "four-nodes" else SYSTEMS[system])
         with given.rows.open("a", encoding="utf-8") as out:
-            for each in (row, *parts):
-                rows[each.system, each.tag] = each
-                out.write(json.dumps(asdict(each)) + "\n")
+            for part in (row, *parts):
+                rows[part.system, part.tag] = part
+                out.write(json.dumps(asdict(part)) + "\n")
         write_table(rows, given.output, "python -m fabricheck_lab.rehearse")
         print(f"    {row.verdict}, {row.passed} of {row.selected} in {row.wall_s:.0f} s", file=sys.stderr, flush=True)
         for problem in row.problems:

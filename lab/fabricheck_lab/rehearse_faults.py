@@ -282,11 +282,11 @@ TOGETHER = (
 
 def grouped(faults_: Sequence[Fault]) -> list[list[Fault]]:
     """The faults in their order, those that can be planted at once together."""
-    found: dict[str, list[Fault]] = {}
+    groups: dict[str, list[Fault]] = {}
     for fault in faults_:
         names = next((names for names in TOGETHER if fault.what in names), (fault.what,))
-        found.setdefault(names[0], []).append(fault)
-    return list(found.values())
+        groups.setdefault(names[0], []).append(fault)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)
@@ -375,8 +375,8 @@ def run(cluster: Cluster, folder: Path, *options: str) -> Told:
 
 def lines_of(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Verdict and message, code and components of everything in a verdict.json that is not green."""
-    for each in (*told["problems"], *(one for one_run in told["runs"] for one in one_run["problems"])):
-        yield each["verdict"], line_of(each).removeprefix(f"{each['verdict']}: ")
+    for problem in (*told["problems"], *(one for one_run in told["runs"] for one in one_run["problems"])):
+        yield problem["verdict"], line_of(problem).removeprefix(f"{problem['verdict']}: ")
     for one_run in told["runs"]:
         for metric in one_run["metrics"]:
             if metric["verdict"] != "PASS":
@@ -405,9 +405,9 @@ def measure(cluster: Cluster, faults_: Sequence[Fault], folder: Path | None = No
 
 def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: int) -> Row:
     """What came of a fault in a session, in which `others` were planted at the same time."""
-    found = told.line(fault)
+    named_line = told.line(fault)
     of_session = str(told.verdict.get("verdict", "refused"))
-    verdict, line = found or next(iter(told.lines), (of_session, ""))
+    verdict, line = named_line or next(iter(told.lines), (of_session, ""))
     return Row(
         system=cluster.layout.topology.system,
         fault=fault.what,
@@ -416,7 +416,7 @@ def row_of(cluster: Cluster, fault: Fault, told: Told, wall_s: float, others: in
         verdict=of_session,
         exit_status=told.status,
         line=without_paths(f"{verdict}: {line}") if line else "none",
-        named=found is not None and told.status != 0,
+        named=named_line is not None and told.status != 0,
         wall_s=round(wall_s, 1),
         when=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}",
         commit=commit(),
@@ -446,7 +446,7 @@ and looked for with one check. No number here is a measurement of a real system.
 `python -m fabricheck_lab.rehearse_faults` plants one at a time, or with
 `--together` several that each have a line of their own, and writes this table;
 tests/faults/test_rehearsal.py, which continuous integration runs, plants some of them again on Alps and LUMI. What is
-wrong with hosts, networks, results and the suite itself has [a table of its own](../docs/faults.md), and
+wrong with hosts, networks, results and the suite itself has [a table of its own](../tests/faults/README.md), and
 [when it is red](../docs/when-it-is-red.md) says what to do first.
 
 Verdict and exit status are those of the session. In each row a line of its output names what is broken, unless the row

@@ -116,14 +116,14 @@ def heavy_tailed(random: np.random.Generator, number: int) -> FloatArray:
 
 def outliers(random: np.random.Generator, number: int) -> FloatArray:
     """One reading in a hundred is ten times as far away."""
-    found = random.standard_normal(number)
-    return np.where(random.random(number) < 0.01, 10 * found, found)
+    values = random.standard_normal(number)
+    return np.where(random.random(number) < 0.01, 10 * values, values)
 
 
 def collapses(random: np.random.Generator, number: int) -> FloatArray:
     """One reading in a hundred lost between 5 and 75 standard deviations."""
-    found = random.standard_normal(number)
-    return np.where(random.random(number) < 0.01, -random.uniform(5, 75, number), found)
+    values = random.standard_normal(number)
+    return np.where(random.random(number) < 0.01, -random.uniform(5, 75, number), values)
 
 
 Noise = Callable[[np.random.Generator, int], FloatArray]
@@ -175,24 +175,24 @@ def alike_beside(
     here = took[design.way] > 0
     on = np.zeros((len(names), len(design.places)), dtype=bool)
     on[design.component[here], design.reading[design.way[here]]] = True
-    whole, found = healthy_share(design, faults, took), {}
+    whole, equal_parts = healthy_share(design, faults, took), {}
     for fault in faults:
         rest = healthy_share(design, [one for one in faults if one is not fault], took)
         same = (np.where(on, np.minimum(rest, 1 - fault.loss), rest) == whole).all(axis=1)
         others = (alike[names[each]] for each in np.flatnonzero(same & on.any(axis=1)).tolist())
-        found[fault.component] = alike[fault.component].union(*others)
-    return found
+        equal_parts[fault.component] = alike[fault.component].union(*others)
+    return equal_parts
 
 
 def visible(design: Design, faults: Sequence[Fault], took: FloatArray) -> list[Fault]:
     """The faults that make a difference to the readings: a slower leaf hides a node beside it."""
     whole = healthy_share(design, faults, took)
-    found = list(faults)
+    visible_faults = list(faults)
     for fault in sorted(faults, key=lambda one: one.loss):
-        rest = [one for one in found if one is not fault]
+        rest = [one for one in visible_faults if one is not fault]
         if np.array_equal(healthy_share(design, rest, took), whole):
-            found = rest
-    return found
+            visible_faults = rest
+    return visible_faults
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,10 @@ class Bench:
 
     def trial(self, faults: Sequence[Fault]) -> tuple[bool, Localization]:
         readings, seen, alike = self.simulate(faults)
-        found = self.locator.locate(readings)
+        localization = self.locator.locate(readings)
         if len(self.case.stages) == 1:
-            return is_right(found, seen, alike), found
-        return self.again(faults, readings, found)
+            return is_right(localization, seen, alike), localization
+        return self.again(faults, readings, localization)
 
     def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
         pairs = list(self.plan.pairs)

@@ -14,8 +14,8 @@ CORES = 16
 
 def write_files(layout: Layout, folder: Path) -> None:
     """Write Slurm's files and munge's key below `folder`."""
-    for each in ("state", "log", "spool", "tmp", "munge"):
-        (folder / each).mkdir(mode=0o755, exist_ok=True)
+    for name in ("state", "log", "spool", "tmp", "munge"):
+        (folder / name).mkdir(mode=0o755, exist_ok=True)
     for node in layout.network.nodes:
         (folder / "tmp" / node).mkdir(exist_ok=True)
         (folder / "spool" / node).mkdir(exist_ok=True)
@@ -81,11 +81,11 @@ def _topology_conf(layout: Layout) -> str:
 
 def _nodes_of_leaves(layout: Layout) -> dict[str, list[str]]:
     """The nodes by the leaf of their first port; those without a port are on one of their own."""
-    found: dict[str, list[str]] = {}
+    nodes: dict[str, list[str]] = {}
     for node in layout.network.nodes:
         ports = layout.network.ports_of(node)
-        found.setdefault(layout.network.leaf_of(ports[0]) if ports else "no-leaf", []).append(node)
-    return found
+        nodes.setdefault(layout.network.leaf_of(ports[0]) if ports else "no-leaf", []).append(node)
+    return nodes
 
 
 def munged_command(folder: Path) -> list[str]:

@@ -116,13 +116,13 @@ class Journal:
             self.started.rename(self.closed)
 
     def faults(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        fault_by_part: dict[str, str] = {}
         for one in self._read():
             if "fault" in one:
-                found.pop(one["fault"], None)
+                fault_by_part.pop(one["fault"], None)
                 if one["what"] is not None:
-                    found[one["fault"]] = one["what"]
-        return found
+                    fault_by_part[one["fault"]] = one["what"]
+        return fault_by_part
 
     def _write(self, entry: dict[str, object]) -> None:
         with self.file.open("a", encoding="utf-8") as out:

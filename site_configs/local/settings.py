@@ -1,7 +1,7 @@
 """Any Linux machine, with the MPI libraries that `fabricheck.mpi` finds on it.
 
 Where ONEAPI_DEVICE_SELECTOR names the processor (`opencl:cpu`), the sycl backend drives it as a GPU, over MPICH: an
-environment of its own, beside those of the host backend (docs/sycl.md).
+environment of its own, beside those of the host backend (src/sycl.md).
 """
 
 import os

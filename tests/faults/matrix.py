@@ -1,4 +1,4 @@
-"""The fault matrix: what was broken, how, and what has to come of it. docs/faults.md shows it as it was last recorded.
+"""The fault matrix: what was broken, how, and what has to come of it; README.md beside it shows the last recorded one.
 
 `python -m tests.faults.matrix RECORDS` writes that document from what the tests left in the folder RECORDS, when they
 ran with FABRICHECK_FAULT_RECORDS=RECORDS. Rows of faults that were not planted in that run stay.
@@ -17,7 +17,7 @@ from pathlib import Path
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.suite import suite_root
 
-DOCUMENT = suite_root() / "docs" / "faults.md"
+DOCUMENT = suite_root() / "tests" / "faults" / "README.md"
 
 #: What the document says of a fault that plain ReFrame passed, noticed, or that has no counterpart there.
 PASSES, NOTICES, NO_COUNTERPART = "passes", "fails", "-"
@@ -79,7 +79,7 @@ INTRODUCTION = """\
 
 Each row was planted and found, on systems of this repository: `local`, a suite of one check, and the emulated cluster
 (Slurm nodes in network namespaces with shaped links). What breaks in nodes with GPUs (a GPU, its links, its NIC, its
-driver) was planted on three systems in miniature, and has [a table of its own](../lab/faults.md). The tests are in
+driver) was planted on three systems in miniature, and has [a table of its own](../../lab/faults.md). The tests are in
 tests/faults; continuous integration runs them and compares fault, verdict and exit status with this table, which
 `python -m tests.faults.matrix` writes. *Plain ReFrame* is a test that a careful person would have written without this
 suite: the same program and fault, the last row of its table has to be there, and its goodput is read and, on the

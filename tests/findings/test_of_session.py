@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fabricheck.commands.judge import observations
 from fabricheck.errors import UserError
 from fabricheck.findings.observations import TAG
-from fabricheck.findings.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_what_it_tells
+from fabricheck.findings.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_session_findings
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import CheckJudgement
@@ -133,7 +133,7 @@ def test_a_run_by_itself_is_told_what_its_session_tells() -> None:
     run = made_run(NODES, pairs, ranks=[{"rank": rank} for rank in range(8)], plan={"series": []})
     judge = SystemJudge(EMULATED.topology, None, load_policy(ROOT / "config" / "policy.yaml"))
     problems, _ = split(find_all([made_case(run)], judge))
-    by_hand = with_what_it_tells(judge.judge_alone(run), judge)
+    by_hand = with_session_findings(judge.judge_alone(run), judge)
     assert [each.place for each in problems] == ["nid003"]
     assert set(problems) <= set(by_hand.problems)
     assert by_hand.verdict is not Verdict.PASS

@@ -10,7 +10,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
 from fabricheck.history.part_file import part_text, source_of
-from fabricheck.judge.known import load_part
+from fabricheck.judge.part_values import load_part
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from tests.support.equal_runs import pairs, run_of

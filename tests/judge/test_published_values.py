@@ -13,7 +13,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.payload import least_payload
-from fabricheck.judge.known import Facts, Part, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.part_values import Facts, Part, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -25,7 +25,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Nic, Topology
 from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
-from tests.judge.test_known import named
+from tests.judge.test_part_values import named
 from tests.support.equal_runs import POLICY, run_of
 from tests.support.nodes import ROOT, system
 
@@ -134,15 +134,12 @@ def cases() -> Iterator[Case]:
             where = value.judges
             if where is None or where.distance is not None or value.what in OTHER_PAIRS:
                 continue
-            alarm, share, name = (
-                value.alarm_of is not None,
-                where.share_of_nominal,
-                f"{path.stem} {number} {value.low:g}",
-            )
+            alarm, share = value.alarm_of is not None, where.share_of_nominal
+            name = f"{path.stem} {number} {value.low:g}"
             told = (value.high if where.quantity == "latency" else value.low, value.unit)
             told = (share, "share of nominal") if share is not None else told
-            site = ("no part", 80.0), system(path.stem), values
-            yield Case(f"{name} {value.unit}", where, *told, alarm, *site, spread_by_source=value.low < value.high)
+            place = ("no part", 80.0), system(path.stem), values
+            yield Case(f"{name} {value.unit}", where, *told, alarm, *place, spread_by_source=value.low < value.high)
 
 
 ALL = [*cases()]

@@ -18,7 +18,7 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, read_judgement, write_judgement
 from fabricheck.session.outcome import judge_session, read_result
-from fabricheck.session.problems import Known, find_problems, find_what_applies, problems_of_cases
+from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
 from fabricheck.session.reading import Session, read_cases
 from fabricheck.session.reframe import Selection, run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
@@ -88,7 +88,7 @@ def test_what_the_site_says_that_it_lacks_does_not_apply(tmp_path: Path) -> None
     (one,) = read(tmp_path, [skipped])
     cases = [one, case(tmp_path / "run")]
     assert problems_of(*cases) == []
-    (finding,) = find_what_applies(cases)
+    (finding,) = find_applicability(cases)
     assert UNSUPPORTED in finding.message
 
 
@@ -99,7 +99,7 @@ def test_tests_that_do_not_apply_for_one_reason_are_one_line(tmp_path: Path) -> 
     records.append(record(unique_name="x3", **{**few, "left_out": "needs 4 ranks"}))
     cases = [*read(tmp_path, records), case(tmp_path / "run")]
     assert problems_of(*cases) == []
-    first, second = find_what_applies(cases)
+    first, second = find_applicability(cases)
     assert first == Finding(
         "does-not-apply", Verdict.PASS, "does not apply: needs 2 ranks (3 tests @local:default+openmpi: T (2), U)"
     )
@@ -130,7 +130,7 @@ def test_an_empty_file_is_no_result(tmp_path: Path) -> None:
 def test_a_lack_that_is_declared_and_not_there_is_said(tmp_path: Path) -> None:
     measured = replace(case(tmp_path / "run"), declared_unsupported="host_numa=remote: one NUMA node")
     assert problems_of(measured) == []
-    (finding,) = find_what_applies([measured])
+    (finding,) = find_applicability([measured])
     assert "was measured, although the site declares it unsupported: host_numa=remote" in finding.message
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from fabricheck.records.component import Component
 from fabricheck.records.state import NodeState
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.outcome import RESULT, first_ended, no_results, what_ended
+from fabricheck.rfm.outcome import RESULT, first_ended, first_failure, no_results
 from tests.support.made_runs import made_run
 from tests.support.states import gpu, nic, node
 
@@ -34,7 +34,7 @@ HNP, REMOTE = "  HNP daemon   : [[1,0],0] on node nid001", "  Remote daemon: [[1
     ],
 )
 def test_the_first_to_end_is_named_and_not_who_was_ended_with_it(lines: list[str], ended: str) -> None:
-    assert what_ended(lines) == ended
+    assert first_failure(lines) == ended
 
 
 NOTICED = "mpirun noticed that process rank 1 with PID 16252 on node 10.79.0.2 exited on signal 9 (Killed)."

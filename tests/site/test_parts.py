@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.known import Part, load_parts
 from fabricheck.judge.other_gpus import problem_of_gpus
+from fabricheck.judge.part_values import Part, load_parts
 from fabricheck.site.facts import read_facts
 from fabricheck.site.write import topology_text
 from fabricheck.topology.model import Link, Topology, load_topology
-from tests.judge.test_known import named
+from tests.judge.test_part_values import named
 from tests.support.captured import amd_gpu, capture_of, nvidia_gpus, xgmi
 from tests.support.equal_runs import run_of
 from tests.support.nodes import ROOT

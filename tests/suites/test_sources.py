@@ -22,7 +22,7 @@ from fabricheck.suites.sources import (
     fetch,
     find_source,
     load_tools,
-    what_the_site_says,
+    site_setting,
 )
 from tests.suites.conftest import without_sum
 
@@ -77,11 +77,11 @@ def test_a_sum_that_nobody_states_is_refused(tmp_path: Path) -> None:
 
 def test_the_variable_comes_before_the_environment_and_the_release_last(osu: Tool) -> None:
     variables = {"FABRICHECK_OSU": "/a"}
-    assert what_the_site_says("osu", osu, {"vendor": {"osu": "/b"}}, variables) == "/a"
-    assert what_the_site_says("osu", osu, {"vendor": {"osu": "/b"}}, {}) == "/b"
-    assert what_the_site_says("osu", osu, {"vendor": {}}, {}) is None
-    assert what_the_site_says("osu", osu, {}, {}) == "release"
-    assert what_the_site_says("osu", osu, {"vendor": {}}, {"FABRICHECK_OSU": ""}) is None
+    assert site_setting("osu", osu, {"vendor": {"osu": "/b"}}, variables) == "/a"
+    assert site_setting("osu", osu, {"vendor": {"osu": "/b"}}, {}) == "/b"
+    assert site_setting("osu", osu, {"vendor": {}}, {}) is None
+    assert site_setting("osu", osu, {}, {}) == "release"
+    assert site_setting("osu", osu, {"vendor": {}}, {"FABRICHECK_OSU": ""}) is None
 
 
 def test_each_kind_of_source_is_told(osu: Tool, tree: Path, tarball: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
             "pairs-do-not-tell", Verdict.PASS, f"{run.path}: the slow part of the network cannot be located: {error}"
         )
         return
-    count = that_count(located, made, policy)
+    count = counted_suspects(located, made, policy)
     healthy: Mapping[Group, Finding] = {}
     if again is not None and again.footer is not None and not again.problems and located.suspects:
         with contextlib.suppress(UserError):  # then nobody is cleared
@@ -80,7 +80,7 @@ def finding_of(suspect: Group, located: Localization) -> Finding:
     )
 
 
-def that_count(located: Localization, made: Design, policy: Policy) -> tuple[Group, ...]:
+def counted_suspects(located: Localization, made: Design, policy: Policy) -> tuple[Group, ...]:
     """The suspects whose loss is more than the policy lets pass, of those in `located`, found by a design."""
     far = _far(made)
     together = _pairs_over(made, *located.suspects) == far

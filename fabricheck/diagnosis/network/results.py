@@ -44,8 +44,8 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
         elif counts[rank.host] == 1:
             places.append(port_used(run, rank.host, ports) or end)
         else:
-            known = counts[rank.host] == len(ports) and rank.local_rank < len(ports)
-            places.append(ports[rank.local_rank] if known else end)
+            has_ports = counts[rank.host] == len(ports) and rank.local_rank < len(ports)
+            places.append(ports[rank.local_rank] if has_ports else end)
     return tuple(places)
 
 

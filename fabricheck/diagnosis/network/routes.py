@@ -71,8 +71,8 @@ class Ways:
         routes = [(*self._end(a), *way, *self._end(b)[::-1]) for a, b, way in ways if len(way) == nearest]
         if self.routing is None or len(routes) < 2:
             return routes
-        known = self.routing(source, destination, _Named(self, routes))
-        return routes if known is None else [tuple(self.position[name] for name in known.components)]
+        given_routes = self.routing(source, destination, _Named(self, routes))
+        return routes if given_routes is None else [tuple(self.position[name] for name in given_routes.components)]
 
     def route(self, way: tuple[int, ...]) -> Route:
         """A way in names."""

@@ -21,21 +21,21 @@ _OWN = {"_init", "_fini"}
 def exports(library: Path) -> dict[str, list[str]]:
     """Names of a library's functions by their symbol version ("" for none)."""
     listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
-    found: dict[str, list[str]] = defaultdict(list)
+    symbols: dict[str, list[str]] = defaultdict(list)
     for line in listed.stdout.splitlines():
         if (match := _FUNCTION.fullmatch(line.strip())) is not None and match[1] not in _OWN:
-            found[match[2] or ""].append(match[1])
-    return found
+            symbols[match[2] or ""].append(match[1])
+    return symbols
 
 
 def main(real: str, name: str, stubs: str, versions: str) -> None:
-    found = exports(Path(real))
+    symbols = exports(Path(real))
     lines = [f"// Written by make_exports.py from {name}.", '#include "core/ending.hpp"', 'extern "C" {']
-    for call in sorted({call for calls in found.values() for call in calls}):
+    for call in sorted({call for calls in symbols.values() for call in calls}):
         end = f'{{ emulation::end_for_missing_call("{name}", "{call}"); }}'
         lines.append(f'__attribute__((weak, visibility("default"))) void {call}() {end}')
     Path(stubs).write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
-    nodes = [f"{version} {{ global: {' '.join(f'{call};' for call in calls)} }};" for version, calls in found.items()]
+    nodes = [f"{version} {{ global: {' '.join(f'{call};' for call in calls)} }};" for version, calls in symbols.items()]
     Path(versions).write_text("\n".join([*nodes, ""]), encoding="utf-8")
 
 

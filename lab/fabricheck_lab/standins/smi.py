@@ -39,8 +39,8 @@ class Node:
         return self.faults.get("nvml", {}).get(gpu["name"], {}).get(name, gpu["nvml"].get(name, otherwise))
 
     def throttle(self, gpu: Gpu) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.faults.get("throttle", {}).get(gpu["name"], {})
-        return found
+        reasons: Mapping[str, Any] = self.faults.get("throttle", {}).get(gpu["name"], {})
+        return reasons
 
     def processes(self, gpu: Gpu) -> list[Mapping[str, Any]]:
         return [one for one in self.faults.get("processes", []) if one["gpu"] == gpu["name"]]
@@ -102,16 +102,16 @@ def rocm_smi(node: Node, arguments: Sequence[str]) -> str:
     for number, gpu in enumerate(node.gpus):
         known = _card(node, gpu)
         fields = cards.setdefault(f"card{number}", {})
-        for each in asked or ["--showproductname", "--showbus"]:
-            if each in known:
-                fields |= known[each]
-    for each in asked:
-        if each == "--showdriverversion":
+        for option in asked or ["--showproductname", "--showbus"]:
+            if option in known:
+                fields |= known[option]
+    for option in asked:
+        if option == "--showdriverversion":
             system["Driver version"] = str(node.version("driver"))
-        elif each in ("--showpids", "--showpidgpus"):
+        elif option in ("--showpids", "--showpidgpus"):
             system |= {f"PID{one['pid']}": one.get("name", "") for gpu in node.gpus for one in node.processes(gpu)}
-        elif not node.gpus or each not in _card(node, node.gpus[0]):
-            raise ValueError(f"rocm-smi {each}")
+        elif not node.gpus or option not in _card(node, node.gpus[0]):
+            raise ValueError(f"rocm-smi {option}")
     return json.dumps({**cards, **({"system": system} if system else {})})
 
 
@@ -139,7 +139,7 @@ def _topology(node: Node) -> str:
 def amd_smi(node: Node, arguments: Sequence[str]) -> str:
     """The answer of `amd-smi list|static|metric|process [--json]`. Raises ValueError for another call."""
     words = [each for each in arguments if not each.startswith("-")]
-    found = []
+    rows = []
     for number, gpu in enumerate(node.gpus):
         one: dict[str, Any] = {"gpu": number}
         if words == ["list"]:
@@ -177,8 +177,8 @@ def amd_smi(node: Node, arguments: Sequence[str]) -> str:
             ]
         else:
             raise ValueError(f"amd-smi {' '.join(arguments)}")
-        found.append(one)
-    return json.dumps(found)
+        rows.append(one)
+    return json.dumps(rows)
 
 
 def xpu_smi(node: Node, arguments: Sequence[str]) -> str:
@@ -186,17 +186,17 @@ def xpu_smi(node: Node, arguments: Sequence[str]) -> str:
     cards: dict[str, list[Gpu]] = {}
     for gpu in node.gpus:
         cards.setdefault(gpu["bus_id"], []).append(gpu)
-    found = []
+    rows = []
     for number, (bus_id, tiles) in enumerate(cards.items()):
         if list(arguments) == ["discovery", "-j"]:
             names = {"device_name": _MARK + tiles[0]["model"], "uuid": tiles[0]["uuid"].removeprefix("GPU-")}
-            found.append({"device_id": number, "pci_bdf_address": bus_id, **names})
+            rows.append({"device_id": number, "pci_bdf_address": bus_id, **names})
         elif list(arguments) == ["ps", "-j"]:
-            for each in (process for tile in tiles for process in node.processes(tile)):
-                found.append({"device_id": number, "process_id": each["pid"], "process_name": each.get("name", "")})
+            for entry in (process for tile in tiles for process in node.processes(tile)):
+                rows.append({"device_id": number, "process_id": entry["pid"], "process_name": entry.get("name", "")})
         else:
             raise ValueError(f"xpu-smi {' '.join(arguments)}")
-    return json.dumps({"device_list" if arguments[0] == "discovery" else "device_util_by_proc_list": found})
+    return json.dumps({"device_list" if arguments[0] == "discovery" else "device_util_by_proc_list": rows})
 
 
 _PROGRAMS = {"rocm-smi": ("amd", rocm_smi), "amd-smi": ("amd", amd_smi), "xpu-smi": ("intel", xpu_smi)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.judge import that_count
+from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import locate
 from fabricheck.diagnosis.network.plan import screen
 from fabricheck.diagnosis.network.routes import Ways, design
@@ -25,4 +25,4 @@ def test_a_loss_counts_from_the_policys_on(loss: float, counts: bool) -> None:
     faults = (Fault(NETWORK.nodes[3], loss),)
     found = locate(SCREEN, measure(SCREEN, healthy_share(SCREEN, faults, taken(SCREEN, random)), 0.02, random))
     assert len(found.suspects) == 1
-    assert that_count(found, SCREEN, POLICY) == (found.suspects if counts else ())
+    assert counted_suspects(found, SCREEN, POLICY) == (found.suspects if counts else ())

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.known import Facts, Part, PartValue, in_unit, load_parts, matches
 from fabricheck.judge.nics import KnownNic, load_nics
+from fabricheck.judge.part_values import Facts, Part, PartValue, in_unit, load_parts, matches
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
+from fabricheck.judge.compare_part import Asked, is_normal
 from fabricheck.judge.nics import load_nics
-from fabricheck.judge.normal import Asked, is_normal
 from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.point_tools import read_points

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.judge.known import load_part, load_parts
+from fabricheck.judge.part_values import load_part, load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement
