@@ -138,8 +138,17 @@ def cases() -> Iterator[Case]:
             name = f"{path.stem} {number} {value.low:g}"
             told = (value.high if where.quantity == "latency" else value.low, value.unit)
             told = (share, "share of nominal") if share is not None else told
-            place = ("no part", 80.0), system(path.stem), values
-            yield Case(f"{name} {value.unit}", where, *told, alarm, *place, spread_by_source=value.low < value.high)
+            device = ("no part", 80.0)
+            yield Case(
+                f"{name} {value.unit}",
+                where,
+                *told,
+                alarm,
+                device,
+                system(path.stem),
+                values,
+                spread_by_source=value.low < value.high,
+            )
 
 
 ALL = [*cases()]
