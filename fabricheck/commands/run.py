@@ -121,17 +121,14 @@ def run(
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
     from fabricheck.session.reframe import Selection, run_suite
-    from fabricheck.suite import Suite, output_folder, require_plain, suite_root
+    from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
-    if built is not None:
-        require_plain("the program of --built", built)
-    prebuilt = (f"--setvar=BuildFabricbench.prebuilt={built}",) if built else ()
-    selection = Selection(system, tags, names, environments, (*prebuilt, *reframe_options), one_by_one)
+    selection = Selection(system, tags, names, environments, (*_prebuilt(built), *reframe_options), one_by_one)
     output = output or output_folder(suite.root)
     kept_in = None if no_store else store or output / "store"
     name = selection.whole_system
@@ -149,17 +146,26 @@ def run(
             session = run_suite(
                 suite, selection, output, progress(), meanwhile=ready, fleet=fleet, earlier=earlier, has_locks=has_locks
             )
+            from fabricheck.session.outcome import judge_session
             from fabricheck.session.relaunch import Again
 
             session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
         # The nodes are not needed to judge what they measured.
-        from fabricheck.session.outcome import judge_session
-
         outcome = known or judge_session(session, suite, name)
         click.echo(f"fabricheck: checked by the suite in {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
+
+
+def _prebuilt(program: Path | None) -> tuple[str, ...]:
+    """ReFrame's option that has a built fabricbench taken."""
+    if program is None:
+        return ()
+    from fabricheck.suite import require_plain
+
+    require_plain("the program of --built", program)
+    return (f"--setvar=BuildFabricbench.prebuilt={program}",)
 
 
 def _earlier(output: Path, system: str, wanted: Wanted) -> Path | None:

@@ -17,6 +17,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.bounds import attributes_of
+from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, UNSUPPORTED, not_judged, unsupported_reason
 
 #: What a test over a fleet leaves beside what every test does.
@@ -61,7 +62,7 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
                 problems.append(not_run(each.name, f"left no results (exit status {each.status})"))
             continue
         status = each.status if each.status is not None else 1
-        run = test.read_guarded(each.folder / RESULT, status, test.wanted_environment(), test.paths())
+        run = read_guarded(test, each.folder / RESULT, status, test.wanted_environment(), test.paths())
         if any(one.verdict is Verdict.INVALID for one in run.problems):
             (each.folder / RESULT).rename(each.folder / _INVALID)
             problems += [_of_node(one, each.name) for one in run.problems]

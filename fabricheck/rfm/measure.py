@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.metrics import expected_metric_names
 from fabricheck.records.operations import COLLECTIVES_ONLY, backend_of
-from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
@@ -379,7 +378,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if not file.exists() or file.stat().st_size == 0:
             where = self.current_partition.fullname
             raise not_judged(Path(self.stagedir), no_results(file, status, self.stderr_tail(), where))
-        run = self.read_guarded(file, status, self.wanted_environment(), self.paths())
+        run = read_guarded(self, file, status, self.wanted_environment(), self.paths())
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
@@ -403,9 +402,6 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def paths(self) -> Paths:
         return paths_of(self.transport, self.current_partition.fullname, self.num_nodes, self.current_environ.extras)
-
-    def read_guarded(self, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths) -> Run:
-        return read_guarded(self, file, status, environment, paths)
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""

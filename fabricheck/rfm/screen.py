@@ -14,6 +14,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import not_judged
 
@@ -62,7 +63,7 @@ class FleetScreen(FabricbenchCheck):
             if not file.exists():
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, f"{each['file']} was not measured"))
                 continue
-            problems += self.read_guarded(file, 0, self.wanted_environment(), self.paths()).problems
+            problems += read_guarded(self, file, 0, self.wanted_environment(), self.paths()).problems
         if not launches:
             none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.stderr_tail()}")
             raise not_judged(stage, problems or [none])

@@ -19,6 +19,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.launch import launch_command, profile_of
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.paths import ANY_PATH
@@ -129,7 +130,7 @@ class InterleavedCheck(FabricbenchCheck):
     def read_side(self, case: Path, launch: Launch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
         paths = self.paths() if self.compared.site in (launch.side, "a") else ANY_PATH
-        return self.read_guarded(launch.result(case), 0, environment, paths)
+        return read_guarded(self, launch.result(case), 0, environment, paths)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         for each in self.comparison.effects if self.comparison is not None else ():
