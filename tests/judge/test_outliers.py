@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.many_groups import may_be_outliers
 from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
 
 LEAST, ERROR = 0.0015, 1.2e-5
@@ -44,21 +43,6 @@ def test_one_slow_pair_is_found_and_no_other(gpus: int, slow: int, loss: float, 
     assert (one.parts, one.equals) == ((), len(ways) - 1)
     assert one.excess == pytest.approx(loss, abs=0.005)
     assert one.p < ERROR
-
-
-@given(gpus=st.integers(3, 8), seed=st.integers(0, 10_000), loss=st.floats(0, 0.02))
-def test_groups_together_are_told_as_each_by_itself(gpus: int, seed: int, loss: float) -> None:
-    ways, parts = pairs(gpus)
-    values = np.random.default_rng(seed).normal(0, 0.0015, (4, len(ways)))
-    values[1, 0] += loss
-    values[2] += [loss * (1 in way) for way in ways]
-    inside = np.full(values.shape, 0.001)
-    together = may_be_outliers(values, inside, parts, LEAST, ERROR).tolist()
-    alone = [bool(found(each, parts)) for each in values]
-    # Of many parts only those that are slowest are looked at by themselves.
-    assert (
-        together == alone if gpus < 8 else all(may or not is_one for may, is_one in zip(together, alone, strict=True))
-    )
 
 
 @pytest.mark.parametrize("gpus", [3, 4, 8])
