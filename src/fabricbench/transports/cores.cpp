@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
@@ -23,7 +24,8 @@
 namespace fabricbench {
 namespace {
 
-constexpr std::size_t kLine = 64;
+// What a thread takes at a time: one on a core where another rank waits takes fewer of them. Whole pages.
+constexpr std::size_t kBlock = std::size_t{256} << 10;
 
 // Past the caches: a store that goes through them first reads what it overwrites.
 void copy_past_caches(std::byte* destination, const std::byte* source, std::size_t bytes) {
@@ -53,8 +55,7 @@ class Crew {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (std::size_t place = 0; place < cpus.size(); ++place)
-      threads_.emplace_back([this, place, cpu = cpus[place]] { work(place, cpu); });
+    for (const int cpu : cpus) threads_.emplace_back([this, cpu] { work(cpu); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~Crew() {
@@ -80,12 +81,13 @@ class Crew {
   void begin(const Job& job) {
     const std::lock_guard lock(mutex_);
     job_ = job;
+    next_ = 0;
     left_ = threads_.size();
     ++number_;
     begun_.notify_all();
   }
 
-  void work(std::size_t place, int cpu) {
+  void work(int cpu) {
     cpu_set_t own;
     CPU_ZERO(&own);
     CPU_SET(static_cast<std::size_t>(cpu), &own);
@@ -100,10 +102,8 @@ class Crew {
         job = job_;
       }
       if (job.destination == nullptr) return;
-      const std::size_t lines = job.bytes / kLine;
-      const std::size_t first = lines * place / threads_.size() * kLine;
-      const std::size_t end = place + 1 == threads_.size() ? job.bytes : lines * (place + 1) / threads_.size() * kLine;
-      copy_past_caches(job.destination + first, job.source + first, end - first);
+      for (std::size_t at = next_.fetch_add(kBlock); at < job.bytes; at = next_.fetch_add(kBlock))
+        copy_past_caches(job.destination + at, job.source + at, std::min(kBlock, job.bytes - at));
       const std::lock_guard lock(mutex_);
       if (--left_ == 0) done_.notify_one();
     }
@@ -114,6 +114,7 @@ class Crew {
   std::condition_variable done_;
   Job job_;
   std::uint64_t number_ = 0;
+  std::atomic<std::size_t> next_{0};  // the first byte that no thread has taken
   std::size_t left_ = 0;
   std::vector<std::thread> threads_;
 };
