@@ -90,3 +90,18 @@ def test_jobs_that_begin_nothing_are_the_end(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(SharedJobs, "_judge", lambda self, task: judged.append(task.check.job._exception))
     SharedJobs._run_together(object.__new__(SharedJobs), tasks)
     assert (jobs, judged) == ([["a", "b"]], [error, error])
+
+
+def test_of_an_interrupted_job_what_has_ended_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [made_task(tmp_path, name, 10) for name in "abc"]
+    policy = object.__new__(SharedJobs)
+    judged: list[Any] = []
+    aborted: list[BaseException] = []
+    policy._waiting = [*tasks]
+    for task in tasks:
+        task.abort = aborted.append
+    (Path(tasks[1].check.stagedir) / EXIT_STATUS).touch()
+    monkeypatch.setattr(SharedJobs, "_judge", lambda self, task: judged.append(task))
+    interrupt = KeyboardInterrupt()
+    policy._abort(interrupt)
+    assert (names_of(judged), aborted) == (["b"], [interrupt, interrupt])
