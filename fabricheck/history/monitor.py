@@ -103,26 +103,24 @@ def monitor(
     options: Options | None = None,
     accepted: Sequence[tuple[int, int]] = (),
     *,
-    days: Ints | None = None,
     kept: Collection[int] = (),
 ) -> Monitored:
     """Watch `worse`, shape (metrics, sessions), from the first session to the last; more is worse, NaN is not measured.
 
     What all metrics of a session have in common is taken out of each of them and watched as one metric more, the last.
     `accepted`: pairs of metric and session from which on the metric's new level is its baseline: what was before does
-    not count, its alert is over, and it warms up again. `days`: of the week, by session; one session a day without
-    it. `kept`: metrics whose baseline stays although they got better. The alerts of a session depend on it and on
-    those before.
+    not count, its alert is over, and it warms up again. `kept`: metrics whose baseline stays although they got better.
+    The alerts of a session depend on it and on those before.
     """
-    return _Watch(worse, options or Options(), days).run(accepted, frozenset(kept))
+    return _Watch(worse, options or Options()).run(accepted, frozenset(kept))
 
 
 class _Watch:
     """One pass over the sessions. The arrays have one row more than there are metrics: what all have in common."""
 
-    def __init__(self, worse: Floats, options: Options, days: Ints | None) -> None:
+    def __init__(self, worse: Floats, options: Options) -> None:
         metrics = worse.shape[0] + 1
-        self.options, self.usual = options, Usual(worse, options, days)
+        self.options, self.usual = options, Usual(worse, options)
         self.worse, self.base = self.usual.worse, self.usual.base
         self.alerts: list[MetricAlert] = []
         self.improvements: list[MetricImprovement] = []

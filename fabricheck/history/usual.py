@@ -62,17 +62,14 @@ class Usual:
     to be.
     """
 
-    def __init__(self, worse: Floats, options: Options, days: Ints | None) -> None:
+    def __init__(self, worse: Floats, options: Options) -> None:
         metrics, sessions = worse.shape[0] + 1, worse.shape[1]
         self.options = options
-        self.days = np.arange(sessions) % 7 if days is None else days
         self.worse = np.vstack([worse, np.full((1, sessions), np.nan)])
         self.base = self.worse.copy()
         self.shared = np.arange(metrics) < metrics - 1
-        self.shift, self.factor = np.zeros(sessions), np.zeros(sessions)  # of all metrics of a session
-        self.factor_reach, self.jump = 0.0, np.inf
-        self.centre, self.spread = np.full(metrics, np.nan), np.full(metrics, np.nan)
-        self.season, self.loading, self.whole = np.zeros((metrics, 7)), np.zeros(metrics), np.full(metrics, np.nan)
+        self.shift, self.jump = np.zeros(sessions), np.inf  # `shift`: of all metrics of a session
+        self.centre, self.spread, self.whole = (np.full(metrics, np.nan) for _ in range(3))
         self.level, self.gain, self.keep = np.zeros(metrics), np.ones(metrics), np.zeros(metrics)
         self.levels = np.ones(metrics)  # that are told by the sessions of a metric
         self.count = np.zeros(metrics, dtype=np.int64)
@@ -117,20 +114,17 @@ class Usual:
         window[:-1] -= self.shift[start:session]
         for metric, first in new_levels.items():
             window[metric, max(first - start, 0) :] = np.nan
-        found = fit(window, self.days[start:session], until - start, self.shared, options.least_spread)
+        found = fit(window, until - start, self.shared, options.least_spread)
         del window
         going = ~open_
         self.count = np.where(going, found.count, self.count)
         self.centre = np.where(going, found.centre, self.centre)
-        self.loading = np.where(going, found.loading, self.loading)
         self.whole = np.where(going, found.whole_spread, self.whole)
         self.gain = np.where(going, found.gain, self.gain)
         self.keep = np.where(going, found.keep, self.keep)
         self.level = np.where(going, found.level, self.level)
-        self.season = np.where(going[:, None], found.season, self.season)
-        self.factor_reach = found.factor_reach
-        # Days of the week that differ, and what a level keeps, are known from the same sessions.
-        self.levels = 1 + 6 * self.season.any(axis=1) + self.keep
+        # What a level keeps is known from the same sessions.
+        self.levels = 1 + self.keep
         # The spread around an estimated centre is too small by the error of the centre.
         known = np.maximum(self.count, 2)
         own = found.own_spread / np.sqrt((1 - np.minimum(self.levels / known, 0.5)) / (1 - 1 / known))
@@ -165,32 +159,25 @@ class Usual:
     def back(self, metric: int, session: int) -> None:
         """The level of a metric is again what it was before a session."""
         before = slice(self.start, session)
-        alike = self.loading[metric] * self.whole[metric] * self.factor[before]
-        alike = alike + self.shared[metric] * self.shift[before] + self.season[metric, self.days[before]]
-        rest = self.base[metric, before] - self.centre[metric] - alike
+        rest = self.base[metric, before] - self.centre[metric] - self.shared[metric] * self.shift[before]
         reach, gain, keep = CUT * self.spread[[metric]], self.gain[[metric]], self.keep[[metric]]
         self.level[metric] = level_of(rest[None], reach, gain, keep)[0]
 
     def deviation(self, session: int, open_: Flags) -> Floats:
         """Distance of a session from what is usual, in spreads; NaN where it was not measured or the metric warms up.
 
-        What all metrics have in common is told first: the usual factor, by its loadings, and then what they lost alike.
+        What all metrics lost alike is told first.
         """
         ready = self.count >= self.options.warm_up
-        usual = self.centre + self.season[:, self.days[session]] + self.level
+        usual = self.centre + self.level
         left = np.where(ready, self.worse[:, session] - usual, np.nan)
         telling = np.where(self.shared & ~open_, left, np.nan)
-        middle, _ = shift_of_all(telling, self.spread)
+        middle, alike = shift_of_all(telling, self.spread)
         self.worse[-1, session] = self.base[-1, session] = middle
         left[-1] = middle - usual[-1] if ready[-1] else np.nan
-        if np.isfinite(middle):
-            reach = self.factor_reach
-            self.factor[session] = float(np.clip(np.nanmedian(telling / self.whole), -reach, reach))
-            left -= self.loading * self.whole * self.factor[session]
-            _, alike = shift_of_all(np.where(np.isfinite(telling), left, np.nan), self.spread)
-            if ready[-1]:  # else nothing would tell of it
-                self.shift[session] = alike
-                left[:-1] -= alike
+        if np.isfinite(middle) and ready[-1]:  # else nothing would tell of it
+            self.shift[session] = alike
+            left[:-1] -= alike
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(left / (self.spread * np.sqrt(1 + self.levels / self.count)))
 

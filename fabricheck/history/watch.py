@@ -140,8 +140,7 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
     """Watch the series of a history that was checked; what is common to all is added to it as one metric more."""
     options = options or Options()
     starts, kept = accepted_sessions(series, tuple(accepted))
-    days = np.asarray([each.started.weekday() for each in series.sessions], dtype=np.int64)
-    monitored = monitor(series.worse, options, starts, days=days, kept=kept)
+    monitored = monitor(series.worse, options, starts, kept=kept)
     series = _with_whole_system(series, monitored.common)
     located = [_alert(series, each) for each in monitored.alerts]
     rows = np.flatnonzero(monitored.watched_sessions > 0).tolist()

@@ -429,14 +429,6 @@ def test_waves_and_noise_of_launches_raise_little_and_a_loss_beneath_them_is_fou
     assert len({each.metric for each in alerts if each.session >= 210 and each.metric < 50}) >= 45
 
 
-def test_days_of_the_week_are_told_apart() -> None:
-    rng = np.random.default_rng(7)
-    days = rng.standard_normal((40, 7))[:, np.arange(200) % 7]
-    found = monitor(0.02 * (days + 0.2 * rng.standard_normal((40, 200))))
-    assert np.median(found.spread[:-1]) < 0.006
-    assert found.alerts == ()
-
-
 def test_a_tail_is_that_of_the_values() -> None:
     """Exceeded once in 10,000: for a normal distribution and for t with 3 degrees of freedom, from 20,000 values."""
     rng = np.random.default_rng(8)
