@@ -17,7 +17,7 @@ The output of a run that is not PASS begins with the verdict, the suspect part, 
 
 ```
 DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, judged by
-            siblings 24; 4 of 4 nodes and their network tested
+            peers 24; 4 of 4 nodes and their network tested
 SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             run at 89.2 % of their peers
             next: on nid002: ethtool -S hsn0, or the counters below
@@ -25,7 +25,7 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             --name NodePairs
 ```
 
-(An emulated cluster of four nodes; one port lost 10% of its rate. `siblings` are the peers of the same session.)
+(An emulated cluster of four nodes; one port lost 10% of its rate.)
 
 1. Read the first line. It has the worst verdict, in the order INVALID, INCOMPLETE, FAIL, DEGRADED, PASS, and counts the
    others: a FAIL after INCOMPLETE is as real as one alone.

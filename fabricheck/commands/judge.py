@@ -266,6 +266,7 @@ def _table(judged: RunJudgement) -> Iterable[str]:
     from fabricheck.commands.vendor_judgement import without_path
     from fabricheck.records.rehearsal import is_rehearsal, marked
     from fabricheck.records.verdict import Verdict
+    from fabricheck.report.lines import LONGEST
 
     path = f"{judged.run.path}: {judged.test}" if judged.test else judged.run.path
     what = marked(path, rehearsal=is_rehearsal(judged.run))
@@ -283,4 +284,5 @@ def _table(judged: RunJudgement) -> Iterable[str]:
         yield f"  INCOMPLETE  {unjudged} of {count} metrics have no baseline: {step}"
     for metric in judged.judgements:
         if not (metric.unjudged and unjudged > 1):
-            yield f"  {metric.verdict.value:10}  {metric.name}: {metric.reason}"
+            line = f"  {metric.verdict.value:10}  {metric.name}: {metric.reason}"
+            yield line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"  # --json has all of it

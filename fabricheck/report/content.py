@@ -267,11 +267,16 @@ def _badness(judged: Judgement) -> tuple[int, float]:
     return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
 
 
+def shown_kind(kind: str) -> str:
+    """The kind of a yardstick in words: files have `siblings` for the peers of a session."""
+    return "peers" if kind == "siblings" else kind
+
+
 def strength(metrics: Sequence[Judgement]) -> str:
     """By what metrics were judged, and how many were only held against the least that is allowed."""
     kinds = Counter(each.judged_by for each in metrics)
     weak = kinds.pop("floor", 0)
-    judged_by = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (*LADDER, "unjudged") if kinds[kind])
+    judged_by = ", ".join(f"{shown_kind(kind)} {kinds[kind]:,}" for kind in (*LADDER, "unjudged") if kinds[kind])
     if weak and not judged_by:
         return "all only against the minimum (no references yet)"
     return f"judged by {judged_by}{f'; {weak:,} only against the minimum' if weak else ''}" if judged_by else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,11 +24,14 @@ def explain_code(code: str) -> Iterator[str]:
     entry = CATALOGUE.get(code)
     if entry is None:
         near = difflib.get_close_matches(code, CATALOGUE, n=3, cutoff=0.5)
-        which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` lists all"
+        which = f"perhaps {' or '.join(near)}" if near else "`fabricheck explain --list` shows all codes"
         raise UserError(f"{code!r} is neither the code of a finding nor a run: {which}")
     yield f"{code}: {entry.alone}"
     yield f"  Symptom: {entry.symptom}"
-    yield from of_entry(entry, general_steps(entry))
+    steps_of_code = general_steps(entry)
+    yield from of_entry(entry, steps_of_code)
+    if words := re.findall(r"\b(?:NODE|PART|N|SYSTEM|RUN|LIST|FILE)\b", " ".join(steps_of_code)):
+        yield f"  {', '.join(dict.fromkeys(words))}: of the finding; fabricheck explain --system SYSTEM fills them in"
 
 
 def all_codes() -> Iterator[str]:

@@ -22,6 +22,7 @@ from fabricheck.report.content import (
     number,
     short_message,
     short_name,
+    shown_kind,
     slow_of,
     together,
     unit_shown,
@@ -119,7 +120,7 @@ def yardstick_text(judged: Judgement) -> str:
     if found is None:
         return judged.judged_by
     bound = f" (bound {number(found.bound)})" if found.bound != found.value else ""
-    return f"{found.kind} {number(found.value)}{bound}"
+    return f"{shown_kind(found.kind)} {number(found.value)}{bound}"
 
 
 def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from fabricheck.report.content import (
     printable,
     reason_for_people,
     short_message,
+    shown_kind,
     unit_shown,
     weakest,
     who,
@@ -277,8 +278,8 @@ def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str
     return _Line(
         worst.verdict,
         "",
-        (group.name, labels[0], value, also, of, share, judged_by),
-        (name, labels[1], value, also, "", share, judged_by),
+        (group.name, labels[0], value, also, of, share, shown_kind(judged_by)),
+        (name, labels[1], value, also, "", share, shown_kind(judged_by)),
         short=labels[2],
     )
 

@@ -16,6 +16,7 @@ from fabricheck.cli import COMMANDS, cli, main
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.suite import suite_root
 from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
+from tests.support.words import LONGEST
 
 REFERENCES = """
 $sources:
@@ -225,6 +226,7 @@ def test_the_first_line_names_a_fail_that_incomplete_outranks(capsys: pytest.Cap
     assert first.startswith("INCOMPLETE, and 5 of 12 metrics FAIL  ")
     assert [each.split()[1:3] for each in lines if "INCOMPLETE" in each] == [["6", "of"]]
     assert sum(each.split()[0] in ("PASS", "FAIL") for each in lines) == 6
+    assert max(map(len, lines)) <= LONGEST
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
