@@ -145,7 +145,9 @@ def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
     """GitLab's job as it stands, but for the set-up: its status is the verdict's, and its files are kept when it is
     red."""
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
-    toy.result.write_text(toy.result.read_text().replace('"wrong_bytes":0', '"wrong_bytes":1'))
+    lines = toy.result.read_text().splitlines(keepends=True)
+    lines[1], lines[-1] = (line.replace('"wrong_bytes":0', '"wrong_bytes":1') for line in (lines[1], lines[-1]))
+    toy.result.write_text("".join(lines))
     job = YAML(typ="safe").load(ROOT / "ci" / "gitlab.yml")["fabricheck"]
     set_up, measure = job["script"]
     assert (ROOT / set_up.split()[0]).is_file()
