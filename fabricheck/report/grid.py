@@ -18,7 +18,7 @@ from fabricheck.report.shares import indirectness, shade_of, share_of
 from fabricheck.units import format_size
 
 # Wider, a map is no map.
-_MOST_COLUMNS, _MOST_ROWS = 64, 512
+_MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 64, 512, 4096
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,20 @@ def _of_nodes(
     }
     rows = sorted([*hosts, *lost], key=lambda host: (-severity[host], host))
     columns = names[:_MOST_COLUMNS]
-    cells = tuple(tuple(_of_check(on_nodes.get((host, name), ()), host, name) for name in columns) for host in rows)
+    most_rows = min(_MOST_ROWS, _MOST_CELLS // len(columns)) if columns else _MOST_ROWS
+    shown = rows[:most_rows]
+    cells = tuple(tuple(_of_check(on_nodes.get((host, name), ()), host, name) for name in columns) for host in shown)
     left = [
         plural(len(some) - most, what)
-        for some, most, what in ((names, _MOST_COLUMNS, "more check"), (rows, _MOST_ROWS, "more node"))
+        for some, most, what in ((names, _MOST_COLUMNS, "more check"), (rows, most_rows, "more node"))
         if len(some) > most
     ]
     return Grid(
         "Nodes and checks",
         "node",
         tuple(columns),
-        tuple(rows[:_MOST_ROWS]),
-        cells[:_MOST_ROWS],
+        tuple(shown),
+        cells,
         "of the yardstick of each metric, their median; where not PASS, the worst. ok: above the minimum"
         + (f". Not shown (none worse): {', '.join(left)}" if left else ""),
     )
@@ -145,7 +147,7 @@ def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Place:
     title = f"{host}, {name}: {worst.verdict.value}, {of}"
     if worst.verdict is Verdict.PASS:
         shares = [share for each in worst.judgements if (share := share_of(each)) is not None]
-        return _place(Verdict.PASS, statistics.median(shares) if shares else None, title)
+        return _place(Verdict.PASS, statistics.median(shares) if shares else None, "")
     bad = [share for each in worst.judgements if each.verdict is worst.verdict if (share := share_of(each)) is not None]
     return _place(worst.verdict, min(bad, default=None), title, worst.link)
 

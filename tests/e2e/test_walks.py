@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import pytest
+from ruamel.yaml import YAML
 
 from fabricheck.suite import suite_root
+from fabricheck.suites.sources import extract
 from tests.support.bench import built
+from tests.support.toy import ToySuite
+
+ROOT = suite_root()  # before a test chooses another suite
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
+
 
 # It configures, and leaves a program that was built before: the wheel's test compiles (tests/e2e/test_wheel.py).
 CMAKE = """#!/bin/sh
@@ -33,28 +43,143 @@ def paste(lines: str, folder: Path, **variables: str) -> subprocess.CompletedPro
     )
 
 
-@pytest.mark.full
-def test_a_vendor_with_the_bundle(tmp_path: Path) -> None:
-    """REPRODUCE.md alone says which file is the run, configures the benchmark, measures the same again, judges both."""
-    programs = tmp_path / "built" / "openmpi"
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """A folder with a session of this machine below `out`, and what `fabricheck run` wrote."""
+
+    folder: Path
+    job: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    folder = tmp_path_factory.mktemp("laptop")
+    programs = folder / "built" / "openmpi"
     programs.mkdir(parents=True)
     shutil.copy(built("openmpi").program, programs)
     run = "fabricheck run --tag smoke --environment openmpi --output out --built built"
-    assert paste(run, tmp_path).returncode in (0, 4)
-    (folder,) = (tmp_path / "out" / "runs").glob("local-*")
+    return Laptop(folder, paste(run, folder))
+
+
+@pytest.mark.full
+def test_a_laptop(laptop: Laptop) -> None:
+    """What `make demo` runs, then what docs/first-run.md and the last lines themselves say comes next."""
+    assert laptop.job.returncode in (0, 4), laptop.job.stdout + laptop.job.stderr
+    said = laptop.job.stdout.splitlines()
+    assert said[0].startswith("local: smoke")
+    (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
+    assert said[-1].endswith(str(folder / "report.html")) and (folder / "report.html").is_file()
+    assert "fabricheck explain --system local" in page("first-run.md")
+    explained = paste("fabricheck explain --system local", laptop.folder, RFM_PREFIX=str(laptop.folder / "out"))
+    assert explained.returncode == 0 and "Traceback" not in explained.stderr, explained.stderr
+    listed = paste("fabricheck store ls --store out/store", laptop.folder)
+    assert listed.returncode == 0 and len(listed.stdout.splitlines()) == 2
+
+
+@pytest.mark.full
+def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
+    """Its settings are taken as they are; with the topology that `init` writes, what they measure is judged."""
+    settings = tmp_path / "theirs.py"
+    settings.write_text(
+        """site_configuration = {
+    "systems": [{"name": "theirs", "hostnames": [".*"], "partitions": [
+        {"name": "login", "scheduler": "local", "launcher": "mpirun", "environs": ["gnu"], "max_jobs": 1}]}],
+    "environments": [{"name": "gnu", "features": ["mpi"], "target_systems": ["theirs"]}],
+}
+"""
+    )
+    (line,) = re.findall(r"^reframe -C theirs.py .* -r$", page("your-own-reframe.md"), re.MULTILINE)
+    listed = paste(f"{line[:-2]}-l", tmp_path)
+    assert listed.returncode == 0 and "EveryMessage %transport=mpi" in listed.stdout, listed.stdout + listed.stderr
+    assert "`fabricheck init`" in listed.stderr
+    # What init cannot know is written into its files; those of the site stay theirs.
+    done = paste("fabricheck init --system theirs --site mysites", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(settings, tmp_path / "mysites" / "site_configs" / "theirs" / "settings.py")
+    (tmp_path / "built" / "gnu").mkdir(parents=True)
+    shutil.copy(built("openmpi").program, tmp_path / "built" / "gnu")
+    run = "fabricheck run --site mysites --system theirs --name EveryMessage --output out --built built"
+    job = paste(f"fabricheck validate --site mysites theirs && {run}", tmp_path)
+    (verdict,) = (json.loads(file.read_text()) for file in tmp_path.glob("out/runs/*/verdict.json"))
+    assert job.returncode == verdict["exit_status"] and verdict["runs"][0]["metrics"], job.stdout + job.stderr
+    assert verdict["verdict"] in ("PASS", "INCOMPLETE")  # the second where others keep this machine busy
+
+
+def upgraded(store: Path, sessions: int, factor: float) -> None:
+    """Gives the last sessions of a recorded store another NCCL, and its metrics `factor` of their values."""
+    by_start = {str(pl.read_parquet(file)["started"].min()): file for file in store.glob("*/*/metrics.parquet")}
+    for _, file in sorted(by_start.items())[-sessions:]:
+        of_nccl = pl.col("test").str.contains("ccl") & pl.col("metric").str.contains("goodput")
+        new = pl.col("software").str.replace("2.28.3", "2.29.1", literal=True)
+        value = pl.when(of_nccl).then(pl.col("value") * factor).otherwise(pl.col("value"))
+        pl.read_parquet(file).with_columns(new, value).write_parquet(file)
+        runs = file.with_name("runs.parquet")
+        pl.read_parquet(runs).with_columns(new).write_parquet(runs)
+        sums = file.with_name("SHA256SUMS")
+        known = {name: digest for digest, name in map(str.split, sums.read_text().splitlines())}
+        for changed in (file, runs):
+            known[changed.name] = hashlib.sha256(changed.read_bytes()).hexdigest()
+        sums.write_text("".join(f"{digest}  {name}\n" for name, digest in known.items()))
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, (0, 4)), (0.9, (1,))])
+def test_the_day_after_an_upgrade(tmp_path: Path, factor: float, status: tuple[int, ...]) -> None:
+    """The page's own line, on recorded sessions of which the last four have another NCCL, as fast or 10% slower."""
+    extract(ROOT / "docs" / "results" / "h100x2-2026-11-25" / "sessions.tar.xz", tmp_path)
+    (found,) = tmp_path.rglob("fabricheck-store.json")
+    store = tmp_path / "store"
+    found.parent.rename(store)
+    upgraded(store, 4, factor)
+    (line,) = re.findall(r"^\$ (fabricheck compare software:.*)$", page("after-an-upgrade.md"), re.MULTILINE)
+    job = paste(line, tmp_path, RFM_PREFIX=str(tmp_path))
+    assert job.returncode in status, job.stdout + job.stderr
+    assert "changed: NCCL: 2.28.3 -> 2.29.1" in job.stdout
+    assert ("suspect: NCCL 2.29.1" in job.stdout) is (factor < 1)
+
+
+def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
+    """GitLab's job as it stands, but for the set-up: its status is the verdict's, and its files are kept when it is
+    red."""
+    toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
+    lines = toy.result.read_text().splitlines(keepends=True)
+    lines[1], lines[-1] = (line.replace('"wrong_bytes":0', '"wrong_bytes":1') for line in (lines[1], lines[-1]))
+    toy.result.write_text("".join(lines))
+    job = YAML(typ="safe").load(ROOT / "ci" / "gitlab.yml")["fabricheck"]
+    set_up, measure = job["script"]
+    assert (ROOT / set_up.split()[0]).is_file()
+    variables = {name: value.replace("$CI_PROJECT_DIR", str(tmp_path)) for name, value in job["variables"].items()}
+    given = {"FABRICHECK_SYSTEM": "toy", "FABRICHECK_OUTPUT": str(toy.output), "FABRICHECK_OPTIONS": ""}
+    done = paste(measure, ROOT, **variables, **given)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert job["artifacts"]["when"] == "always"
+    (kept,) = job["artifacts"]["paths"]
+    assert {"report.html", "verdict.json", "junit.xml"} <= {file.name for file in (tmp_path / kept).iterdir()}
+    junit = (tmp_path / job["artifacts"]["reports"]["junit"]).read_text()
+    assert "<failure" in junit
+
+
+@pytest.mark.full
+def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
+    """REPRODUCE.md alone says which file is the run, configures the benchmark, measures the same again, judges both."""
+    programs = laptop.folder / "built" / "openmpi"
+    (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
     job = paste(f"fabricheck bundle {folder} --hide-names --output bundle.tar.gz", tmp_path)
     assert job.returncode == 0, job.stderr
     with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
         archive.extractall(tmp_path / "vendor")
     (vendor,) = (tmp_path / "vendor").iterdir()
-    sources = suite_root() / "src"
+    sources = ROOT / "src"
     assert all((vendor / "src" / file.relative_to(sources)).is_file() for file in sources.rglob("*") if file.is_file())
     cmake = tmp_path / "bin" / "cmake"
     cmake.parent.mkdir()
     cmake.write_text(CMAKE.format(cmake=shutil.which("cmake"), program=programs / "fabricbench"))
     cmake.chmod(0o755)
-    page = (vendor / "REPRODUCE.md").read_text()
-    first, *_, judge = re.findall(r"^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    text = (vendor / "REPRODUCE.md").read_text()
+    first, *_, judge = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     job = paste(f"set -e\nPATH={cmake.parent}:$PATH\n{first}", vendor)
     assert job.returncode == 0, job.stdout + job.stderr
     for line in judge.splitlines():

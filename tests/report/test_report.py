@@ -118,7 +118,7 @@ def test_a_large_report_stays_small(tmp_path: Path) -> None:
 
     run = judged(HOST, enlarge, tmp_path)
     assert len(run.run.samples) == 400
-    assert len(render_html([run] * 20, title="t", system="local")) < 5_000_000
+    assert len(render_html([run] * 20, title="t", system="local")) < 3_000_000
     assert len(render([run] * 20, width=100, color=False).splitlines()) <= 40
 
 
