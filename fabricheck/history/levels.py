@@ -30,7 +30,8 @@ _PRIOR_METRICS, _ROUNDS, _TELLING = 2.0, 50, 1024
 # The first errors are of a level that nobody knows yet.
 FIRST = 5
 # Many metrics tell between them what their levels do, and only what comes back this surely is taken to: to follow costs
-# less than to take for a loss what a level does. One of few is taken to go about only where that is sure.
+# less than to take for a loss what a level does. One of few is taken to go about only where that is sure. The three are
+# chosen by losses found in simulated histories of nodes (tests/history/test_node_effects.py), for want of a source.
 _SURE, _SURE_OF_FEW, _FEWEST = 0.9, 0.9999, 64
 
 

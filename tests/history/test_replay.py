@@ -96,12 +96,12 @@ def test_another_reference(root: Path, store: Path, tmp_path: Path) -> None:
     (whole, metric) = changes_of(sessions)
     assert whole == ("", "PASS", "DEGRADED")
     assert metric[0] == "pingpong_uncontended_0_1_1mib_goodput"
-    assert metric[1].startswith("PASS: uncalibrated") and metric[2].startswith("DEGRADED: ")
+    assert [text.partition(":")[0] for text in metric[1:]] == ["PASS", "DEGRADED"]
     assert sessions[0].other == ("references",)
     # One that it keeps changes the reason, and that is said too.
     sessions = list(replay(store, root, references=references(tmp_path / "new.yaml", value)))
     ((name, before, after),) = changes_of(sessions)
-    assert before.startswith("PASS: uncalibrated") and after.startswith("PASS: ") and "reference" in after
+    assert [text.partition(":")[0] for text in (before, after)] == ["PASS", "PASS"] and before != after
     assert name == "pingpong_uncontended_0_1_1mib_goodput"
     assert next(iter(stored_runs(sessions[0].entry))).judgement == tables.judgement_bytes(judged[0])
 
