@@ -34,7 +34,7 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.tar.xz"))
-    for name in ("config", "fabricheck", "site_configs", "tools"):
+    for name in ("config", "fabricheck", "lab", "site_configs", "src", "tests", "tools"):
         (tmp_path / name).symlink_to(ROOT / name)
     with (tmp_path / "README.md").open("a", encoding="utf-8") as readme:
         readme.write("\n[a](docs/none.md) [b](docs/state.md#none) [c](config/none.yaml)\n")
