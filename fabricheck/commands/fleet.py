@@ -49,8 +49,8 @@ def fleet_of(
 ) -> Iterator[Fleet | None]:
     """The nodes of the selection's `system:partition` that are wanted, in a job of theirs; None where none are.
 
-    Of idle ones those first that no session of the `store` had for longest. To resume an `earlier` run they are that
-    run's, and what it has is taken over.
+    Of idle ones those first that no session of the `store` had for longest. To resume an `earlier` run they are
+    those of that run, whose complete results are copied.
     """
     from fabricheck.fleet.record import Fleet
 

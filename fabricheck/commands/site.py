@@ -215,9 +215,7 @@ def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...]) -> 
     environments = {case.rpartition("+")[2] for case in listing.cases}
     click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
     widest = max(partitions, key=lambda one: int(one["extras"]["nodes"]))
-    where = system if len(partitions) == 1 else f"{system}:{widest['name']}"
-    some = (
-        f"--system {where} --tag smoke --nodes 2" if widest["extras"]["nodes"] > 1 else f"--system {system} --tag smoke"
-    )
-    click.echo(f"next: {program()} run {option}{some}")
+    is_cluster = widest["extras"]["nodes"] > 1
+    where = f"{system}:{widest['name']}" if is_cluster and len(partitions) > 1 else system
+    click.echo(f"next: {program()} run {option}--system {where} --tag smoke{' --nodes 2' if is_cluster else ''}")
     return True

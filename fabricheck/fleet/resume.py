@@ -18,6 +18,13 @@ DONE = (0, 5, 6)
 STATUS = "exit-status"
 #: Beside what was copied: from where.
 TAKEN = "taken-over"
+#: Variable of ReFrame's environment: the folder of the run that is resumed without --nodes.
+RESUMES = "FABRICHECK_RESUMES"
+
+
+def folders_in(run: Path, test: Path) -> tuple[Path, ...]:
+    """Where a run may have left the files of a test, a path below stage/: ReFrame moves them where it passed."""
+    return tuple(run / place / test for place in ("output", "stage"))
 
 
 def carry_on(fleet: Fleet) -> None:
@@ -62,9 +69,8 @@ def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
         output_file = folder / f"{file}.said"
         if output_file.exists():
             shutil.copy(output_file, output_file.name)
-            sys.stderr.write(
-                output_file.read_text(encoding="utf-8", errors="replace")
-            )  # where the library's log has to be
+            # Where the library's log has to be.
+            sys.stderr.write(output_file.read_text(encoding="utf-8", errors="replace"))
         Path(f"{file}.{TAKEN}").write_text(f"{folder}\n", encoding="utf-8")
         shutil.copy(folder / file, file)
         return True
@@ -82,8 +88,7 @@ def _folders_before(fleet: Fleet) -> tuple[Path, ...]:
     def places() -> Iterator[Path]:
         own = Path.cwd().resolve().relative_to(fleet.folder.resolve().parent / "stage")
         for run in fleet.earlier:
-            # ReFrame moves the files of a test that passed.
-            yield from (Path(run) / place / own for place in ("output", "stage"))
+            yield from folders_in(Path(run), own)
 
     return tuple(each for each in places() if each.is_dir()) if fleet.earlier else ()
 

@@ -80,7 +80,7 @@ class _Reader(ToolReader):
         self.columns: list[str] = []
         self.header: Line | None = None
         self.rows: list[Row] = []
-        self.wrong_data = False  # then OSU stops, so what is missing is explained
+        self.wrong_data = False  # OSU stops there: rows after it are not missing
 
     def name_and_ranks(self) -> tuple[str, int | None]:
         if self.test is None:

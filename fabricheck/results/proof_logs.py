@@ -131,7 +131,7 @@ _LOGS: Mapping[str, tuple[str, Sequence[_Row]]] = {
         ),
     ),
     # Of Open MPI 4 and 5: bml_r2.c, mtl_ofi_component.c, pml_base_select.c, btl_tcp_component.c. What a rank sends to
-    # itself is no path; UCX below it says its lanes itself; pami is of Spectrum MPI, which says nothing else.
+    # itself is no path. Lanes of UCX below it are in UCX's own log. Of Spectrum MPI there is pami, and nothing else.
     "openmpi": (
         "OMPI_MCA_btl_base_verbose",
         (

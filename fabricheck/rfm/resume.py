@@ -8,21 +8,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from fabricheck.fleet.resume import TAKEN
+from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
 from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS, RESULT, WRONG_DATA, has_footer
-
-# Variable of ReFrame's environment: the folder of the earlier run.
-_RESUMES = "FABRICHECK_RESUMES"
 
 
 def take_over(check: Any) -> None:
     """Copies what the earlier run left of a test into its stage directory, where its job would do the same."""
-    if _RESUMES not in os.environ:
+    if RESUMES not in os.environ:
         return
-    earlier, stage = Path(os.environ[_RESUMES]), Path(check.stagedir)
+    earlier, stage = Path(os.environ[RESUMES]), Path(check.stagedir)
     run = stage.parents[4]
-    for place in ("output", "stage"):  # ReFrame moves the files of a test that passed
-        before = earlier / place / stage.relative_to(run / "stage")
+    for before in folders_in(earlier, stage.relative_to(run / "stage")):
         scripts = (before / check.job.script_filename, earlier), (stage / check.job.script_filename, run)
         if _is_whole(before) and len({_commands(*script) for script in scripts}) == 1:
             shutil.copytree(before, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns(BEGUN, ".rfm*"))

@@ -25,7 +25,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.fleet.record import FOLDER as FLEET
 from fabricheck.fleet.record import Fleet
-from fabricheck.fleet.resume import carry_on
+from fabricheck.fleet.resume import RESUMES, carry_on
 from fabricheck.fleet.settings import write_settings
 from fabricheck.patterns import mistake_of
 from fabricheck.records.case import Case
@@ -107,7 +107,7 @@ def run_suite(
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     elif earlier is not None:
-        environment["FABRICHECK_RESUMES"] = str(earlier)
+        environment[RESUMES] = str(earlier)
     (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")
     try:
         with start([*command, *_places(folder)], environment, folder / OUTPUT) as reframe:
