@@ -173,12 +173,20 @@ void require(const World& world, const std::string& reason) {
 }
 
 int host_node(const Options& options, const World& world, int device_index) {
-  if (options.host_placement == HostPlacement::any) return kAnyNode;
-  int node = device_index >= 0 ? device::info(device_index).numa_node : numa_node_of_cpu(allowed_cpus().front());
-  const bool remote = options.host_placement == HostPlacement::remote;
-  require(world, remote && !has_numa() ? "all memory is on one NUMA node, so none is remote" : "");
-  require(world, node < 0 && has_numa() ? "the kernel does not report the NUMA node of the GPU" : "");
-  return remote ? farthest_numa_node(node) : std::max(node, 0);
+  const HostPlacement wanted = options.host_placement;
+  const int node = device_index >= 0              ? device::info(device_index).numa_node
+                   : wanted == HostPlacement::any ? kAnyNode
+                                                  : numa_node_of_cpu(allowed_cpus().front());
+  const std::vector<int> nearest_first = numa_nodes_with_memory(node);
+  const bool several = nearest_first.size() > 1;
+  if (wanted != HostPlacement::any) {
+    require(world,
+            wanted == HostPlacement::remote && !several ? "all memory is on one NUMA node, so none is remote" : "");
+    require(world, node < 0 && several ? "the kernel does not report the NUMA node of the GPU" : "");
+  }
+  if (node < 0 && wanted == HostPlacement::any) return kAnyNode;
+  if (nearest_first.empty()) return std::max(node, 0);
+  return wanted == HostPlacement::remote ? nearest_first.back() : nearest_first.front();
 }
 
 int select_device(const Options& options, const World& world, const LocalRank& local) {

@@ -34,7 +34,7 @@ bool moves_between_ranks(const std::vector<Series>& plan);
 // UnsupportedError on all ranks where one of them has a reason why its machine cannot run this; collective.
 void require(const World& world, const std::string& reason);
 
-// The NUMA node of this rank's host memory, or kAnyNode. Collective.
+// The NUMA node on which this rank's host memory is to lie; kAnyNode where nothing says so. Collective.
 int host_node(const Options& options, const World& world, int device_index);
 
 // The device that this rank drives from now on; -1 on the host backend. InputError where two ranks would share one

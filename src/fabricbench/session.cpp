@@ -126,11 +126,11 @@ class Session {
     const bool uses_host = host.send + host.receive > 0;
     const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
     require(world, uses_host ? device::why_unsupported(kind, options_.transport == "kernel") : "");
-    // Unless it is to lie elsewhere: near the device, whichever core this rank runs on.
-    std::optional<MemoryPolicy> near;
-    if (node == kAnyNode && device_index >= 0) near.emplace(device::info(device_index).numa_node, false);
-    device::HostMemory host_send(host.send, kind, node);
-    device::HostMemory host_receive(host.receive, kind, node);
+    // Unless it is to lie elsewhere: near the device where there is room, whichever core this rank runs on.
+    const bool there_only = options_.host_placement != HostPlacement::any;
+    std::optional<MemoryPolicy> near(std::in_place, there_only ? kAnyNode : node, false);
+    device::HostMemory host_send(host.send, kind, there_only ? node : kAnyNode);
+    device::HostMemory host_receive(host.receive, kind, there_only ? node : kAnyNode);
     near.reset();
     shared.advance();
     const Members members(world, members_of(plan, world.rank));
