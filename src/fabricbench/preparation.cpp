@@ -104,7 +104,7 @@ void read_inputs(Options& options, const World& world) {
     options.matrix = parse_matrix(input(world, options.matrix_file, "--matrix"), options.matrix_file);
 }
 
-Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
+Implementation choose(const Transport& transport, Operation operation, Implementation wanted, bool in_place) {
   if (!transport.has_library(operation) && !transport.has_transfers(operation)) {
     throw InputError("this transport has no " + to_string(operation) +
                      ": leave it out, or use --transport mpi or staging");
@@ -118,6 +118,9 @@ Implementation choose(const Transport& transport, Operation operation, Implement
     throw InputError("this transport cannot run " + to_string(operation) +
                      ", which adds numbers, as a list of transfers: use --implementation library");
   }
+  if (in_place && (wanted != Implementation::library || !transport.has_in_place(operation)))
+    throw InputError("this transport has no " + to_string(operation) +
+                     " in place: leave it out, or leave out --in-place");
   return wanted;
 }
 

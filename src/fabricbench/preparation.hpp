@@ -20,7 +20,7 @@ void check_world(const Options& options, const World& world, LocalRank& local);
 void read_inputs(Options& options, const World& world);
 
 // Which implementation of an operation the transport has; InputError where it has none.
-Implementation choose(const Transport& transport, Operation operation, Implementation wanted);
+Implementation choose(const Transport& transport, Operation operation, Implementation wanted, bool in_place);
 
 // InputError where the transport does not move data between the memories that are asked for.
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan);

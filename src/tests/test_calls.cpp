@@ -96,9 +96,20 @@ namespace {
 // Rank 0 of a run of `ranks`, with buffers for `bytes`.
 struct Rank {
   Rank(int ranks, std::uint64_t bytes) : send(bytes), receive(bytes), buffer_bytes(bytes) { world.size = ranks; }
-  Context context() {
-    return {world,         members, shared, stream, send, receive, buffer_bytes, host, host, device::HostKind::pageable,
-            Access::write, true};
+  Context context(bool in_place = false) {
+    return {world,
+            members,
+            shared,
+            stream,
+            send,
+            in_place ? send : receive,
+            buffer_bytes,
+            host,
+            host,
+            device::HostKind::pageable,
+            Access::write,
+            true,
+            DataType::float32};
   }
 
   World world;
@@ -141,6 +152,36 @@ TEST(a_check_is_as_many_calls_of_the_device_for_many_ranks_as_for_few) {
   CHECK_EQUAL(of_many.of_device(), calls_of_checks(2).of_device());
   CHECK_EQUAL(of_many.allocations, 0);
   CHECK_EQUAL(of_many.checks, 10);
+}
+
+// Those that are found wrong of a collective in place of rank 1 of `ranks` that does not happen, in the second
+// iteration.
+std::uint64_t wrong_in_place(Operation operation, int ranks, std::uint64_t bytes) {
+  std::vector<int> all;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
+  Rank rank(ranks, bytes);
+  rank.world.rank = 1;
+  const Context context = rank.context(true);
+  const Group group{all, in_place(transfers(operation, all, bytes, {}, 1), operation)};
+  const Measurement measurement{operation, Implementation::library, Schedule::uncontended, -1, bytes, {group}, {}, {},
+                                0};
+  Verifier verifier(context, measurement, &group);
+  verifier.fill();
+  // The result of the iteration before, as it would be taken for that of the next one.
+  verifier.stamp();
+  verifier.stamp();
+  verifier.check_all();
+  return verifier.wrong_bytes();
+}
+
+TEST(in_place_what_does_not_happen_is_wrong_in_every_byte_but_the_own_ones) {
+  CHECK_EQUAL(wrong_in_place(Operation::allgather, 4, 4096), 3072u);
+}
+
+TEST(in_place_a_reduction_that_does_not_happen_leaves_wrong_sums) {
+  // Half of the bytes of such floats are zeros, in each of them and in their sum.
+  CHECK(wrong_in_place(Operation::allreduce, 4, 4096) > 1024);
+  CHECK(wrong_in_place(Operation::reduce_scatter, 4, 4096) > 256);
 }
 
 TEST(a_window_has_all_its_messages_outstanding_before_it_waits) {
