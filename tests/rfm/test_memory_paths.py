@@ -220,14 +220,26 @@ def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
         assert read_unsupported(write(tmp_path / f"{name}.jsonl", lines)) is None
 
 
-@pytest.mark.parametrize(("where", "fits"), [("alps:normal", True), ("hgx-h200:node", False)])
-def test_pageable_memory_is_used_in_place_where_gpu_and_cpu_share_page_tables(where: str, fits: bool) -> None:
+C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
+
+
+@pytest.mark.parametrize(
+    ("needs", "where", "fits"),
+    [
+        (C2C, "alps:normal", True),
+        (C2C, "hgx-h200:node", False),
+        ({"datatype": "float8_e4m3"}, "alps:normal", True),
+        ({"datatype": "float8_e4m3"}, "leonardo:boost", False),
+        ({"datatype": "bfloat16"}, "leonardo:boost", True),
+    ],
+)
+def test_what_the_gpus_of_a_system_do_not_have_is_left_out(needs: dict[str, str], where: str, fits: bool) -> None:
     test = SimpleNamespace(
         backend="host",
         transport="kernel",
-        host_link=ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"]),
         current_environ=SimpleNamespace(extras={}),
         current_partition=SimpleNamespace(fullname=where, extras={}),
+        **needs,
     )
     assert [described for _, described in why_not(cast("Any", test))] == [True] * (not fits)
 
