@@ -53,6 +53,7 @@ class InPlaceCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     in_place = "yes"
     plan_settings = ["in_place"]
     operations = ["allreduce", "allgather", "reduce_scatter"]
+    gpu_libraries = ["nccl", "rccl"]
     sizes = {"other": "64KiB,1GiB"}
     tags = {"acceptance"}
 

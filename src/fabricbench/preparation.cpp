@@ -192,6 +192,23 @@ int host_node(const Options& options, const World& world, int device_index) {
   return wanted == HostPlacement::remote ? nearest_first.back() : nearest_first.front();
 }
 
+device::HostMemory host_memory_on(int node, bool there_only, std::size_t bytes, device::HostKind kind) {
+  if (there_only) return device::HostMemory(bytes, kind, node);
+  const MemoryPolicy near(node, false);
+  device::HostMemory memory(bytes, kind);
+  const bool can_place = kind == device::HostKind::pinned || kind == device::HostKind::pageable;
+  const int actual = bytes > 0 && can_place && node != kAnyNode ? numa_node_of_page(memory.data()) : node;
+  if (actual != node && actual != kAnyNode) {
+    // A driver with a will of its own may yet take pages that are there.
+    try {
+      return device::HostMemory(bytes, kind, node);
+    } catch (const RunError&) {
+      return memory;  // as the header will tell
+    }
+  }
+  return memory;
+}
+
 int select_device(const Options& options, const World& world, const LocalRank& local) {
   if (!device::present()) return -1;
   int devices = 0;

@@ -37,6 +37,9 @@ void require(const World& world, const std::string& reason);
 // The NUMA node on which this rank's host memory is to lie; kAnyNode where nothing says so. Collective.
 int host_node(const Options& options, const World& world, int device_index);
 
+// Memory on that node: there or nowhere, or as far as the node has room and the kernel lets this process choose.
+device::HostMemory host_memory_on(int node, bool there_only, std::size_t bytes, device::HostKind kind);
+
 // The device that this rank drives from now on; -1 on the host backend. InputError where two ranks would share one
 // unasked. Collective.
 int select_device(const Options& options, const World& world, const LocalRank& local);

@@ -128,12 +128,9 @@ class Session {
     const bool uses_host = host.send + host.receive > 0;
     const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
     require(world, uses_host ? device::why_unsupported(kind, options_.transport == "kernel") : "");
-    // Unless it is to lie elsewhere: near the device where there is room, whichever core this rank runs on.
     const bool there_only = options_.host_placement != HostPlacement::any;
-    std::optional<MemoryPolicy> near(std::in_place, there_only ? kAnyNode : node, false);
-    device::HostMemory host_send(host.send, kind, there_only ? node : kAnyNode);
-    device::HostMemory host_receive(host.receive, kind, there_only ? node : kAnyNode);
-    near.reset();
+    device::HostMemory host_send = host_memory_on(node, there_only, host.send, kind);
+    device::HostMemory host_receive = host_memory_on(node, there_only, host.receive, kind);
     shared.advance();
     const Members members(world, members_of(plan, world.rank));
     const Context context{world,
