@@ -45,6 +45,34 @@ class CollectiveTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class InPlaceCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Collectives whose result lies where their input was, as training has them (PyTorch's all_reduce)."""
+
+    descr = "collectives in place over all GPUs of a node"
+    transport = "ccl"
+    in_place = "yes"
+    plan_settings = ["in_place"]
+    operations = ["allreduce", "allgather", "reduce_scatter"]
+    gpu_libraries = ["nccl", "rccl"]
+    sizes = {"other": "64KiB,1GiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class ReducedPrecision(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Reductions of bfloat16, and of FP8 from NCCL 2.24 and Hopper on."""
+
+    descr = "reductions of numbers of 16 and 8 bits"
+    transport = "ccl"
+    datatype = parameter(["bfloat16", "float8_e4m3"])
+    plan_settings = ["datatype"]
+    operations = ["allreduce", "reduce_scatter"]
+    gpu_libraries = ["nccl"]
+    sizes = {"other": "64KiB,1GiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class CollectivesInModes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """NCCL with registered buffers, in CUDA graphs, and as several communicators at once."""
 

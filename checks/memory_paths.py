@@ -69,6 +69,23 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
+class PageableZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Kernels that access memory of malloc in place, by page tables that GPU and CPU share (GH200; Schieffer et al.,
+    ICPP 2024, "Harnessing Integrated CPU-GPU System Memory for HPC")."""
+
+    descr = "pageable host memory used by kernels where it lies"
+    transport = "kernel"
+    host_memory = "pageable"
+    host_link = "NVLink-C2C"
+    plan_settings = ["host_memory"]
+    operations = ["host_to_device", "device_to_host", "host_bidirectional", "host_stream"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "16B,64MiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
 class HostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Host memory near each GPU by all cores of its NUMA node, as STREAM's copy (McCalpin 1995): no copy between a GPU
     and that memory can pass it."""

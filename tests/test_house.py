@@ -159,6 +159,13 @@ def too_long(name: str, file: Path) -> Iterator[tuple[str, int]]:
                 yield f"{name}.{node.name}", lines
 
 
+@pytest.mark.parametrize("header", ["filesystem", "memory_resource", "execution"])
+def test_fabricbench_needs_nothing_that_gcc_8_has_in_another_library_or_not_at_all(header: str) -> None:
+    """GCC 8 links `<filesystem>` with -lstdc++fs alone; the others came with GCC 9 (gcc.gnu.org/gcc-9/changes.html)."""
+    sources = [file for kind in ("hpp", "cpp", "cu") for file in (ROOT / "src").rglob(f"*.{kind}")]
+    assert [file for file in sources if f"#include <{header}>" in file.read_text(encoding="utf-8")] == []
+
+
 def test_modules_and_functions_are_short() -> None:
     """A longer one gives its reason in its docstring, after `Long because`."""
     files = (*modules(), *modules(LAB))

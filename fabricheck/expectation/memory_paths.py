@@ -61,7 +61,7 @@ def memory_path(question: Question) -> Limits:
     if topology.host_memory_gbps:
         ways = 1 if question.operation in {"host_to_device", "device_to_host"} else 2
         expected = min(expected, question.nodes * topology.host_memory_gbps / ways)
-    if question.host_memory == "pageable" and question.host_copy_gbps:
+    if question.host_memory == "pageable" and question.transport != "kernel" and question.host_copy_gbps:
         expected = min(expected, question.ranks * question.host_copy_gbps)
         why += ", through a page-locked buffer at the rate of the processor's own copy"
     return Limits(nominal, expected, nominal, start_up, why)

@@ -14,7 +14,7 @@ from fabricheck.judge.part_values import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import SPARSE, VICTIMS
+from fabricheck.records.operations import SPARSE, VICTIMS, is_small_type
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
 
@@ -74,8 +74,9 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             found = replace(found, source=f"{found.source}; floor: {rule.source}")
         if without_switch and samples.operation == "allreduce" and _can_reduce(topology):
             found = replace(found, source=f"{found.source}; {without_switch} keeps NCCL from reducing in the switch")
-        # What links carry of data is measured with NCCL as it is by default: each mode has kernels of its own.
-        return replace(found, achievable=None) if run.header["plan"].get("ccl_mode") else found
+        # What links carry of data is measured with NCCL as it is by default: each mode and type has kernels of its own.
+        plan = run.header["plan"]
+        return replace(found, achievable=None) if plan.get("ccl_mode") or is_small_type(plan) else found
 
     return expect
 

@@ -24,6 +24,7 @@ class Traits:
     section 4.3); `striping`, a message in stripes, its parts, or whole (section 4.2); `sparse`, the messages of a
     matrix (section 4.4); `victim`, a pattern alone and beside an aggressor; `memory`, a path of a GPU by itself.
     `round_trip`: its times are those of there and back. `rooted`: a collective with one root, the first rank.
+    `in_place`: a collective that libraries know with its result where its input was.
     `host`: between a GPU's own memory and that of the host. `victim`: the pattern that an aggressor disturbs.
     `pattern`: family and direction of a pattern between groups.
     """
@@ -31,6 +32,7 @@ class Traits:
     family: Family
     round_trip: bool = False
     rooted: bool = False
+    in_place: bool = False
     host: bool = False
     victim: str = ""
     pattern: tuple[str, str] = ("", "")
@@ -41,11 +43,11 @@ OPERATIONS: Mapping[str, Traits] = {
     "unidirectional": Traits("pair"),
     "bidirectional": Traits("pair"),
     "alltoall": Traits("collective"),
-    "allreduce": Traits("collective"),
-    "allgather": Traits("collective"),
-    "reduce_scatter": Traits("collective"),
+    "allreduce": Traits("collective", in_place=True),
+    "allgather": Traits("collective", in_place=True),
+    "reduce_scatter": Traits("collective", in_place=True),
     "broadcast": Traits("collective", rooted=True),
-    "reduce": Traits("collective", rooted=True),
+    "reduce": Traits("collective", rooted=True, in_place=True),
     "rail_unidirectional": Traits("group", pattern=("rail", "unidirectional")),
     "rail_bidirectional": Traits("group", pattern=("rail", "bidirectional")),
     "rail_omnidirectional": Traits("group", pattern=("rail", "omnidirectional")),
@@ -76,6 +78,10 @@ OPERATIONS: Mapping[str, Traits] = {
 }
 
 
+#: Bytes of the numbers that reductions add up, by type; that of a run is float32 where nothing else is said.
+DATA_TYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e5m2": 1}
+
+
 def _of(*families: Family) -> tuple[str, ...]:
     return tuple(name for name, traits in OPERATIONS.items() if traits.family in families)
 
@@ -104,12 +110,24 @@ def _known(name: str) -> str:
     return name
 
 
+def _known_type(name: str) -> str:
+    if name not in DATA_TYPES:
+        raise ValueError(f"there is no data type {name!r}: choose from {', '.join(DATA_TYPES)}")
+    return name
+
+
 Operation = Annotated[str, AfterValidator(_known)]
+DataType = Annotated[str, AfterValidator(_known_type)]
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "kernel", "ccl", "mpi", "cores"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Backend = Literal["host", "cuda", "hip", "sycl"]
+
+
+def is_small_type(plan: Mapping[str, object]) -> bool:
+    """Whether reductions of a run's plan add up numbers of less than four bytes."""
+    return DATA_TYPES.get(str(plan.get("datatype")), 4) < 4
 
 
 def backend_of(extras: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, bus_factor
+from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, bus_factor, is_small_type
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
@@ -360,6 +360,10 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
         yield f"{numa}{plan['host_memory']} host memory"
     if plan.get("ccl_mode"):
         yield f"mode {plan['ccl_mode']}"
+    if plan.get("in_place"):
+        yield "in place"
+    if is_small_type(plan):
+        yield str(plan["datatype"])
     if plan.get("access") == "read":
         yield "reading"
     if plan.get("shared_devices"):

@@ -26,6 +26,7 @@ from fabricheck.results.fabricbench_format import (
     ErrorModel,
     FooterModel,
     HeaderModel,
+    HostMemoryModel,
     JsonObject,
     RankModel,
     SamplesModel,
@@ -334,16 +335,21 @@ class _Reader:
                 self.invalid(1, f"the host memory of rank {rank.rank} is unknown")
             elif memory is not None and memory.allocation != wanted:
                 self.invalid(1, f"the host memory of rank {rank.rank} was {memory.allocation} instead of {wanted}")
-            elif memory is not None and memory.wanted_numa_node not in (-1, memory.numa_node):
-                self.invalid(
-                    1,
-                    f"the host memory of rank {rank.rank} was on NUMA node {memory.numa_node} instead of "
-                    f"{memory.wanted_numa_node}",
-                )
-            elif memory is not None and (memory.wanted_numa_node >= 0) != (
-                header.plan.host_numa in {"local", "remote"}
-            ):
-                self.invalid(1, f"no library placed the host memory of rank {rank.rank} as planned")
+            elif memory is not None:
+                self.check_numa_node(rank.rank, memory, placed=header.plan.host_numa in {"local", "remote"})
+
+    def check_numa_node(self, rank: int, memory: HostMemoryModel, *, placed: bool) -> None:
+        """Host memory lies where it was to; what the driver holds or the runtime places, as far as that is known."""
+        wanted, actual = memory.wanted_numa_node, memory.numa_node
+        known = placed or (actual >= 0 and memory.allocation != "managed")
+        if wanted not in (-1, actual) and known:
+            self.invalid(
+                1,
+                f"the host memory of rank {rank} was on NUMA node {actual} instead of {wanted}: is node {wanted} full "
+                "(numactl --hardware)?",
+            )
+        elif wanted < 0 and placed:
+            self.invalid(1, f"no library placed the host memory of rank {rank} as planned")
 
     def check_devices(self, ranks: Sequence[RankModel]) -> None:
         drivers: dict[tuple[str, str], int] = {}

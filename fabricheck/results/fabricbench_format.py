@@ -25,6 +25,7 @@ from pydantic import (
 from fabricheck.records.metrics import MOST_RANKS
 from fabricheck.records.operations import (
     Backend,
+    DataType,
     HostKind,
     Implementation,
     Operation,
@@ -40,7 +41,18 @@ READABLE_FORMATS = (1, FORMAT)
 
 
 # Where buffers lie, who moves the data and how: options of fabricbench that the plan repeats.
-PLAN_SETTINGS = ("access", "buffers", "ccl_mode", "host_memory", "host_numa", "split", "train", "verify")
+PLAN_SETTINGS = (
+    "access",
+    "buffers",
+    "ccl_mode",
+    "datatype",
+    "host_memory",
+    "host_numa",
+    "in_place",
+    "split",
+    "train",
+    "verify",
+)
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -198,7 +210,8 @@ class PlanModel(_Line):
     split: Annotated[str, Field(pattern=r"^(?:nodes|rails|[1-9][0-9]{0,6}x[1-9][0-9]{0,6})$")] | None = None
     train: Annotated[int, Field(ge=2)] | None = None  # operations of an iteration, without a wait in between
     iterations: IterationsModel
-    datatype: Text
+    datatype: DataType  # of the numbers that reductions add up
+    in_place: Literal["yes"] | None = None  # the result of collectives lies where their input was
     verify: Literal["batch", "every", "off"] | bool
     injected: str | None
     shared_devices: bool

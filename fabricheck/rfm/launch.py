@@ -28,6 +28,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build import API_OF_CCL, missing_backend
 from fabricheck.state.programs import module_command
 from fabricheck.suite import described, site_root, suite_root
+from fabricheck.topology.gpu_models import gpu_product
+from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.nic import gpus_of_ports
@@ -101,11 +103,26 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
+    for reason in _missing_of_gpus(test):
+        yield reason, True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
         yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
     if "container" in extras and several:
         yield "in a container only fabricbench runs, no vendor suite and no interleaved launches", False
+
+
+def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
+    """What the test needs and the GPUs of the topology do not have."""
+    technology, fp8 = getattr(test, "host_link", ""), getattr(test, "datatype", "").startswith("float8")
+    topology = topology_of(test.current_partition.fullname) if technology or fp8 else None
+    if topology is None:
+        return
+    if technology and all(link.technology != technology for link in host_links(topology, topology.gpus)):
+        yield f"no GPU of {test.current_partition.fullname} is joined to its CPU by {technology}"
+    products = [product for gpu in topology.gpus if (product := gpu_product(gpu.model)) is not None]
+    if fp8 and any(product.backend == "cuda" and int(product.arch) < 90 for product in products):
+        yield "NCCL adds up FP8 on GPUs from Hopper on"
 
 
 def enter_container(test: rfm.RegressionTest) -> None:

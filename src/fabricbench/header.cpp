@@ -200,7 +200,8 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
         .field("maximum", options.maximum_iterations)
         .field("budget_s", options.budget_s);
   }
-  json.end_object().field("datatype", "float32").field("verify", to_string(options.verify));
+  json.end_object().field("datatype", to_string(options.data_type)).field("verify", to_string(options.verify));
+  if (options.in_place) json.field("in_place", "yes");
   if (has_access(options)) json.field("access", to_string(options.access));
   if (transport.handles() != device::Handles::ipc) json.field("handles", to_string(transport.handles()));
   if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));

@@ -109,6 +109,10 @@ constexpr char kAfter[] =
   --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
   --buffers ENDS          where the buffers of the first and second rank of a pair lie, such
                           as host-device                                                    [device-device]
+  --in-place yes          collectives with their result where their input was: allreduce,
+                          allgather, reduce_scatter, reduce, by a library                   [no]
+  --datatype NAME         of the numbers that reductions by ccl add up: float32, float16, bfloat16,
+                          float8_e4m3, float8_e5m2                                          [float32]
   --access WHICH          the GPU that moves the data by copy or kernel: the source
                           (write) or the destination (read)                                 [write]
   --handles KIND          by which two ranks of copy or kernel reach each other's memory: ipc (CUDA's or
@@ -154,7 +158,7 @@ Output
                           once. Its files and exit-status are left in the folder; a plan that an
                           earlier launch began is left out
   --inject DEFECT[:RANK]  plant a defect to test detection: wrong-byte, hang, kill, crash, no-footer
-  --list-operations       the operations and their properties, in JSON
+  --list-operations       the operations with their properties and the data types, in JSON
   --list-pairs N          the pairs that N ranks would measure, a round in each line, in JSON
   --version, --help
 
@@ -168,13 +172,14 @@ std::string help_text() { return kBefore + operations_text() + kAfter; }
 
 std::string operations_json() {
   Json json;
-  json.begin_array();
+  json.begin_object().key("operations").begin_array();
   for (const Description& row : all_operations()) {
     json.begin_object()
         .field("name", row.name)
         .field("family", row.direction == Direction::none ? to_string(row.kind) : "group")
         .field("round_trip", row.has(kRoundTrip))
         .field("rooted", row.has(kRooted))
+        .field("in_place", row.has(kInPlace))
         .field("host", needs_host_memory(row))
         .field("victim", row.kind != Kind::victim ? ""
                          : row.has(kRoundTrip)    ? "pingpong"
@@ -184,7 +189,9 @@ std::string operations_json() {
                               : std::vector<std::string>{to_string(row.kind), to_string(row.direction)})
         .end_object();
   }
-  return json.end_array().text();
+  json.end_array().key("data_types").begin_object();
+  for (const DataTypeRow& row : all_data_types()) json.field(row.name, row.format.bytes);
+  return json.end_object().end_object().text();
 }
 
 void print_pairs(const Options& options) {

@@ -1,38 +1,45 @@
 #include "fabricbench/interfaces.hpp"
 
+#include <glob.h>
+
 #include <fstream>
-#include <optional>
-#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "fabricbench/text.hpp"
 
 namespace fabricbench {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::optional<std::uint64_t> read_number(const fs::path& file) {
-  std::ifstream stream(file);
-  std::uint64_t number = 0;
-  if (stream >> number) return number;
-  return std::nullopt;
+// By the names of the folders above it, the nearest one last, the number in each file that matches.
+std::vector<std::pair<std::vector<std::string>, std::uint64_t>> read_numbers(const std::string& pattern) {
+  std::vector<std::pair<std::vector<std::string>, std::uint64_t>> numbers;
+  glob_t files{};
+  if (glob(pattern.c_str(), 0, nullptr, &files) == 0) {
+    for (std::size_t i = 0; i < files.gl_pathc; ++i) {
+      std::ifstream stream(files.gl_pathv[i]);
+      std::uint64_t number = 0;
+      if (!(stream >> number)) continue;
+      std::vector<std::string> folders = split(files.gl_pathv[i], '/');
+      folders.pop_back();
+      numbers.emplace_back(std::move(folders), number);
+    }
+  }
+  globfree(&files);
+  return numbers;
 }
 
 }  // namespace
 
-SentBytes sent_bytes(const fs::path& sysfs) {
+SentBytes sent_bytes(const std::string& sysfs) {
   SentBytes sent;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(sysfs / "class/net", ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "lo") continue;
-    if (const auto bytes = read_number(entry.path() / "statistics/tx_bytes")) sent[name] = *bytes;
+  for (const auto& [folders, bytes] : read_numbers(sysfs + "/class/net/*/statistics/tx_bytes")) {
+    const std::string& name = folders[folders.size() - 2];
+    if (name != "lo") sent[name] = bytes;
   }
-  for (const auto& device : fs::directory_iterator(sysfs / "class/infiniband", ignored)) {
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
-      // Counted in words of four bytes (InfiniBand specification, PortXmitData).
-      if (const auto words = read_number(port.path() / "counters/port_xmit_data")) {
-        sent[device.path().filename().string() + ':' + port.path().filename().string()] = *words * 4;
-      }
-    }
+  for (const auto& [folders, words] : read_numbers(sysfs + "/class/infiniband/*/ports/*/counters/port_xmit_data")) {
+    // Counted in words of four bytes (InfiniBand specification, PortXmitData).
+    sent[folders[folders.size() - 4] + ':' + folders[folders.size() - 2]] = words * 4;
   }
   return sent;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <string>
 
@@ -12,7 +11,7 @@ namespace fabricbench {
 using SentBytes = std::map<std::string, std::uint64_t>;
 
 // Counters of all interfaces below `sysfs` but the loopback. Interfaces that do not say are left out.
-SentBytes sent_bytes(const std::filesystem::path& sysfs = "/sys");
+SentBytes sent_bytes(const std::string& sysfs = "/sys");
 
 // What was sent between two readings. An interface of which one reading is missing, or that was reset, is left out.
 SentBytes sent_between(const SentBytes& before, const SentBytes& after);

@@ -200,7 +200,8 @@ class Loop {
       typical_ns_ += longest / count;
     }
     // Filling and checking all data may take longer than to move them.
-    if (options_.verify == Verify::every) typical_ns_ = std::max(typical_ns_, (now_ns() - start) / count);
+    if (options_.verify == Verify::every || (verifies() && context_.in_place()))
+      typical_ns_ = std::max(typical_ns_, (now_ns() - start) / count);
   }
 
   void fill() {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -37,8 +38,6 @@ struct NodeMask {
   }
   unsigned long words[kMostNodes / kBitsOfWord] = {};
 };
-
-std::vector<int> nodes_with_memory() { return parse_ranges(first_line("/sys/devices/system/node/has_memory")); }
 
 }  // namespace
 
@@ -89,25 +88,17 @@ std::vector<int> cpus_of_numa_node(int node) {
   return parse_ranges(first_line("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist"));
 }
 
-bool has_numa() { return nodes_with_memory().size() > 1; }
-
-int farthest_numa_node(int node) {
-  std::istringstream distances(first_line("/sys/devices/system/node/node" + std::to_string(node) + "/distance"));
+std::vector<int> numa_nodes_with_memory(int node, const std::string& sysfs) {
+  const std::string nodes = sysfs + "/devices/system/node/";
+  std::vector<int> usable = parse_ranges(first_line(nodes + "has_memory"));
   // The distances are those to the nodes that are online, in their order.
-  const std::vector<int> online = parse_ranges(first_line("/sys/devices/system/node/online"));
-  const std::vector<int> usable = nodes_with_memory();
-  int farthest = kAnyNode;
-  int longest = -1;
-  for (const int other : online) {
-    int distance = 0;
-    if (!(distances >> distance)) break;
-    const bool has_memory = std::find(usable.begin(), usable.end(), other) != usable.end();
-    if (other != node && has_memory && distance > longest) {
-      longest = distance;
-      farthest = other;
-    }
+  std::istringstream distances(first_line(nodes + "node" + std::to_string(node) + "/distance"));
+  std::map<int, int> distance_to;
+  for (const int other : parse_ranges(first_line(nodes + "online"))) {
+    if (int distance = 0; distances >> distance) distance_to[other] = distance;
   }
-  return farthest;
+  std::stable_sort(usable.begin(), usable.end(), [&](int a, int b) { return distance_to[a] < distance_to[b]; });
+  return usable;
 }
 
 }  // namespace fabricbench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace fabricbench {
@@ -42,9 +43,7 @@ class MemoryPolicy {
 int numa_node_of_page(const void* address);
 // The processors of a NUMA node.
 std::vector<int> cpus_of_numa_node(int node);
-// Whether this machine has memory on more than one NUMA node.
-bool has_numa();
-// The node with memory that is farthest from `node`; kAnyNode where there is no other.
-int farthest_numa_node(int node);
+// The nodes with memory by their distance from `node`, the nearest one first: itself, where it has memory.
+std::vector<int> numa_nodes_with_memory(int node, const std::string& sysfs = "/sys");
 
 }  // namespace fabricbench

@@ -22,7 +22,8 @@ enum Property : unsigned {
   kRoundTrip = 4,  // what is timed is there and back
   kSymmetric = 8,  // both directions of a pair are one and the same measurement
   kIncast = 16,    // the aggressor is an incast; else it is an alltoall
-  kRooted = 32     // a collective with one root, the first rank
+  kRooted = 32,    // a collective with one root, the first rank
+  kInPlace = 64    // libraries know it with its result where its input was
 };
 
 // Name, kind, direction, properties; in the order in which they are shown.
@@ -32,11 +33,11 @@ enum Property : unsigned {
   X(unidirectional, pair, none, kPlain) \
   X(bidirectional, pair, none, kSymmetric) \
   X(alltoall, collective, none, kDivides) \
-  X(allreduce, collective, none, kReduces) \
-  X(allgather, collective, none, kDivides) \
-  X(reduce_scatter, collective, none, kReduces | kDivides) \
+  X(allreduce, collective, none, kReduces | kInPlace) \
+  X(allgather, collective, none, kDivides | kInPlace) \
+  X(reduce_scatter, collective, none, kReduces | kDivides | kInPlace) \
   X(broadcast, collective, none, kRooted) \
-  X(reduce, collective, none, kReduces | kRooted) \
+  X(reduce, collective, none, kReduces | kRooted | kInPlace) \
   X(rail_unidirectional, rail, unidirectional, kPlain) \
   X(rail_bidirectional, rail, bidirectional, kPlain) \
   X(rail_omnidirectional, rail, omnidirectional, kPlain) \

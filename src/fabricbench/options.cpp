@@ -164,6 +164,12 @@ const OptionRow kOptions[] = {
        for (const std::string& set : split(text, ',')) o.together.push_back(parse_ranks(set, '+'));
      }},
     {"buffers", true, [](Options& o, const std::string& text) { o.ends = parse_ends(text); }},
+    {"in-place", true,
+     [](Options& o, const std::string& text) {
+       const char* const answers[] = {"yes", "no"};
+       o.in_place = one_of(text, answers, "answer to --in-place") == "yes";
+     }},
+    {"datatype", true, [](Options& o, const std::string& text) { o.data_type = parse_data_type(text); }},
     {"access", true, [](Options& o, const std::string& text) { o.access = parse_access(text); }},
     {"handles", true, [](Options& o, const std::string& text) { o.handles = parse_handles(text); }},
     {"host-memory", true, [](Options& o, const std::string& text) { o.host_memory = parse_host_kind(text); }},
@@ -255,6 +261,15 @@ void check_train(const Options& options) {
     throw InputError("copies of such host memory are synchronous: --train needs --host-memory pinned");
 }
 
+void check_in_place(const Options& options) {
+  for (const Operation operation : options.operations) {
+    if (!describe(operation).has(kInPlace))
+      throw InputError(to_string(operation) + " has no form in place: leave it out, or leave out --in-place");
+  }
+  if (options.train > 0 || options.ccl.graph_calls > 0)
+    throw InputError("in place each operation overwrites its input: --in-place has no --train and no --ccl-mode graph");
+}
+
 // What each option allows and all of them together do not.
 void check_together(const Options& options) {
   if (!options.rounds_file.empty() && (options.rails || !options.pairs.empty())) {
@@ -279,6 +294,11 @@ void check_together(const Options& options) {
   if (options.train > 0) check_train(options);
   if (!options.split.empty() && !std::all_of(options.operations.begin(), options.operations.end(), is_collective))
     throw InputError("--split is for collectives: leave the other operations out, or leave out --split");
+  if (options.in_place) check_in_place(options);
+  if (options.data_type != DataType::float32 &&
+      (options.transport != "ccl" || !options.step_transports.empty() ||
+       std::none_of(options.operations.begin(), options.operations.end(), is_reduction)))
+    throw InputError("--datatype is for reductions by --transport ccl: leave it out, or choose such an operation");
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }

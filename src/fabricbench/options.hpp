@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabricbench/ccl_modes.hpp"
+#include "fabricbench/data_types.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/inputs.hpp"
 #include "fabricbench/patterns.hpp"
@@ -55,6 +56,8 @@ struct Options {
   std::uint64_t aggressor_size = 1 << 20;
   std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned
   Ends ends;
+  bool in_place = false;                   // collectives have their result where their input was
+  DataType data_type = DataType::float32;  // of the numbers that are added up
   Access access = Access::write;
   std::optional<device::Handles> handles;       // of copy and kernel; unset: what the nodes have
   std::optional<device::HostKind> host_memory;  // unset: what the backend has

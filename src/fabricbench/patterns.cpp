@@ -292,6 +292,16 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
   return {};
 }
 
+std::vector<Step> in_place(std::vector<Step> steps, Operation operation) {
+  for (Step& step : steps) {
+    for (Transfer& each : step) {
+      if (operation == Operation::allgather) each.source_offset = each.destination_offset;
+      if (operation == Operation::reduce_scatter) each.destination_offset = each.source_offset;
+    }
+  }
+  return steps;
+}
+
 std::vector<int> awaited_by(int rank, const std::vector<Step>& steps) {
   std::set<int> destinations;
   for (const Step& step : steps) {

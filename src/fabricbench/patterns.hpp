@@ -82,6 +82,9 @@ std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& s
 std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
                             const Shape& shape = {}, std::optional<int> only = std::nullopt);
 
+// The same transfers of a collective whose result lies where its input was: a rank's part at its own place.
+std::vector<Step> in_place(std::vector<Step> steps, Operation operation);
+
 // The ranks that `rank` sends to, where it begins: where it receives nothing in the first step that it has a part in.
 // Their clocks have to run before it sends, or what they received in time would look as if it took none.
 std::vector<int> awaited_by(int rank, const std::vector<Step>& steps);

@@ -292,6 +292,7 @@ Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t
     Group& group = measurement.groups.emplace_back(Group{std::move(ranks), {}});
     if (rank && std::find(group.ranks.begin(), group.ranks.end(), *rank) == group.ranks.end()) return;
     group.steps = !steps.empty() ? steps : transfers(operation, group.ranks, bytes, shape, rank);
+    if (in_place) group.steps = fabricbench::in_place(std::move(group.steps), operation);
     if (is_pair_operation(operation)) group.steps = placed(std::move(group.steps), group.ranks, ends);
   };
   if (rule) {
@@ -327,9 +328,19 @@ std::vector<Series> make_plan(const Options& options, int ranks, const Chooser& 
     }
     if (ranks < 2 && !is_memory_path(operation))
       throw InputError(to_string(operation) + " needs at least 2 ranks and this run has " + std::to_string(ranks));
-    Series series{
-        operation,   choose(operation, options.implementation), Schedule::uncontended, -1, {}, {}, {}, {}, {}, {}, 0,
-        options.ends};
+    Series series{operation,
+                  choose(operation, options.implementation),
+                  Schedule::uncontended,
+                  -1,
+                  {},
+                  {},
+                  {},
+                  {},
+                  {},
+                  {},
+                  0,
+                  options.ends,
+                  options.in_place};
     if (is_memory_path(operation)) {
       for (const Schedule schedule : options.schedules) {
         series.schedule = schedule;

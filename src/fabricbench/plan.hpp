@@ -44,7 +44,8 @@ struct Series {
   std::vector<Step> steps;  // where they do not follow from the operation: the messages of a matrix, of one size
   std::vector<int> aggressors;
   std::uint64_t aggressor_bytes;
-  Ends ends;  // of pairs
+  Ends ends;      // of pairs
+  bool in_place;  // of collectives
 
   // Those of the records at one size: both where the groups are measured alone and beside an aggressor, interleaved.
   std::vector<Schedule> schedules() const;

@@ -104,7 +104,7 @@ void read_inputs(Options& options, const World& world) {
     options.matrix = parse_matrix(input(world, options.matrix_file, "--matrix"), options.matrix_file);
 }
 
-Implementation choose(const Transport& transport, Operation operation, Implementation wanted) {
+Implementation choose(const Transport& transport, Operation operation, Implementation wanted, bool in_place) {
   if (!transport.has_library(operation) && !transport.has_transfers(operation)) {
     throw InputError("this transport has no " + to_string(operation) +
                      ": leave it out, or use --transport mpi or staging");
@@ -118,6 +118,9 @@ Implementation choose(const Transport& transport, Operation operation, Implement
     throw InputError("this transport cannot run " + to_string(operation) +
                      ", which adds numbers, as a list of transfers: use --implementation library");
   }
+  if (in_place && (wanted != Implementation::library || !transport.has_in_place(operation)))
+    throw InputError("this transport has no " + to_string(operation) +
+                     " in place: leave it out, or leave out --in-place");
   return wanted;
 }
 
@@ -173,12 +176,37 @@ void require(const World& world, const std::string& reason) {
 }
 
 int host_node(const Options& options, const World& world, int device_index) {
-  if (options.host_placement == HostPlacement::any) return kAnyNode;
-  int node = device_index >= 0 ? device::info(device_index).numa_node : numa_node_of_cpu(allowed_cpus().front());
-  const bool remote = options.host_placement == HostPlacement::remote;
-  require(world, remote && !has_numa() ? "all memory is on one NUMA node, so none is remote" : "");
-  require(world, node < 0 && has_numa() ? "the kernel does not report the NUMA node of the GPU" : "");
-  return remote ? farthest_numa_node(node) : std::max(node, 0);
+  const HostPlacement wanted = options.host_placement;
+  const int node = device_index >= 0              ? device::info(device_index).numa_node
+                   : wanted == HostPlacement::any ? kAnyNode
+                                                  : numa_node_of_cpu(allowed_cpus().front());
+  const std::vector<int> nearest_first = numa_nodes_with_memory(node);
+  const bool several = nearest_first.size() > 1;
+  if (wanted != HostPlacement::any) {
+    require(world,
+            wanted == HostPlacement::remote && !several ? "all memory is on one NUMA node, so none is remote" : "");
+    require(world, node < 0 && several ? "the kernel does not report the NUMA node of the GPU" : "");
+  }
+  if (node < 0 && wanted == HostPlacement::any) return kAnyNode;
+  if (nearest_first.empty()) return std::max(node, 0);
+  return wanted == HostPlacement::remote ? nearest_first.back() : nearest_first.front();
+}
+
+device::HostMemory host_memory_on(int node, bool there_only, std::size_t bytes, device::HostKind kind) {
+  if (there_only) return device::HostMemory(bytes, kind, node);
+  const MemoryPolicy near(node, false);
+  device::HostMemory memory(bytes, kind);
+  const bool can_place = kind == device::HostKind::pinned || kind == device::HostKind::pageable;
+  const int actual = bytes > 0 && can_place && node != kAnyNode ? numa_node_of_page(memory.data()) : node;
+  if (actual != node && actual != kAnyNode) {
+    // A driver with a will of its own may yet take pages that are there.
+    try {
+      return device::HostMemory(bytes, kind, node);
+    } catch (const RunError&) {
+      return memory;  // as the header will tell
+    }
+  }
+  return memory;
 }
 
 int select_device(const Options& options, const World& world, const LocalRank& local) {

@@ -20,7 +20,7 @@ void check_world(const Options& options, const World& world, LocalRank& local);
 void read_inputs(Options& options, const World& world);
 
 // Which implementation of an operation the transport has; InputError where it has none.
-Implementation choose(const Transport& transport, Operation operation, Implementation wanted);
+Implementation choose(const Transport& transport, Operation operation, Implementation wanted, bool in_place);
 
 // InputError where the transport does not move data between the memories that are asked for.
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan);
@@ -34,8 +34,11 @@ bool moves_between_ranks(const std::vector<Series>& plan);
 // UnsupportedError on all ranks where one of them has a reason why its machine cannot run this; collective.
 void require(const World& world, const std::string& reason);
 
-// The NUMA node of this rank's host memory, or kAnyNode. Collective.
+// The NUMA node on which this rank's host memory is to lie; kAnyNode where nothing says so. Collective.
 int host_node(const Options& options, const World& world, int device_index);
+
+// Memory on that node: there or nowhere, or as far as the node has room and the kernel lets this process choose.
+device::HostMemory host_memory_on(int node, bool there_only, std::size_t bytes, device::HostKind kind);
 
 // The device that this rank drives from now on; -1 on the host backend. InputError where two ranks would share one
 // unasked. Collective.

@@ -62,7 +62,7 @@ class Session {
         options_.step_transports.empty() ? make_transport(options_.transport, false, options_.ccl, options_.handles)
                                          : make_stepwise(options_.transport, options_.step_transports);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
-      return choose(*transport, operation, wanted);
+      return choose(*transport, operation, wanted, options_.in_place);
     });
     check_paths(options_, *transport, plan);
     check_sizes(*transport, plan);
@@ -112,10 +112,12 @@ class Session {
     const std::uint64_t bytes = buffer_bytes(plan);
     device::Stream stream;
     require(world, transport.why_unsupported());
+    require(world, transport.why_no(options_.data_type));
     const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
     require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
     device::Memory send = transport.allocate(world, bytes);
-    device::Memory receive = transport.allocate(world, bytes);
+    device::Memory separate = options_.in_place ? device::Memory() : transport.allocate(world, bytes);
+    device::Memory& receive = options_.in_place ? send : separate;
     stream.set_byte(send.data(), bytes, 0);
     stream.set_byte(receive.data(), bytes, 0);
     stream.synchronize();
@@ -126,17 +128,24 @@ class Session {
     const bool uses_host = host.send + host.receive > 0;
     const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
     require(world, uses_host ? device::why_unsupported(kind, options_.transport == "kernel") : "");
-    // Unless it is to lie elsewhere: near the device, whichever core this rank runs on.
-    std::optional<MemoryPolicy> near;
-    if (node == kAnyNode && device_index >= 0) near.emplace(device::info(device_index).numa_node, false);
-    device::HostMemory host_send(host.send, kind, node);
-    device::HostMemory host_receive(host.receive, kind, node);
-    near.reset();
+    const bool there_only = options_.host_placement != HostPlacement::any;
+    device::HostMemory host_send = host_memory_on(node, there_only, host.send, kind);
+    device::HostMemory host_receive = host_memory_on(node, there_only, host.receive, kind);
     shared.advance();
     const Members members(world, members_of(plan, world.rank));
-    const Context context{world,        members, shared,          stream,
-                          send,         receive, bytes,           host_send,
-                          host_receive, kind,    options_.access, moves_between_ranks(plan)};
+    const Context context{world,
+                          members,
+                          shared,
+                          stream,
+                          send,
+                          receive,
+                          bytes,
+                          host_send,
+                          host_receive,
+                          kind,
+                          options_.access,
+                          moves_between_ranks(plan),
+                          options_.data_type};
     watchdog.prepares("setting up the transport (communicators, memory of other ranks)");
     transport.set_up(context);
     invocation_.add_files_of_library(proof.own_variables());

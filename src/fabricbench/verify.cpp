@@ -48,27 +48,36 @@ std::vector<pattern::Stretch> received_stretches(const Context& context, const M
   return found;
 }
 
-std::uint64_t sent_bytes(const Group* group, int rank, Place place) {
-  std::uint64_t bytes = 0;
+// All that this rank sends of its buffer there, from the first byte to the last.
+pattern::Stretch sent_stretch(std::byte* buffer, const Group* group, int rank, Place place, std::uint64_t source) {
+  std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t end = 0;
   for (const Step& step : group != nullptr ? group->steps : std::vector<Step>{}) {
     for (const Transfer& each : step) {
-      if (each.source == rank && !each.relayed && each.source_place == place)
-        bytes = std::max(bytes, each.source_offset + each.bytes);
+      if (each.source != rank || each.relayed || each.source_place != place) continue;
+      begin = std::min(begin, each.source_offset);
+      end = std::max(end, each.source_offset + each.bytes);
     }
   }
-  return bytes;
+  return end == 0 ? pattern::Stretch{buffer, 0, 0, source}
+                  : pattern::Stretch{buffer + begin, end - begin, begin, source};
+}
+
+pattern::Summands summands_for(const Context& context, const Measurement& measurement, const Group* group) {
+  if (group == nullptr || !is_reduction(measurement.operation)) return {};
+  return pattern::summands_of(group->ranks.size(), describe(context.data_type).format);
 }
 
 }  // namespace
 
 Verifier::Verifier(const Context& context, const Measurement& measurement, const Group* group)
     : context_(context),
-      content_(is_reduction(measurement.operation) ? device::Content::floats : device::Content::bytes),
-      summed_ranks_(group != nullptr && is_reduction(measurement.operation) ? group->ranks.size() : 0),
-      rank_(static_cast<std::uint64_t>(summed_ranks_ > 0 ? group->ranks.front() : context.world.rank)),
+      content_(is_reduction(measurement.operation) ? device::Content::numbers : device::Content::bytes),
+      summands_(summands_for(context, measurement, group)),
+      rank_(static_cast<std::uint64_t>(summands_.ranks > 0 ? group->ranks.front() : context.world.rank)),
       moment_{0, 0, stride_of(group)},
-      sent_{context.send.data(), sent_bytes(group, context.world.rank, Place::device), 0, rank_},
-      sent_on_host_{context.host_send.data(), sent_bytes(group, context.world.rank, Place::host), 0, rank_},
+      sent_(sent_stretch(context.send.data(), group, context.world.rank, Place::device, rank_)),
+      sent_on_host_(sent_stretch(context.host_send.data(), group, context.world.rank, Place::host, rank_)),
       received_(received_stretches(context, measurement, group, Place::device)),
       received_on_host_(received_stretches(context, measurement, group, Place::host)),
       table_(received_.size() * sizeof(pattern::Stretch)),
@@ -76,20 +85,22 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
   context_.stream.set_byte(total_.data(), sizeof(std::uint64_t), 0);
   if (!received_.empty())
     context_.stream.copy(table_.data(), received_.data(), received_.size() * sizeof(pattern::Stretch));
-  if (summed_ranks_ == 0) return;
+  if (summands_.ranks == 0) return;
   const auto own = std::find(group->ranks.begin(), group->ranks.end(), context.world.rank);
   place_ = static_cast<std::uint64_t>(own - group->ranks.begin());
 }
 
 void Verifier::fill() {
   moment_.filled = ++moment_.stamped;
-  write(false);
+  // In place what is sent lies where the result is to be.
   for (const pattern::Stretch& each : received_) make_wrong(each, false);
   for (const pattern::Stretch& each : received_on_host_) make_wrong(each, true);
+  write(false);
   context_.stream.synchronize();
 }
 
 void Verifier::stamp() {
+  if (context_.in_place()) return fill();
   ++moment_.stamped;
   write(true);
   // Nothing arrives where a check is still reading.
@@ -97,7 +108,7 @@ void Verifier::stamp() {
 }
 
 void Verifier::write(bool stamps_only) {
-  const pattern::Pattern own = pattern::of(rank_, moment_, place_);
+  const pattern::Pattern own = pattern::of(rank_, moment_, summands_, place_);
   if (sent_.bytes > 0) context_.stream.fill(sent_, own, content_, false, stamps_only);
   if (sent_on_host_.bytes > 0) device::fill_on_host(sent_on_host_, own, content_, false, stamps_only);
 }
@@ -137,7 +148,7 @@ void Verifier::plant_wrong_byte() {
 
 void Verifier::make_wrong(const pattern::Stretch& received, bool on_host) {
   const pattern::Pattern sent = pattern::of(received.source, moment_);
-  if (summed_ranks_ > 0) {
+  if (summands_.ranks > 0) {
     // No sum of small whole numbers has all bits set.
     context_.stream.set_byte(received.data, received.bytes, 0xFF);
   } else if (on_host) {

@@ -17,7 +17,8 @@ class Verifier {
 
   // Before a batch: all that this rank sends is new, and what it will receive is made wrong in every byte.
   void fill();
-  // Before an iteration: the stamps of what this rank sends are new. What was checked so far has been read.
+  // Before an iteration: the stamps of what this rank sends are new, and in place all of it, which the iteration before
+  // has overwritten. What was checked so far has been read.
   void stamp();
   // Straight after it: the stamps of what this rank received.
   void check_stamps();
@@ -32,16 +33,16 @@ class Verifier {
   void write(bool stamps_only);
   void check(bool stamps_only);
   pattern::Check check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only) const {
-    return {stretches, number, moment_, summed_ranks_, stamps_only ? 1U : 0U};
+    return {stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
   }
   // All bits of received bytes flipped.
   void make_wrong(const pattern::Stretch& received, bool on_host);
 
   const Context& context_;
   device::Content content_;
-  std::uint64_t summed_ranks_;  // 0 where nothing is added up
-  std::uint64_t place_ = 0;     // of this rank, among those whose floats are added up
-  std::uint64_t rank_;          // whose pattern it sends: of these its first rank's
+  pattern::Summands summands_;
+  std::uint64_t place_ = 0;  // of this rank, among those whose numbers are added up
+  std::uint64_t rank_;       // whose pattern it sends: of these its first rank's
   pattern::Moment moment_;
   // What this rank sends of its buffers on the device and on the host.
   pattern::Stretch sent_;

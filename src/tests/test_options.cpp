@@ -92,6 +92,23 @@ TEST(mistakes_are_named_with_what_to_do) {
   CHECK(mistake({"--min-iterations", "10", "--max-iterations", "9"}).find("--max-iterations") != std::string::npos);
 }
 
+TEST(collectives_in_place_and_types_are_read_and_their_mistakes_named) {
+  const Options options =
+      parse({"--transport=ccl", "--operations=allreduce,reduce_scatter", "--in-place=yes", "--datatype=float8_e4m3"});
+  CHECK(options.in_place);
+  CHECK(options.data_type == DataType::float8_e4m3);
+  CHECK(!parse({"--in-place=no"}).in_place);
+  const auto says = [](const std::vector<std::string>& arguments, const char* what) {
+    return mistake(arguments).find(what) != std::string::npos;
+  };
+  CHECK(says({"--operations=alltoall", "--in-place=yes"}, "alltoall has no form in place"));
+  CHECK(says({"--operations=allreduce", "--in-place=yes", "--train=8"}, "overwrites its input"));
+  CHECK(says({"--transport=ccl", "--operations=allreduce", "--in-place=yes", "--ccl-mode=graph-4"}, "overwrites"));
+  CHECK(says({"--operations=allreduce", "--datatype=bfloat16"}, "reductions by --transport ccl"));
+  CHECK(says({"--transport=ccl", "--operations=allgather", "--datatype=bfloat16"}, "reductions by --transport ccl"));
+  CHECK(says({"--datatype=int4"}, "float32, float16, bfloat16, float8_e4m3, float8_e5m2"));
+}
+
 TEST(options_of_memory_paths_are_read) {
   const Options options = parse({"--buffers", "host-device", "--access=read", "--host-memory", "migrated",
                                  "--host-numa=remote", "--together", "0+2,0+1+2", "--ranks-per-device", "2"});

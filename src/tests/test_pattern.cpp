@@ -2,12 +2,17 @@
 #include <vector>
 
 #include "check.hpp"
+#include "fabricbench/data_types.hpp"
 #include "fabricbench/device/content.hpp"
 #include "fabricbench/device/pattern.hpp"
 #include "fabricbench/text.hpp"
 
 namespace device = fabricbench::device;
 namespace pattern = fabricbench::pattern;
+using fabricbench::all_data_types;
+using fabricbench::DataType;
+using fabricbench::DataTypeRow;
+using fabricbench::describe;
 using fabricbench::format_ranges;
 using fabricbench::parse_ranges;
 
@@ -19,6 +24,21 @@ double share_of_equal_bytes(A&& a, B&& b) {
   constexpr int kBytes = 4096;
   for (std::uint64_t i = 0; i < kBytes; ++i) equal += a(i) == b(i) ? 1 : 0;
   return equal / double{kBytes};
+}
+
+// The number at place `i` of a word, and a number as the nearest that a format holds.
+double decoded(std::uint64_t word, std::uint64_t i, const pattern::Format& format) {
+  const std::uint64_t width = 8 * format.bytes;
+  const std::uint64_t bits = word >> (width * i) & (~std::uint64_t{0} >> (64 - width));
+  if (bits == 0) return 0;
+  const double fraction =
+      std::ldexp(static_cast<double>(bits % (1u << format.mantissa)), -static_cast<int>(format.mantissa));
+  return std::ldexp(1 + fraction, static_cast<int>(bits >> format.mantissa) - static_cast<int>(format.bias));
+}
+double rounded(double number, const pattern::Format& format) {
+  if (number == 0) return 0;
+  const int shift = static_cast<int>(format.mantissa) - std::ilogb(number);
+  return std::ldexp(std::nearbyint(std::ldexp(number, shift)), -shift);
 }
 
 }  // namespace
@@ -67,19 +87,55 @@ TEST(every_message_holds_a_whole_stamp_in_each_64_KiB_wherever_it_begins) {
   CHECK_EQUAL(pattern::stride_for(std::uint64_t{1} << 30), 65536u);
 }
 
-TEST(sums_of_floats_are_those_of_their_places) {
+// Added up as a device does it, with each partial sum rounded to the type.
+TEST(sums_are_exact_in_every_type_for_any_number_of_ranks) {
   const pattern::Moment moment{1, 2, 16};
-  for (const std::uint64_t ranks : {1u, 2u, 255u, 256u, 257u, 1000u}) {
-    for (std::uint64_t index = 0; index < 100; ++index) {
-      float sum = 0;
-      for (std::uint64_t place = 0; place < ranks; ++place) {
-        const float value = pattern::float_at(pattern::of(9, moment, place), index);
-        CHECK(value >= 0 && value < 256 && value == std::floor(value));
-        sum += value;
+  for (const DataTypeRow& row : all_data_types()) {
+    for (const std::uint64_t ranks : {1u, 2u, 8u, 255u, 256u, 257u, 1000u}) {
+      const pattern::Summands summands = pattern::summands_of(ranks, row.format);
+      std::uint64_t numbers = 0;
+      for (std::uint64_t word = 0; word < 50; ++word) {
+        const std::uint64_t sums = pattern::numbers_of_word(pattern::of(9, moment, summands), word, true);
+        for (std::uint64_t i = 0; i < 8 / row.format.bytes; ++i) {
+          double sum = 0;
+          for (std::uint64_t place = 0; place < ranks; ++place) {
+            const double number =
+                decoded(pattern::numbers_of_word(pattern::of(9, moment, summands, place), word, false), i, row.format);
+            CHECK(number >= 0 && number < 256 && number == std::floor(number));
+            numbers += number > 0 ? 1 : 0;
+            sum = rounded(sum + number, row.format);
+          }
+          CHECK_EQUAL(decoded(sums, i, row.format), sum);
+        }
       }
-      CHECK_EQUAL(pattern::sum_at(pattern::of(9, moment), index, ranks), sum);
+      CHECK(numbers > 50);
     }
   }
+}
+
+TEST(what_one_rank_left_out_shows_in_some_sum_of_every_type) {
+  const pattern::Moment moment{1, 2, 16};
+  for (const DataTypeRow& row : all_data_types()) {
+    for (const std::uint64_t ranks : {2u, 8u, 1000u}) {
+      const pattern::Summands summands = pattern::summands_of(ranks, row.format);
+      int shown = 0;
+      for (std::uint64_t word = 0; word < 1024; ++word)
+        shown += pattern::numbers_of_word(pattern::of(9, moment, summands, ranks / 2), word, false) != 0 ? 1 : 0;
+      CHECK(shown > 0);
+    }
+  }
+}
+
+TEST(numbers_are_stored_as_the_standards_say) {
+  const auto stored = [](std::uint64_t number, DataType type) {
+    return pattern::encode(number, describe(type).format);
+  };
+  CHECK_EQUAL(stored(3, DataType::float32), 0x40400000u);
+  CHECK_EQUAL(stored(3, DataType::float16), 0x4200u);
+  CHECK_EQUAL(stored(3, DataType::bfloat16), 0x4040u);
+  CHECK_EQUAL(stored(3, DataType::float8_e4m3), 0x44u);
+  CHECK_EQUAL(stored(3, DataType::float8_e5m2), 0x42u);
+  for (const DataTypeRow& row : all_data_types()) CHECK_EQUAL(stored(0, row.type), 0u);
 }
 
 TEST(pattern_counts_differing_bytes) {
@@ -97,7 +153,7 @@ TEST(the_processor_finds_every_byte_that_is_wrong) {
       const pattern::Stretch stretch{data.data(), bytes, position, 42};
       device::fill_on_host(stretch, sent, device::Content::bytes, false, false);
       const auto wrong = [&](bool stamps_only) {
-        return device::count_wrong_on_host({&stretch, 1, moment, 0, stamps_only ? 1U : 0U});
+        return device::count_wrong_on_host({&stretch, 1, moment, {}, stamps_only ? 1U : 0U});
       };
       CHECK_EQUAL(wrong(false), 0u);
       for (std::size_t i = 0; i < bytes; ++i) {
@@ -116,19 +172,30 @@ TEST(data_of_the_iteration_before_have_wrong_stamps) {
   std::vector<unsigned char> data(1003);
   const pattern::Stretch stretch{data.data(), data.size(), 5, 42};
   device::fill_on_host(stretch, pattern::of(42, {1, 2, 64}), device::Content::bytes, false, false);
-  CHECK(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, 0, 1}) > 0);
+  CHECK(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, {}, 1}) > 0);
   device::fill_on_host(stretch, pattern::of(42, {1, 3, 64}), device::Content::bytes, false, true);
-  CHECK_EQUAL(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, 0, 0}), 0u);
+  CHECK_EQUAL(device::count_wrong_on_host({&stretch, 1, {1, 3, 64}, {}, 0}), 0u);
 }
 
-TEST(the_processor_finds_wrong_sums) {
+TEST(every_wrong_byte_of_a_sum_is_found_in_every_type) {
   const pattern::Moment moment{1, 2, 16};
-  std::vector<float> sums(100);
-  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = pattern::sum_at(pattern::of(42, moment), i + 3, 5);
-  const pattern::Stretch stretch{sums.data(), 4 * sums.size(), 12, 42};
-  CHECK_EQUAL(device::count_wrong_on_host({&stretch, 1, moment, 5, 0}), 0u);
-  sums[1] += 1;  // element 4, in the stamp at byte 16
-  CHECK(device::count_wrong_on_host({&stretch, 1, moment, 5, 1}) > 0);
+  for (const DataTypeRow& row : all_data_types()) {
+    const pattern::Summands summands = pattern::summands_of(1, row.format);
+    std::vector<unsigned char> sums(404);
+    // The sum over one rank is what it sends.
+    const pattern::Stretch stretch{sums.data(), sums.size(), 12, 42};
+    device::fill_on_host(stretch, pattern::of(42, moment, summands), device::Content::numbers, false, false);
+    const auto wrong = [&](bool stamps_only) {
+      return device::count_wrong_on_host({&stretch, 1, moment, summands, stamps_only ? 1U : 0U});
+    };
+    CHECK_EQUAL(wrong(false), 0u);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = static_cast<unsigned char>(sums[i] ^ 1U);
+      CHECK_EQUAL(wrong(false), 1u);
+      CHECK_EQUAL(wrong(true), (12 + i) % 16 < 8 ? 1u : 0u);
+      sums[i] = static_cast<unsigned char>(sums[i] ^ 1U);
+    }
+  }
 }
 
 TEST(ranges_are_read_as_they_are_written) {

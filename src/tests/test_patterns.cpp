@@ -80,6 +80,20 @@ TEST(ranks_of_a_node_never_send_to_the_same_rank_of_another_at_first) {
   }
 }
 
+TEST(in_place_a_rank_has_its_part_where_it_is_in_the_whole) {
+  const auto steps_of = [](Operation operation) {
+    return in_place(transfers(operation, ranks(4), 64, {}, 2), operation)[0];
+  };
+  for (const Transfer& each : steps_of(Operation::allgather)) {
+    CHECK_EQUAL(each.source_offset, static_cast<std::uint64_t>(each.source) * 16);
+    CHECK_EQUAL(each.destination_offset, each.source_offset);
+  }
+  for (const Transfer& each : steps_of(Operation::reduce_scatter)) {
+    CHECK_EQUAL(each.destination_offset, static_cast<std::uint64_t>(each.destination) * 16);
+    CHECK_EQUAL(each.source_offset, each.destination_offset);
+  }
+}
+
 TEST(reductions_take_a_contribution_of_every_rank) {
   for (const Operation operation : {Operation::allreduce, Operation::reduce, Operation::reduce_scatter}) {
     std::map<int, std::set<int>> sources;

@@ -13,7 +13,7 @@ import pytest
 
 from fabricheck import mpi
 from fabricheck.records.metrics import metrics_of, parse_metric_name
-from fabricheck.records.operations import OPERATIONS
+from fabricheck.records.operations import DATA_TYPES, OPERATIONS
 from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench, built
 from tools.build import ROOT
@@ -39,7 +39,7 @@ def openmpi() -> Bench:
 def test_operations_are_those_of_the_package(openmpi: Bench) -> None:
     said = subprocess.run([openmpi.program, "--list-operations"], capture_output=True, text=True, check=True).stdout
     table = [{"name": name, **asdict(traits), "pattern": list(traits.pattern)} for name, traits in OPERATIONS.items()]
-    assert json.loads(said) == table
+    assert json.loads(said) == {"operations": table, "data_types": dict(DATA_TYPES)}
 
 
 def test_the_help_names_every_operation_and_every_option(openmpi: Bench) -> None:

@@ -48,6 +48,8 @@ def test_what_links_carry_of_nccls_data_says_nothing_of_its_modes() -> None:
 
     assert achievable() is not None
     assert achievable(ccl_mode="symmetric") is None
+    assert achievable(datatype="float32") is not None
+    assert achievable(datatype="bfloat16") is None
 
 
 def test_of_ranks_that_a_damaged_header_lost_nothing_is_expected() -> None:

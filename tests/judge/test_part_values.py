@@ -58,6 +58,7 @@ def test_two_directions_that_lost_as_much_are_judged_by_the_part(level: float, v
         (named(h200(), "emulated NVIDIA H200", 139.8), "a rehearsal"),
         (h200(access="read", bytes_=512 * MIB), "another size"),
         (h200(buffers="host-device"), "host memory"),
+        (h200(datatype="bfloat16"), "other kernels"),
     ],
 )
 def test_what_is_not_the_same_is_not_judged_by_a_part(run: Run, why: str) -> None:

@@ -278,6 +278,25 @@ def test_groups_at_once_give_right_sums_of_their_own(alps: Machine) -> None:
     assert all(one["wrong_bytes"] == 0 for one in run.records)
 
 
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        (["--in-place=yes", "--operations=allreduce,allgather,reduce_scatter,reduce"], {}),
+        (["--datatype=bfloat16", "--in-place=yes", "--operations=allreduce,reduce_scatter"], {}),
+        # ncclCommInitRankScalable.
+        (["--datatype=float8_e5m2", "--operations=allreduce,reduce"], {"TORCH_NCCL_RANKS_PER_ROOT": "2"}),
+    ],
+)
+def test_collectives_in_place_and_of_small_types_give_right_sums(
+    alps: Machine, options: Sequence[str], variables: Mapping[str, str]
+) -> None:
+    common = ["--transport=ccl", *options, "--sizes=24KiB", "--iterations=5", "--warmup=1"]
+    run = alps.run(*common, variables=variables)
+    assert run.status == 0, run.said
+    assert {each["wrong_bytes"] for each in run.records} == {0}
+    assert alps.run(*common, "--inject=wrong-byte", variables=variables).status == 5
+
+
 def test_memory_paths_and_staging(machine: Machine) -> None:
     operations = "host_to_device,device_to_host"
     options = ("--schedules=uncontended", f"--sizes={SIZE}", *MORE_ITERATIONS)

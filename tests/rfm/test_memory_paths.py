@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +20,8 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require
+from fabricheck.rfm.launch import why_not
+from tests.rfm.test_checks import CHECKS
 from tests.support.nodes import ROOT, system
 from tests.support.result_files import CUDA, Line, lines_of, said, settle, verdicts, write
 
@@ -108,8 +112,11 @@ def _plan(**fields: Any) -> Callable[[list[Line]], object]:
 
 DEFECTS = {
     "another kind": (_rank(allocation="pageable"), "rank 2 was pageable instead of pinned"),
-    "another NUMA node": (_rank(wanted_numa_node=1), "was on NUMA node 0 instead of 1"),
-    "a NUMA node that nobody knows": (_rank(wanted_numa_node=1, numa_node=-1), "was on NUMA node -1 instead of 1"),
+    "far from the GPU": (_rank(wanted_numa_node=1), "was on NUMA node 0 instead of 1"),
+    "a NUMA node that nobody knows": (
+        lambda lines: [_plan(host_numa="local")(lines), _rank(wanted_numa_node=1, numa_node=-1)(lines)],
+        "was on NUMA node -1 instead of 1",
+    ),
     "not placed": (_plan(host_numa="remote"), "no library placed the host memory of rank 0"),
     "no proof": (lambda lines: lines[0]["ranks"][1].pop("host_memory"), "the host memory of rank 1"),
     "no kind": (lambda lines: lines[0]["plan"].pop("host_memory"), "their kind is not given"),
@@ -170,6 +177,8 @@ HEALTHY = [
     ("local_copy", {"kind": None}, 2094.08),
     ("unidirectional", {"ranks": (0, 1), "transport": "kernel", "kind": None}, 376.28),
     ("host_to_device", {"transport": "kernel", "kind": "managed"}, 64 * 25.5 / 36),
+    # 297 of the 450 GB/s of NVLink-C2C (Schieffer et al., ICPP 2024).
+    ("host_to_device", {"transport": "kernel", "kind": "pageable"}, 64 * 297 / 450),
     ("unidirectional", {"ranks": (0, 1), "transport": "mpi", "buffers": "host-device"}, 64 * 0.31),
 ]
 
@@ -209,6 +218,30 @@ def test_what_a_machine_lacks_is_told_from_other_ends(tmp_path: Path) -> None:
     assert Verdict.INCOMPLETE in verdicts(read_run(file))
     for name, lines in {"other": [_error("library")], "whole": lines_of(CUDA), "empty": []}.items():
         assert read_unsupported(write(tmp_path / f"{name}.jsonl", lines)) is None
+
+
+C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
+
+
+@pytest.mark.parametrize(
+    ("needs", "where", "fits"),
+    [
+        (C2C, "alps:normal", True),
+        (C2C, "hgx-h200:node", False),
+        ({"datatype": "float8_e4m3"}, "alps:normal", True),
+        ({"datatype": "float8_e4m3"}, "leonardo:boost", False),
+        ({"datatype": "bfloat16"}, "leonardo:boost", True),
+    ],
+)
+def test_what_the_gpus_of_a_system_do_not_have_is_left_out(needs: dict[str, str], where: str, fits: bool) -> None:
+    test = SimpleNamespace(
+        backend="host",
+        transport="kernel",
+        current_environ=SimpleNamespace(extras={}),
+        current_partition=SimpleNamespace(fullname=where, extras={}),
+        **needs,
+    )
+    assert [described for _, described in why_not(cast("Any", test))] == [True] * (not fits)
 
 
 def test_placements_of_gpus_with_two_parts() -> None:

@@ -7,8 +7,8 @@ void fill_on_host(const pattern::Stretch& stretch, const pattern::Pattern& patte
   const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
   const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
   for (std::uint64_t word = words.first; word < words.end; word += words.step) {
-    if (content == Content::floats) {
-      write_floats(stretch, word, pattern);
+    if (content == Content::numbers) {
+      write_numbers(stretch, word, pattern);
     } else {
       write_bytes(stretch, word, pattern, flip);
     }

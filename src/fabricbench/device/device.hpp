@@ -110,8 +110,8 @@ IpcHandle export_memory(const Memory& memory, Handles handles);
 // The memory of another process, as the selected device addresses it.
 Memory open_peer(const IpcHandle& handle, Handles handles);
 
-// What the words of a buffer hold: any bytes, or floats that are small whole numbers, whose sums are exact.
-enum class Content { bytes, floats };
+// What the words of a buffer hold: any bytes, or whole numbers, whose sums are exact.
+enum class Content { bytes, numbers };
 
 // A queue of work on the selected device. Everything but synchronize() only enqueues.
 class Stream {

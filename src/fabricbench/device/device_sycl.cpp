@@ -270,8 +270,8 @@ void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& patte
   const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
   const std::size_t groups = groups_for(words.count());
   guarded("filling a buffer", [&] {
-    if (content == Content::floats) {
-      FABRICBENCH_LAUNCH(fill_floats, queue_of(*this), groups, stretch, pattern, words);
+    if (content == Content::numbers) {
+      FABRICBENCH_LAUNCH(fill_numbers, queue_of(*this), groups, stretch, pattern, words);
     } else {
       FABRICBENCH_LAUNCH(fill_bytes, queue_of(*this), groups, stretch, pattern, words,
                          inverted ? ~std::uint64_t{0} : std::uint64_t{0});

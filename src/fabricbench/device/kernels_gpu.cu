@@ -35,10 +35,10 @@ __global__ void fill_bytes(pattern::Stretch out, pattern::Pattern pattern, patte
     write_bytes(out, word, pattern, flip);
 }
 
-__global__ void fill_floats(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
+__global__ void fill_numbers(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
   for (std::uint64_t word = words.first + thread_index() * words.step; word < words.end;
        word += thread_count() * words.step)
-    write_floats(out, word, pattern);
+    write_numbers(out, word, pattern);
 }
 
 // Each stretch begins at other threads, for those of a few words.
@@ -152,8 +152,8 @@ void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& patte
                   bool stamps_only) {
   const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
   const unsigned blocks = blocks_for(words.count());
-  if (content == Content::floats) {
-    fill_floats<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words);
+  if (content == Content::numbers) {
+    fill_numbers<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words);
   } else {
     fill_bytes<<<blocks, kThreads, 0, native_stream(*this)>>>(stretch, pattern, words,
                                                               inverted ? ~std::uint64_t{0} : 0);

@@ -31,16 +31,41 @@ struct Moment {
   std::uint64_t stride;
 };
 
-// What one rank sends at a moment. `place`: of its floats, so that those of several ranks have a known sum.
+// How a floating-point number is stored.
+struct Format {
+  std::uint64_t bytes;
+  std::uint32_t bias;  // of the exponent
+  std::uint32_t mantissa;
+};
+
+// Whole numbers that `ranks` ranks add up, exactly in any order: a format holds each whole number up to 2^(mantissa +
+// 1), and no sum is larger. All numbers are below 2^bits; where the ranks are too many for that, one of `apart`
+// neighbours has a number for an element, and the others have zeros.
+struct Summands {
+  std::uint64_t ranks;  // 0: nothing is added up
+  std::uint64_t bits;
+  std::uint64_t apart;
+  Format format;
+};
+inline Summands summands_of(std::uint64_t ranks, const Format& format) {
+  const std::uint64_t largest = std::uint64_t{2} << format.mantissa;
+  Summands summands{ranks, 1, (ranks + largest - 1) / largest, format};
+  while (summands.bits < 8 && ranks * ((std::uint64_t{2} << summands.bits) - 1) <= largest) ++summands.bits;
+  return summands;
+}
+
+// What one rank sends at a moment. `place`: of its numbers, so that those of several ranks have a known sum.
 struct Pattern {
   std::uint64_t seed;
   std::uint64_t stamp;
   std::uint64_t stride;
   std::uint64_t place;
+  Summands summands;
 };
 
-FABRICBENCH_EVERYWHERE inline Pattern of(std::uint64_t rank, const Moment& moment, std::uint64_t place = 0) {
-  return {seed(rank, moment.filled), seed(rank, moment.stamped), moment.stride, place};
+FABRICBENCH_EVERYWHERE inline Pattern of(std::uint64_t rank, const Moment& moment, const Summands& summands = {},
+                                         std::uint64_t place = 0) {
+  return {seed(rank, moment.filled), seed(rank, moment.stamped), moment.stride, place, summands};
 }
 
 // The most bytes between two stamps.
@@ -63,38 +88,50 @@ FABRICBENCH_EVERYWHERE inline std::uint8_t byte_at(const Pattern& pattern, std::
   return static_cast<std::uint8_t>(bytes_of_word(pattern, position / 8) >> (8 * (position % 8)));
 }
 
-// A whole number below 256 for the element `index` of four bytes, which a float holds exactly.
-FABRICBENCH_EVERYWHERE inline std::uint64_t number_at(const Pattern& pattern, std::uint64_t index) {
-  return bytes_of_word(pattern, index / 2) >> (32 * (index % 2)) & 0xFF;
-}
-
-// The float at element `index` of the rank at `place`: one more, modulo 256, than at the place before it.
-FABRICBENCH_EVERYWHERE inline float float_at(const Pattern& pattern, std::uint64_t index) {
-  return static_cast<float>((number_at(pattern, index) + pattern.place) & 0xFF);
-}
-
-// The sum of that element over the places [0, ranks), without going through them: exact in any order, as a float holds
-// every whole number below 2^24, for 65,000 ranks.
-FABRICBENCH_EVERYWHERE inline float sum_at(const Pattern& pattern, std::uint64_t index, std::uint64_t ranks) {
-  const std::uint64_t first = number_at(pattern, index);
-  const std::uint64_t end = first + ranks;
-  const auto below = [](std::uint64_t n) { return n / 256 * (255 * 128) + n % 256 * (n % 256 - (n % 256 > 0)) / 2; };
-  return static_cast<float>(below(end) - below(first));
-}
-
 FABRICBENCH_EVERYWHERE inline int differing_bytes(std::uint64_t a, std::uint64_t b) {
   int count = 0;
   for (std::uint64_t difference = a ^ b; difference != 0; difference >>= 8) count += (difference & 0xFF) != 0 ? 1 : 0;
   return count;
 }
 
-FABRICBENCH_EVERYWHERE inline std::uint32_t bits_of(float number) {
+// A whole number that the format holds, as it is stored.
+FABRICBENCH_EVERYWHERE inline std::uint64_t encode(std::uint64_t number, const Format& format) {
+  if (number == 0) return 0;
   union {
     float number;
     std::uint32_t bits;
-  } both;
-  both.number = number;
-  return both.bits;
+  } single;
+  single.number = static_cast<float>(number);
+  const std::uint64_t exponent = (single.bits >> 23) - 127 + format.bias;
+  return exponent << format.mantissa | (single.bits & 0x7FFFFF) >> (23 - format.mantissa);
+}
+
+// The sum of i modulo 2^bits over i in [0, end).
+FABRICBENCH_EVERYWHERE inline std::uint64_t sum_below(std::uint64_t end, std::uint64_t bits) {
+  const std::uint64_t largest = (std::uint64_t{1} << bits) - 1;
+  const std::uint64_t rest = end & largest;
+  return (end >> bits) * (largest * (largest + 1) / 2) + rest * (rest - (rest > 0)) / 2;
+}
+
+// The eight bytes at positions [8 word, 8 word + 8) of this rank's numbers, or of the sums over all places. From a
+// place that has a number for an element to the next one it is one more, modulo 2^bits, so that their sum is known.
+FABRICBENCH_EVERYWHERE inline std::uint64_t numbers_of_word(const Pattern& pattern, std::uint64_t word, bool sums) {
+  const auto& [ranks, bits, apart, format] = pattern.summands;
+  const std::uint64_t mixed = bytes_of_word(pattern, word);
+  std::uint64_t value = 0;
+  for (std::uint64_t shift = 0; shift < 64; shift += 8 * format.bytes) {
+    const std::uint64_t first = mixed >> shift & ((std::uint64_t{1} << bits) - 1);
+    const std::uint64_t begin = apart > 1 ? mix(mixed ^ shift) % apart : 0;
+    std::uint64_t number = 0;
+    if (sums) {
+      const std::uint64_t places = apart > 1 ? (ranks - begin + apart - 1) / apart : ranks;
+      number = sum_below(first + places, bits) - sum_below(first, bits);
+    } else if (apart == 1 || pattern.place % apart == begin) {
+      number = (first + pattern.place / apart) & ((std::uint64_t{1} << bits) - 1);
+    }
+    value |= encode(number, format) << shift;
+  }
+  return value;
 }
 
 // A piece of memory with positions [position, position + bytes) of what the rank `source` sends.
@@ -133,10 +170,8 @@ FABRICBENCH_EVERYWHERE inline PartOfWord part_of_word(const Stretch& stretch, st
   return {data, begin - 8 * word, begin < end ? end - begin : 0};
 }
 
-// Writes the bytes of `pattern` into a word of a stretch, each exclusive-or `flip`.
-FABRICBENCH_EVERYWHERE inline void write_bytes(const Stretch& stretch, std::uint64_t word, const Pattern& pattern,
-                                               std::uint64_t flip) {
-  const std::uint64_t value = bytes_of_word(pattern, word) ^ flip;
+// Writes a word of a stretch.
+FABRICBENCH_EVERYWHERE inline void write_word(const Stretch& stretch, std::uint64_t word, std::uint64_t value) {
   const PartOfWord part = part_of_word(stretch, word);
   if (part.is_whole()) {
     *reinterpret_cast<std::uint64_t*>(part.data) = value;
@@ -146,16 +181,20 @@ FABRICBENCH_EVERYWHERE inline void write_bytes(const Stretch& stretch, std::uint
     part.data[i] = static_cast<unsigned char>(value >> (8 * (part.begin + i)));
 }
 
-// The same of floats, whose stretches are at multiples of four bytes.
-FABRICBENCH_EVERYWHERE inline void write_floats(const Stretch& stretch, std::uint64_t word, const Pattern& pattern) {
-  const PartOfWord part = part_of_word(stretch, word);
-  auto* floats = reinterpret_cast<float*>(part.data);
-  for (std::uint64_t i = 0; i < part.bytes / 4; ++i) floats[i] = float_at(pattern, 2 * word + part.begin / 4 + i);
+// The bytes of `pattern`, each exclusive-or `flip`.
+FABRICBENCH_EVERYWHERE inline void write_bytes(const Stretch& stretch, std::uint64_t word, const Pattern& pattern,
+                                               std::uint64_t flip) {
+  write_word(stretch, word, bytes_of_word(pattern, word) ^ flip);
 }
 
-// How many bytes in a word of a stretch are not those of `pattern`.
+FABRICBENCH_EVERYWHERE inline void write_numbers(const Stretch& stretch, std::uint64_t word, const Pattern& pattern) {
+  write_word(stretch, word, numbers_of_word(pattern, word, false));
+}
+
+// How many bytes in a word of a stretch are not those of `pattern`, or of the sums of its numbers.
 FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint64_t word, const Pattern& pattern) {
-  const std::uint64_t value = bytes_of_word(pattern, word);
+  const std::uint64_t value =
+      pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
   const PartOfWord part = part_of_word(stretch, word);
   if (part.is_whole()) return differing_bytes(*reinterpret_cast<const std::uint64_t*>(part.data), value);
   int wrong = 0;
@@ -164,26 +203,13 @@ FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint6
   return wrong;
 }
 
-// How many bytes of the floats in a word of a stretch are not those of the sum over `ranks` ranks.
-FABRICBENCH_EVERYWHERE inline int wrong_sums(const Stretch& stretch, std::uint64_t word, const Pattern& pattern,
-                                             std::uint64_t ranks) {
-  const PartOfWord part = part_of_word(stretch, word);
-  const auto* floats = reinterpret_cast<const float*>(part.data);
-  int wrong = 0;
-  for (std::uint64_t i = 0; i < part.bytes / 4; ++i) {
-    const std::uint32_t sum = bits_of(sum_at(pattern, 2 * word + part.begin / 4 + i, ranks));
-    wrong += differing_bytes(bits_of(floats[i]), sum);
-  }
-  return wrong;
-}
-
-// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps. `summed_ranks`:
-// they hold the sums of the floats at so many places; 0: the bytes that their sources sent.
+// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps. They hold sums,
+// or where nothing is added up the bytes that their sources sent.
 struct Check {
   const Stretch* stretches;
   std::uint64_t number;
   Moment moment;
-  std::uint64_t summed_ranks;
+  Summands summands;
   std::uint64_t stamps_only;
 };
 
@@ -191,12 +217,11 @@ struct Check {
 FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
                                                              std::uint64_t first, std::uint64_t workers) {
   const Stretch stretch = check.stretches[number];
-  const Pattern pattern = of(stretch.source, check.moment);
+  const Pattern pattern = of(stretch.source, check.moment, check.summands);
   const Words words = words_of(stretch, check.moment.stride, check.stamps_only != 0);
   std::uint64_t wrong = 0;
   for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
-    wrong += static_cast<std::uint64_t>(check.summed_ranks > 0 ? wrong_sums(stretch, word, pattern, check.summed_ranks)
-                                                               : wrong_bytes(stretch, word, pattern));
+    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, pattern));
   }
   return wrong;
 }

@@ -42,10 +42,10 @@ FABRICBENCH_KERNEL fill_bytes(pattern::Stretch out, pattern::Pattern pattern, pa
     write_bytes(out, word, pattern, flip);
 }
 
-FABRICBENCH_KERNEL fill_floats(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
+FABRICBENCH_KERNEL fill_numbers(pattern::Stretch out, pattern::Pattern pattern, pattern::Words words) {
   const Strides own = strides();
   for (std::uint64_t word = words.first + own.first * words.step; word < words.end; word += own.step * words.step)
-    write_floats(out, word, pattern);
+    write_numbers(out, word, pattern);
 }
 
 // Each stretch begins at other work-items, for those of a few words.

@@ -16,8 +16,8 @@ namespace fabricbench::device {
 namespace {
 
 namespace experimental = sycl::ext::oneapi::experimental;
-constexpr const char* kNames[] = {"fill_bytes",     "fill_floats", "compare",          "add_inputs",
-                                  "copy_over_link", "copy_inside", "copy_single_bytes"};
+constexpr const char* kNames[] = {"fill_bytes",     "fill_numbers", "compare",          "add_inputs",
+                                  "copy_over_link", "copy_inside",  "copy_single_bytes"};
 // Never destroyed, as the devices.
 const std::map<std::string, sycl::kernel>* kernels_by_name = nullptr;
 

@@ -1,6 +1,8 @@
 // NCCL, and RCCL with the same calls.
 #include "fabricbench/transports/transport.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -72,6 +74,8 @@ class Ccl final : public Transport {
     const bool by_engine = modes_.buffers == CclBuffers::copy_engine && has_library(operation);
     return operation == Operation::alltoall && !by_engine ? Implementation::transfers : Transport::preferred(operation);
   }
+  bool has_in_place(Operation operation) const override { return describe(operation).has(kInPlace); }
+  std::string why_no(DataType type) const override;
   std::string why_unsupported() const override;
   device::Memory allocate(const World&, std::size_t bytes) override;
   void set_up(const Context& context) override;
@@ -121,6 +125,46 @@ std::string Ccl::why_unsupported() const {
   return {};
 }
 
+// The numbers and versions of nccl.h, also where this program was built with an older one.
+struct CclType {
+  int number;
+  int version;
+  int compute_capability;  // of NVIDIA devices, major
+};
+CclType of_nccl(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return {7, 0, 0};
+    case DataType::float16:
+      return {6, 0, 0};
+    case DataType::bfloat16:
+      return {9, 21000, 0};
+    case DataType::float8_e4m3:
+      return {10, 22400, 9};
+    case DataType::float8_e5m2:
+      return {11, 22400, 9};
+  }
+  return {};
+}
+ncclDataType_t of_ccl(DataType type) { return static_cast<ncclDataType_t>(of_nccl(type).number); }
+
+std::string Ccl::why_no(DataType type) const {
+  const CclType wanted = of_nccl(type);
+  if (const int found = version_of_library(); found < wanted.version) {
+    return "--datatype " + to_string(type) + " needs " + dotted(wanted.version) + ", and this is " + kName + " " +
+           dotted(found);
+  }
+#if !defined(FABRICBENCH_AMD)
+  int device_index = 0;
+  int major = 0;
+  if (cudaGetDevice(&device_index) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_index) == cudaSuccess &&
+      major < wanted.compute_capability)
+    return "NCCL adds up " + to_string(type) + " on GPUs from Hopper on";
+#endif
+  return {};
+}
+
 device::Memory Ccl::allocate(const World&, std::size_t bytes) {
   if (!modes_.library_memory() || bytes == 0) return device::Memory(bytes);
   void* memory = nullptr;
@@ -141,6 +185,7 @@ void Ccl::set_up(const Context& context) {
   }
   for (Lane& lane : lanes_) {
     for (const device::Memory* buffer : {&context.send, &context.receive}) {
+      if (buffer == &context.receive && context.in_place()) continue;
       void* handle = nullptr;
       if (modes_.buffers == CclBuffers::registered)
         check(ccl_calls().enroll(lane.communicator, buffer->data(), context.bytes, &handle), "ncclCommRegister");
@@ -164,19 +209,40 @@ void Ccl::enter(ncclComm_t& communicator) const {
   check(ncclCommDestroy(whole), "ncclCommDestroy");
 }
 
+// At how many of its ranks those of a communicator meet, where the library can do so: as in PyTorch one for each 128,
+// or as its variable says, so that a rank of thousands does not have to talk to all others.
+int roots_for(int ranks) {
+  constexpr int kRanksOfRoot = 128;
+  const char* told = std::getenv("TORCH_NCCL_RANKS_PER_ROOT");
+  const int of_root = told != nullptr && std::atoi(told) > 0 ? std::atoi(told) : kRanksOfRoot;
+  return ccl_calls().enter_by_roots == nullptr ? 1 : (ranks + of_root - 1) / of_root;
+}
+
 void Ccl::enter(ncclComm_t& communicator, const Members& members) const {
-  ncclUniqueId id;
-  if (members.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  mpi_check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, members.communicator), "MPI_Bcast");
+  std::vector<ncclUniqueId> ids(static_cast<std::size_t>(roots_for(members.size)));
+  const int roots = static_cast<int>(ids.size());
+  for (int i = 0; i < roots; ++i) {
+    // The first of those that NCCL has meet at this root (rootIdFromRank in its bootstrap.cc).
+    const int root = i * (members.size / roots) + std::min(i, members.size % roots);
+    ncclUniqueId& id = ids[static_cast<std::size_t>(i)];
+    if (members.rank == root) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    mpi_check(MPI_Bcast(&id, sizeof id, MPI_BYTE, root, members.communicator), "MPI_Bcast");
+  }
+  void* chosen = nullptr;
 #if defined(FABRICBENCH_CCL_COPY_ENGINE)
-  if (modes_.buffers == CclBuffers::copy_engine) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-    return check(ncclCommInitRankConfig(&communicator, members.size, id, members.rank, &config),
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  if (modes_.buffers == CclBuffers::copy_engine) chosen = &config;
+  if (roots == 1 && chosen != nullptr) {
+    return check(ncclCommInitRankConfig(&communicator, members.size, ids[0], members.rank, &config),
                  "ncclCommInitRankConfig");
   }
 #endif
-  check(ncclCommInitRank(&communicator, members.size, id, members.rank), "ncclCommInitRank");
+  if (roots == 1) {
+    return check(ncclCommInitRank(&communicator, members.size, ids[0], members.rank), "ncclCommInitRank");
+  }
+  check(ccl_calls().enter_by_roots(&communicator, members.size, members.rank, roots, ids.data(), chosen),
+        "ncclCommInitRankScalable");
 }
 
 void Ccl::let_go() {
@@ -326,22 +392,30 @@ class CclCollective final : public CclWork {
 
  protected:
   void enqueue_part(std::size_t part, std::size_t parts) override {
-    const Part piece = part_of(bytes_, sizeof(float), part, parts);
+    const DataType type = ccl_.context().data_type;
+    const std::size_t element = describe(type).format.bytes;
+    const Part piece = part_of(bytes_, element, part, parts);
     const std::byte* send = ccl_.context().send.data() + piece.begin;
     std::byte* receive = ccl_.context().receive.data() + piece.begin;
     const std::size_t share = piece.bytes / ranks_;
-    const std::size_t floats = piece.bytes / sizeof(float);
+    const std::size_t numbers = piece.bytes / element;
+    // In place a rank's part lies where it is in the whole.
+    const std::size_t own =
+        ccl_.context().in_place() ? share * static_cast<std::size_t>(ccl_.context().members.rank) : 0;
     const auto& [communicator, stream, known] = ccl_.lanes()[part];
     switch (operation_) {
       case Operation::allreduce:
-        return check(ncclAllReduce(send, receive, floats, ncclFloat, ncclSum, communicator, stream), "ncclAllReduce");
+        return check(ncclAllReduce(send, receive, numbers, of_ccl(type), ncclSum, communicator, stream),
+                     "ncclAllReduce");
       case Operation::reduce:
-        return check(ncclReduce(send, receive, floats, ncclFloat, ncclSum, kRoot, communicator, stream), "ncclReduce");
+        return check(ncclReduce(send, receive, numbers, of_ccl(type), ncclSum, kRoot, communicator, stream),
+                     "ncclReduce");
       case Operation::reduce_scatter:
-        return check(ncclReduceScatter(send, receive, floats / ranks_, ncclFloat, ncclSum, communicator, stream),
-                     "ncclReduceScatter");
+        return check(
+            ncclReduceScatter(send, receive + own, numbers / ranks_, of_ccl(type), ncclSum, communicator, stream),
+            "ncclReduceScatter");
       case Operation::allgather:
-        return check(ncclAllGather(send, receive, share, ncclInt8, communicator, stream), "ncclAllGather");
+        return check(ncclAllGather(send + own, receive, share, ncclInt8, communicator, stream), "ncclAllGather");
       case Operation::broadcast: {
         // In place at the root, as in MPI.
         void* target = ccl_.context().members.rank == kRoot ? const_cast<std::byte*>(send) : receive;

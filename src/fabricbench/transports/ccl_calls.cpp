@@ -32,6 +32,7 @@ CclCalls find_calls() {
   CclCalls calls{};
   find(calls.allocate, "ncclMemAlloc");
   find(calls.release, "ncclMemFree");
+  find(calls.enter_by_roots, "ncclCommInitRankScalable");
   find(calls.split, "ncclCommSplit");
   find(calls.enroll, "ncclCommRegister");
   find(calls.strike_off, "ncclCommDeregister");

@@ -12,6 +12,8 @@ namespace fabricbench {
 struct CclCalls {
   ncclResult_t (*allocate)(void** memory, std::size_t bytes);
   ncclResult_t (*release)(void* memory);
+  ncclResult_t (*enter_by_roots)(ncclComm_t* communicator, int size, int rank, int roots, ncclUniqueId* ids,
+                                 void* config);
   ncclResult_t (*split)(ncclComm_t communicator, int color, int key, ncclComm_t* part, void* config);
   ncclResult_t (*enroll)(ncclComm_t communicator, void* buffer, std::size_t bytes, void** handle);
   ncclResult_t (*strike_off)(ncclComm_t communicator, void* handle);

@@ -57,6 +57,10 @@ class Mpi final : public Transport {
     return is_collective(operation) || operation == Operation::sparse_alltoallv;
   }
   bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
+  // MPI has the result of a reduce_scatter at the beginning of the buffer, *CCL at the rank's own place.
+  bool has_in_place(Operation operation) const override {
+    return describe(operation).has(kInPlace) && operation != Operation::reduce_scatter;
+  }
   std::uint64_t most_bytes() const override { return kMostMpiBytes; }
   void set_up(const Context& context) override { context_ = &context; }
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
@@ -185,21 +189,24 @@ void run_mpi_collective(Operation operation, const Members& members, std::uint64
   MPI_Comm all = members.communicator;
   const int share = as_count(bytes / static_cast<std::uint64_t>(members.size));
   const int floats = as_count(bytes / sizeof(float));
+  const void* source = send == receive ? MPI_IN_PLACE : send;
   const int shared_floats = as_count(bytes / sizeof(float) / static_cast<std::uint64_t>(members.size));
   switch (operation) {
     case Operation::alltoall:
       return mpi_check(MPI_Alltoall(send, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Alltoall");
     case Operation::allgather:
-      return mpi_check(MPI_Allgather(send, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Allgather");
+      return mpi_check(MPI_Allgather(source, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Allgather");
     case Operation::broadcast: {
       // The root's buffer is where the data come from, and MPI only reads it there.
       void* buffer = members.rank == kRoot ? const_cast<std::byte*>(send) : receive;
       return mpi_check(MPI_Bcast(buffer, as_count(bytes), MPI_BYTE, kRoot, all), "MPI_Bcast");
     }
     case Operation::allreduce:
-      return mpi_check(MPI_Allreduce(send, receive, floats, MPI_FLOAT, MPI_SUM, all), "MPI_Allreduce");
+      return mpi_check(MPI_Allreduce(source, receive, floats, MPI_FLOAT, MPI_SUM, all), "MPI_Allreduce");
     case Operation::reduce:
-      return mpi_check(MPI_Reduce(send, receive, floats, MPI_FLOAT, MPI_SUM, kRoot, all), "MPI_Reduce");
+      return mpi_check(
+          MPI_Reduce(members.rank == kRoot ? source : send, receive, floats, MPI_FLOAT, MPI_SUM, kRoot, all),
+          "MPI_Reduce");
     case Operation::reduce_scatter:
       return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, all),
                        "MPI_Reduce_scatter_block");

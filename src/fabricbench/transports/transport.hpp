@@ -33,6 +33,10 @@ struct Context {
   device::HostKind host_kind;
   Access access;
   bool between_ranks;  // whether the plan moves data between ranks, and not only inside each
+  DataType data_type;  // of the numbers that are added up
+
+  // Whether collectives have their result where their input was.
+  bool in_place() const { return &send == &receive; }
 };
 
 // This rank's part of a measurement, made ready. run() returns when that part is done and the device is synchronised.
@@ -67,6 +71,13 @@ class Transport {
   // Which of the two is meant where the user did not say.
   virtual Implementation preferred(Operation operation) const {
     return has_library(operation) ? Implementation::library : Implementation::transfers;
+  }
+
+  // Whether its collective for `operation` can have its result where its input was.
+  virtual bool has_in_place(Operation) const { return false; }
+  // Why it cannot add up numbers of this type; empty where it can.
+  virtual std::string why_no(DataType type) const {
+    return type == DataType::float32 ? "" : "this library adds up float32 alone: leave out --datatype";
   }
 
   // The largest buffer that it can send.

@@ -30,7 +30,9 @@ enum ncclDataType_t : int {
   ncclFloat16 = 6,
   ncclFloat32 = 7,
   ncclFloat64 = 8,
-  ncclBfloat16 = 9
+  ncclBfloat16 = 9,
+  ncclFloat8e4m3 = 10,
+  ncclFloat8e5m2 = 11
 };
 
 enum ncclRedOp_t : int { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };

@@ -141,6 +141,11 @@ ncclResult_t ncclCommInitRankConfig(Communicator** comm, int size, ncclUniqueId 
     (*comm)->by_copy_engines = config->cta_policy == ncclCtaPolicyZero;
   return result;
 }
+// They meet at the first of the roots.
+ncclResult_t ncclCommInitRankScalable(Communicator** comm, int size, int rank, int roots, ncclUniqueId* ids,
+                                      const ncclConfig_t* config) {
+  return roots < 1 ? ncclInvalidArgument : ncclCommInitRankConfig(comm, size, ids[0], rank, config);
+}
 // No rank of fabricbench is left out (NCCL_SPLIT_NOCOLOR).
 ncclResult_t ncclCommSplit(Communicator* comm, int color, int key, Communicator** part, const ncclConfig_t*) {
   if (comm == nullptr || color < 0) return ncclInvalidArgument;

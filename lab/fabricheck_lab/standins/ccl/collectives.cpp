@@ -241,7 +241,7 @@ void move_reduction(Communicator& communicator, Plan& plan) {
 void move_reduce_scatter(Communicator& communicator, Plan& plan) {
   const Placement& where = communicator.placement;
   const std::size_t share = plan.total / static_cast<std::size_t>(communicator.size);
-  auto* out = static_cast<char*>(plan.call.receive);
+  char* out = mapped(plan.gathering->result[where.local]);  // as its send buffer is, which it may be a part of
   const auto begin_of = [&](int node) { return share * static_cast<std::size_t>(where.counterpart(node)); };
   combine_near(communicator, plan, out, begin_of(where.node), share);
   meet_all(communicator, plan, 1);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -7,6 +8,29 @@
 
 namespace emulation::ccl {
 namespace {
+
+// A floating-point number of 16 or 8 bits; those below the least normal one are no concern of a stand-in.
+template <typename Bits, int kBias, int kMantissa>
+class Small {
+ public:
+  explicit Small(float number) {
+    if (number == 0) return;
+    const int exponent = std::ilogb(number);
+    const auto fraction = static_cast<int>(std::nearbyint(std::ldexp(std::fabs(number), kMantissa - exponent)));
+    bits_ = static_cast<Bits>((std::signbit(number) ? kSign : 0) + ((exponent + kBias - 1) << kMantissa) + fraction);
+  }
+  operator float() const {
+    const int size = bits_ % kSign;
+    if (size == 0) return 0;
+    const int fraction = (1 << kMantissa) + size % (1 << kMantissa);
+    const float number = std::ldexp(static_cast<float>(fraction), (size >> kMantissa) - kBias - kMantissa);
+    return bits_ >= kSign ? -number : number;
+  }
+
+ private:
+  static constexpr int kSign = 1 << (8 * sizeof(Bits) - 1);
+  Bits bits_ = 0;
+};
 
 template <typename Value, typename Operation>
 void combine_all(void* out, const void* a, const void* b, std::size_t count, Operation&& operation) {
@@ -38,6 +62,8 @@ std::size_t bytes_of(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
     case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
       return 1;
     case ncclFloat16:
     case ncclBfloat16:
@@ -58,6 +84,14 @@ void combine(void* out, const void* a, const void* b, std::size_t count, ncclDat
   switch (type) {
     case ncclFloat32:
       return combine_type<float>(out, a, b, count, operation);
+    case ncclFloat16:
+      return combine_type<Small<std::uint16_t, 15, 10>>(out, a, b, count, operation);
+    case ncclBfloat16:
+      return combine_type<Small<std::uint16_t, 127, 7>>(out, a, b, count, operation);
+    case ncclFloat8e4m3:
+      return combine_type<Small<std::uint8_t, 7, 3>>(out, a, b, count, operation);
+    case ncclFloat8e5m2:
+      return combine_type<Small<std::uint8_t, 15, 2>>(out, a, b, count, operation);
     case ncclFloat64:
       return combine_type<double>(out, a, b, count, operation);
     case ncclInt32:

@@ -53,9 +53,9 @@ void fill_bytes(void** arguments, Stream& stream) {
   });
 }
 
-void fill_floats(void** arguments, Stream& stream) {
+void fill_numbers(void** arguments, Stream& stream) {
   fill(arguments, stream, [](const pattern::Stretch& out, std::uint64_t word, const pattern::Pattern& data) {
-    write_floats(out, word, data);
+    write_numbers(out, word, data);
   });
 }
 
@@ -117,7 +117,7 @@ using Kernel = void (*)(void** arguments, Stream& stream);
 const std::map<std::string, Kernel>& kernels() {
   static const auto* const all = new std::map<std::string, Kernel>{
       {"fill_bytes", &fill_bytes},
-      {"fill_floats", &fill_floats},
+      {"fill_numbers", &fill_numbers},
       {"compare", &compare},
       {"hold", [](void**, Stream&) {}},  // what is enqueued is known to the timeline only from then on
       {"add_inputs", &add_inputs},
