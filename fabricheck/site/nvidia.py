@@ -32,7 +32,7 @@ def from_nvml(
     problems: list[str],
     of_paths: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.nvml.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
+    """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
     `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
 
     A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.
@@ -180,7 +180,6 @@ def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu
         if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
     }
     one_way = {pair: count for pair, count in counts.items() if pair[0] < pair[1]}
-    notes.append("nvidia-smi topo names no models and no architectures: fill in model, arch and rates")
     links = _switch_or_direct(len(gpus), one_way, notes)
     numa_links = [
         FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, "nvidia-smi topo -m") for gpu in gpus

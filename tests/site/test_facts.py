@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.site import capture as capturing
-from fabricheck.site import sysfs as sysfs_of
 from fabricheck.site.doubts import corrected, doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
+from fabricheck.state import capture as capturing
+from fabricheck.state import capture as sysfs_of
 from fabricheck.topology.model import load_topology
 from tests.support.nodes import ROOT
 

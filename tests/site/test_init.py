@@ -18,17 +18,40 @@ from fabricheck.cli import main
 from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
 from fabricheck.session.reframe import Selection, list_suite
-from fabricheck.site import capture as capturing
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
+from fabricheck.site.software import Library, Software
 from fabricheck.site.validation import problems
 from fabricheck.site.write import Site, write_site
+from fabricheck.state import capture as capturing
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import extract
 from fabricheck.topology.model import Topology, load_topology
 from tests.support.nodes import ROOT, system
 
 CAPTURES = ROOT / "tests" / "data" / "site"
+
+
+# As lscpu (util-linux 2.37), ibstat (infiniband-diags 2310) and sinfo (23.11) print it, shortened.
+TEXTS = {
+    "cpu": (
+        "Architecture:            x86_64\n  CPU op-mode(s):        32-bit, 64-bit\nCPU(s):                  96\n"
+        "    Thread(s) per core:  1\n    Core(s) per socket:  48\n    Socket(s):           2\n"
+        "NUMA:                    \n  NUMA node(s):          2\n  NUMA node0 CPU(s):     0-47\n"
+        "  NUMA node1 CPU(s):     48-95\n"
+    ),
+    "ib": (
+        "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
+        "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+        "CA 'mlx5_1'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
+        "\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n"
+    ),
+    "slurm": (
+        "PARTITION AVAIL  TIMELIMIT  NODES GRES       STATE NODELIST\n"
+        "gpu*         up   infinite      4 gpu:h200:4  idle nid[001-004]\n"
+        "cpu          up   infinite      9 (null)      idle cn[1-9]\n"
+    ),
+}
 
 
 @pytest.fixture
@@ -137,7 +160,14 @@ def test_what_a_node_says_of_itself_is_no_code(
     assert not (tmp_path / "PLANTED").exists()
 
 
-def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite: Path, tmp_path: Path) -> None:
+def software_here(monkeypatch: pytest.MonkeyPatch, *libraries: Library) -> None:
+    monkeypatch.setattr("fabricheck.site.software.find_software", lambda vendor: Software(libraries))
+
+
+def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    software_here(monkeypatch)
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
@@ -146,6 +176,27 @@ def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite:
     assert "to be filled in:" in done.output and "FILL IN Gb/s" in done.output
     assert "next: fill in what is missing" in done.output
     assert "left out: everything: no MPI library" in done.output
+
+
+def test_texts_of_tools_are_taken_with_the_software_of_this_machine(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    software_here(monkeypatch, Library("openmpi", "Open MPI", "5.0.3", "/opt/mpi/bin/mpicxx"))
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name, text in {**TEXTS, "topo": (CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text()}.items():
+        (kept / f"{name}.out").write_text(text)
+    done = run_init("--system", "new", "--from", kept)
+    assert done.exit_code == 1  # the rates of NVLink and PCIe
+    partition, (environment,) = settings_of(suite, "new")
+    assert (partition["name"], partition["extras"]["nodes"], partition["scheduler"]) == ("gpu", 4, "squeue")
+    assert partition["processor"]["num_cpus"] == 96
+    assert environment["extras"]["mpi_version"] == "5.0.3" and "launcher_options" not in environment["extras"]
+    settings = (suite / "site_configs/new/settings.py").read_text().splitlines()
+    places = [number for number, line in enumerate(settings) if line.strip().startswith('"environments"')]
+    assert any("# Left out: launcher_options" in line for line in settings[places[-1] - 4 : places[-1]])
+    topology = (suite / "site_configs/new/topology.yaml").read_text()
+    assert "name: mlx5_0, model: InfiniBand 400 Gb/sec" in topology and "mlx5_1" not in topology
 
 
 @pytest.mark.full
@@ -165,6 +216,7 @@ def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_pat
 
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABRICHECK_SITES", "")
+    software_here(monkeypatch)
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricheck.site import capture as names
+from fabricheck.state import capture as names
 
 _VERSIONS = {"sm_70": 3, "sm_80": 5, "sm_90": 6, "sm_100": 7, "sm_103": 7}
 
@@ -94,7 +94,7 @@ def topo(gpus: Mapping[int, str], nics: Sequence[str], nic_rows: Mapping[str, st
 
 
 def capture_of(folder: Path, *, numa: int = 1, ccl: tuple[str, str] = ("nccl", "2.26.5"), **files: Any) -> Path:
-    """A capture with `files` by the names of `fabricheck.site.capture`, such as NVML; `nvml` may be the GPUs alone.
+    """A capture with `files` by the names of `fabricheck.state.capture`, such as NVML; `nvml` may be the GPUs alone.
 
     What is no text is written as JSON.
     """
