@@ -143,7 +143,9 @@ class TopoTable:
 def read_topo(path: Path, notes: list[str]) -> TopoTable:
     """Raises UserError for a file that is not that table. GPUs whose rows are missing are told in `notes`."""
     text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
-    table = [[cell.strip() for cell in line.split("\t")] for line in text.splitlines()]
+    # A terminal's copy has blanks for tabs.
+    between = "\t" if "\t" in text else " {2,}"
+    table = [[cell.strip() for cell in re.split(between, line)] for line in text.splitlines()]
     header = next((cells for cells in table if "GPU0" in cells), None)
     if header is None:
         raise UserError(f"{path}: has no table of GPUs: it is not the output of `nvidia-smi topo -m`")

@@ -18,10 +18,10 @@ SRUN_MPI = "srun --mpi=list"
 SCONTROL_CONFIG = "scontrol show config"
 # By the tool, what only its output has.
 _MARKS = {
-    NVIDIA_SMI_TOPO: re.compile(r"^[\s\x1b\[\dm]*GPU0\t.*\n[\s\x1b\[\dm]*GPU0\b", re.MULTILINE),
+    NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0\b", re.MULTILINE),
     LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
     IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
-    SINFO: re.compile(r"^(?=.*\bPARTITION\b)(?=.*\bNODELIST\b).*$|^\S+\|\d+\|\S+\|\S+\|\S+\|\S+$", re.MULTILINE),
+    SINFO: re.compile(r"^(?=.*\bPARTITION\b)(?=.*\bNODELIST\b)|^[^|\s]+\|\d+(?:\|[^|\s]+){4}$", re.MULTILINE),
     SRUN_MPI: re.compile(r"^MPI plugin types are", re.MULTILINE),
     SCONTROL_CONFIG: re.compile(r"^Configuration data as of ", re.MULTILINE),
 }
@@ -51,9 +51,18 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
+def _fields(text: str) -> dict[str, str]:
+    """The values of lines such as `Rate: 400` by their names."""
+    return {
+        name.strip(): value.strip()
+        for name, colon, value in (line.partition(":") for line in text.splitlines())
+        if colon
+    }
+
+
 def numa_of_lscpu(file: Path) -> dict[str, Any]:
     """As `fabricheck.state.capture.numa_facts`."""
-    fields = dict(re.findall(r"^ *(\S[^:\n]*): +(.*?) *$", _text(file), re.MULTILINE))
+    fields = _fields(_text(file))
     nodes = [
         {"index": int(match[1]), "cpus": cpus}
         for name, cpus in fields.items()
@@ -68,9 +77,9 @@ def nics_of_ibstat(file: Path) -> list[dict[str, Any]]:
     nics = []
     _, *cards = re.split(r"^CA '(\S+)'$", _text(file), flags=re.MULTILINE)
     for name, card in zip(cards[::2], cards[1::2], strict=True):
-        about, *ports = re.split(r"^\s+Port (\d+):$", card, flags=re.MULTILINE)
+        about, *ports = re.split(r"^[ \t]+Port (\d+):$", card, flags=re.MULTILINE)
         for number, text in zip(ports[::2], ports[1::2], strict=True):
-            port = dict(re.findall(r"^\s+(\S[^:\n]*): (.*?) *$", text, re.MULTILINE))
+            port = _fields(text)
             if port.get("State") == "Active":
                 nics.append(
                     {

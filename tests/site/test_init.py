@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from fabricheck.cli import main
 from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
+from fabricheck.errors import UserError
 from fabricheck.session.reframe import Selection, list_suite
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
@@ -27,31 +28,10 @@ from fabricheck.state import capture as capturing
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import extract
 from fabricheck.topology.model import Topology, load_topology
+from tests.support.captured import TEXTS
 from tests.support.nodes import ROOT, system
 
 CAPTURES = ROOT / "tests" / "data" / "site"
-
-
-# As lscpu (util-linux 2.37), ibstat (infiniband-diags 2310) and sinfo (23.11) print it, shortened.
-TEXTS = {
-    "cpu": (
-        "Architecture:            x86_64\n  CPU op-mode(s):        32-bit, 64-bit\nCPU(s):                  96\n"
-        "    Thread(s) per core:  1\n    Core(s) per socket:  48\n    Socket(s):           2\n"
-        "NUMA:                    \n  NUMA node(s):          2\n  NUMA node0 CPU(s):     0-47\n"
-        "  NUMA node1 CPU(s):     48-95\n"
-    ),
-    "ib": (
-        "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
-        "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
-        "CA 'mlx5_1'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
-        "\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n"
-    ),
-    "slurm": (
-        "PARTITION AVAIL  TIMELIMIT  NODES GRES       STATE NODELIST\n"
-        "gpu*         up   infinite      4 gpu:h200:4  idle nid[001-004]\n"
-        "cpu          up   infinite      9 (null)      idle cn[1-9]\n"
-    ),
-}
 
 
 @pytest.fixture
@@ -178,14 +158,16 @@ def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(
     assert "left out: everything: no MPI library" in done.output
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["redirected", "copied from a terminal"])
 def test_texts_of_tools_are_taken_with_the_software_of_this_machine(
-    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
     software_here(monkeypatch, Library("openmpi", "Open MPI", "5.0.3", "/opt/mpi/bin/mpicxx"))
     kept = tmp_path / "kept"
     kept.mkdir()
-    for name, text in {**TEXTS, "topo": (CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text()}.items():
-        (kept / f"{name}.out").write_text(text)
+    topo = (CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text()
+    for name, text in {**TEXTS, "topo": topo}.items():
+        (kept / f"{name}.out").write_text(text.expandtabs() if copied else text)
     done = run_init("--system", "new", "--from", kept)
     assert done.exit_code == 1  # the rates of NVLink and PCIe
     partition, (environment,) = settings_of(suite, "new")
@@ -196,6 +178,7 @@ def test_texts_of_tools_are_taken_with_the_software_of_this_machine(
     places = [number for number, line in enumerate(settings) if line.strip().startswith('"environments"')]
     assert any("# Left out: launcher_options" in line for line in settings[places[-1] - 4 : places[-1]])
     topology = (suite / "site_configs/new/topology.yaml").read_text()
+    assert topology.count("[gpu0, nvswitch], [gpu1, nvswitch], [gpu2, nvswitch], [gpu3, nvswitch]") == 1
     assert "name: mlx5_0, model: InfiniBand 400 Gb/sec" in topology and "mlx5_1" not in topology
 
 
@@ -322,3 +305,10 @@ def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Pat
     done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "unjudged" not in done.output
+
+
+def test_two_outputs_of_one_tool_are_a_mistake(tmp_path: Path) -> None:
+    for name in ("node1", "node2"):
+        (tmp_path / name).write_text(TEXTS["cpu"])
+    with pytest.raises(UserError, match="node1 and node2 both have the output of `lscpu`"):
+        read_facts(tmp_path)

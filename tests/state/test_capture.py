@@ -102,19 +102,18 @@ def test_a_copy_of_the_file_captures_what_init_reads(tmp_path: Path) -> None:
     """Without packages, and where another user has left modules of the standard library's names."""
     copy = tmp_path / "capture.py"
     copy.write_bytes(SOURCE.read_bytes())
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "json.py").write_text("open('planted', 'w')\n")
+    (tmp_path / "json.py").write_text("open('planted', 'w')\n")
     kept = tmp_path / "kept"
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(copy), str(kept)],
-        cwd=tmp_path / "here",
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert {*done.stdout.splitlines()} == {str(file) for file in kept.iterdir()}
-    assert not (tmp_path / "here" / "planted").exists()
+    assert not (tmp_path / "planted").exists()
     assert read_facts(kept).numa_nodes
 
 
