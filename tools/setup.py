@@ -36,6 +36,16 @@ OLDEST_CMAKE = (3, 18)
 WHEELS = ROOT / "wheels"
 
 
+# What pip prints, and what helps; the first that fits.
+_ADVICE = {
+    "DO NOT MATCH THE HASHES": "the registry or mirror serves a file that tools/constraints.txt has no hash of",
+    "No space left on device": "TMPDIR and PIP_CACHE_DIR name folders with more space",
+    "Retrying (": "the registry does not answer: set PIP_INDEX_URL (a mirror) or HTTPS_PROXY, or make bundle-offline",
+    "Looking in links: ": "the folder wheels/ has no such file: make bundle-offline with this Python and architecture",
+    "No matching distribution found": "the registry or mirror has no such version for this Python and architecture",
+}
+
+
 class SetupError(Exception):
     """Something that the person in front of the machine has to fix, as one line."""
 
@@ -149,7 +159,7 @@ def install_pip() -> None:
     both = re.findall(r"^(?:pip|setuptools)==.*(?:\n .*)*", CONSTRAINTS.read_text(), re.MULTILINE)
     file = VENV / "pip.txt"
     file.write_text("\n".join(both))
-    run(*PIP, "install", "--require-hashes", "--requirement", file)
+    run_pip("install", "--require-hashes", "--requirement", file)
 
 
 def install_package(extra: str = "") -> None:
@@ -159,7 +169,7 @@ def install_package(extra: str = "") -> None:
 
 def install_folder(folder: Path) -> None:
     """Installs a folder of this repository, which has no hash, and nothing of what it asks for."""
-    run(*PIP, "install", "--no-deps", "--no-build-isolation", "--editable", folder)
+    run_pip("install", "--no-deps", "--no-build-isolation", "--editable", folder)
 
 
 def require_compiler() -> None:
@@ -250,7 +260,27 @@ def requirements(extra: str = "") -> list[str]:
 
 def pip(*arguments: str) -> None:
     """Runs the pip of .venv; all that it installs has the version and one of the hashes of CONSTRAINTS."""
-    run(*PIP, *arguments, "--require-hashes", "--constraint", CONSTRAINTS)
+    run_pip(*arguments, "--require-hashes", "--constraint", CONSTRAINTS)
+
+
+def run_pip(*arguments: str | Path, log: Path = VENV / "pip.log") -> None:
+    """Runs the pip of .venv by its own settings of mirrors and proxies. SetupError says in a line why it ended."""
+    done = subprocess.run([*PIP, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode == 0:
+        print(done.stdout, end="", file=sys.stderr)
+        return
+    log.write_text(done.stdout, encoding="utf-8")
+    raise SetupError(f"{reason_of_pip(done.stdout)} (all that pip said: {log})")
+
+
+def reason_of_pip(output: str) -> str:
+    """Why pip failed, and what to do, by what it printed."""
+    errors = [line.removeprefix("ERROR: ").strip() for line in output.splitlines() if line.startswith("ERROR: ")]
+    last = errors[-1] if errors else "pip failed without a reason"
+    for sign, advice in _ADVICE.items():
+        if sign in output:
+            return f"{last}: {advice}"
+    return last
 
 
 def debian(packages: str, purpose: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import socket
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +20,40 @@ if TYPE_CHECKING:
     from fabricheck.site.found import Facts
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("directory", type=_DIRECTORY)
-def capture(directory: Path) -> None:
+@click.argument("directory", type=_DIRECTORY, required=False)
+@click.option("--script", type=_NEW_FILE, help="Write a Python program for nodes without Fabricheck to this file.")
+def capture(directory: Path | None, *, script: Path | None) -> None:
     """Store what this node reports about its GPUs, links, NICs, NUMA domains and software in DIRECTORY.
 
     When: on a compute node from which no job can be started, for `fabricheck init --from DIRECTORY` anywhere else.
+    Without Fabricheck on the node, copy the program that --script writes to it: Python 3.6 is enough.
 
     \b
     fabricheck capture /shared/node1
+    fabricheck capture --script capture.py
     """
-    from fabricheck.site.capture import capture as ask
+    from fabricheck.state import capture as program
 
-    for name in ask(directory):
+    if script is not None:
+        shutil.copyfile(program.__file__, script)
+        click.echo(f"next: on a compute node, python3 {script.name} FOLDER; then fabricheck init --from FOLDER")
+        return
+    if directory is None:
+        raise UserError("capture: name the folder to write to, or --script FILE")
+    from fabricheck.site.software import capture_all
+
+    for name in capture_all(directory):
         click.echo(str(directory / name))
 
 
 @click.command()
 @click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
-@click.option("--from", "source", type=_DIRECTORY, help="A folder that `fabricheck capture` wrote on a node.")
+@click.option("--from", "source", type=_DIRECTORY, help="A folder of `fabricheck capture`, or with outputs of tools.")
 @click.option("--partition", "partitions", multiple=True, help="A partition of Slurm; may be repeated.")
 @click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
 @click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
@@ -78,7 +93,6 @@ def init(
     fabricheck init --system mysite --partition gpu --access=--account=x
     """
     from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
-    from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import Choices, plan
     from fabricheck.site.shapes import likeness
     from fabricheck.site.write import Site, hardware_text, write_site
@@ -87,7 +101,7 @@ def init(
         raise UserError(f"--accept {min(unknown)}: there is no such code: {', '.join(CODES)}")
     root = _root(site)
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
-        facts = read_facts(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
+        facts = _captured(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
     name = _system_name(system, facts)
     doubts, facts = doubts_of(facts), corrected(facts, accept)
     planned = plan(facts, name, hardware_text(facts), Choices(partitions, access))
@@ -135,15 +149,29 @@ def _root(site: Path | None) -> Path:
     return suite_root()
 
 
+def _captured(folder: Path) -> Facts:
+    """What a capture says; with the software of this machine where it says nothing of that, as texts of tools do."""
+    from fabricheck.site.facts import read_facts
+    from fabricheck.site.software import find_software
+    from fabricheck.state.capture import SOFTWARE
+
+    facts = read_facts(folder)
+    if (folder / SOFTWARE).exists():
+        return facts
+    software = find_software(facts.vendor)
+    note = f"the node's MPI libraries and compilers, which its capture has not; these are of {socket.gethostname()}"
+    return replace(facts, software=replace(software, notes=(*software.notes, note)))
+
+
 def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
     """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
-    from fabricheck.site.capture import capture as ask
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import require_partitions
+    from fabricheck.site.software import capture_all
     from fabricheck.state.programs import module_command
     from fabricheck.suite import output_folder
 
-    ask(folder)
+    capture_all(folder)
     facts = read_facts(folder)
     require_partitions(facts, partitions)
     known = facts.slurm.partitions if facts.slurm is not None else ()

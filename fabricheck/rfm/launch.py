@@ -128,9 +128,9 @@ def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
 def enter_container(test: rfm.RegressionTest) -> None:
     """Has the ranks run in the container of the environment's `extras["container"]`, after the command is known.
 
-    `platform`, a container platform of ReFrame or Pyxis, and `image`; `options` of the platform where it needs some,
-    such as `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program, the
-    suite) where it lies. Pyxis is no platform of ReFrame but options of srun; the stage directory is where it lies.
+    `platform`, a container platform of ReFrame, Podman or Pyxis, and `image`; `options` of the platform where it needs
+    some, such as `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program,
+    the suite) where it lies; with Podman and Pyxis, which ReFrame does not know, the stage directory as well.
     """
     wanted = test.current_environ.extras.get("container")
     if wanted is None:
@@ -139,8 +139,9 @@ def enter_container(test: rfm.RegressionTest) -> None:
         name = test.current_environ.name
         raise ReframeError(f"environment {name}: container in its extras does not give {' and '.join(missing)}")
     named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
-    if wanted["platform"] == "Pyxis":
-        enter_pyxis(test, wanted, named)
+    enter = {"Pyxis": enter_pyxis, "Podman": enter_podman}.get(wanted["platform"])
+    if enter is not None:
+        enter(test, wanted, {*named, str(test.stagedir)})
         return
     test.container_platform = wanted["platform"]
     container = test.container_platform
@@ -154,10 +155,20 @@ def enter_pyxis(test: rfm.RegressionTest, wanted: Mapping[str, Any], named: Iter
     launcher = test.current_partition.launcher_type.registered_name
     if launcher != "srun":
         raise ReframeError(f"environment {test.current_environ.name}: Pyxis is for the launcher srun, not {launcher}")
-    mounts = ",".join(f"{folder}:{folder}" for folder in sorted({*named, str(test.stagedir)}))
+    mounts = ",".join(f"{folder}:{folder}" for folder in sorted(named))
     options = {"image": wanted["image"], "mounts": mounts, "workdir": test.stagedir}
     test.job.launcher.options += [f"--container-{name}={shlex.quote(str(value))}" for name, value in options.items()]
     test.job.launcher.options += wanted.get("options", [])
+
+
+def enter_podman(test: rfm.RegressionTest, wanted: Mapping[str, Any], named: Iterable[str]) -> None:
+    """Each rank is started by Podman, with the launcher's variables, network, shared memory and processes of the node;
+    `named`: folders that are mounted where they lie."""
+    host = ["--env-host", *(f"--{space}=host" for space in ("network", "ipc", "pid"))]
+    mounts = [f"--volume={shlex.quote(f'{folder}:{folder}')}" for folder in sorted(named)]
+    options = [*host, *mounts, f"--workdir={shlex.quote(str(test.stagedir))}", *wanted.get("options", [])]
+    test.executable_opts = ["run", "--rm", *options, wanted["image"], test.executable, *test.executable_opts]
+    test.executable = "podman"
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:

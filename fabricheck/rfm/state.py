@@ -41,15 +41,15 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
 def state_command(when: str, launch: str) -> str:
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
-    `launch`: the launcher with its options and a blank, empty where this very node is asked. Compute nodes without the
-    Python that this is use their own.
+    `launch`: the launcher with its options and a blank, empty where this very node is asked. Compute nodes where the
+    Python that this is does not run, as of another architecture, use their own.
     """
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
     _, *ask = module_command("fabricheck.state.collect", FOLDER, when)
     script = (
-        f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; [ -x "$p" ] || p=python3; '
+        f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; "$p" -c "" || p=python3; '
         f'exec "$p" {shlex.join(ask)}'
     )
     command = f"timeout --kill-after=5 {LIMIT_S} {launch}sh -c {shlex.quote(script)}"

@@ -1,5 +1,5 @@
 """A site's files: written from what a node says of itself, and checked together.
 
-Here: capture, init, validate, and what settings of clusters share. Not here: what the files mean for a measurement
+Here: init, validate, and what settings of clusters share. Not here: what the files mean for a measurement
 (topology, expectation).
 """

@@ -36,7 +36,7 @@ _KFD = "the kernel's KFD"
 def from_kfd(
     entries: Sequence[Mapping[str, Any]], numa_nodes: tuple[int, ...]
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.site.sysfs.amd_facts`."""
+    """GPUs and links of `fabricheck.state.capture.amd_facts`."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
     peers = [
         sum(each["kind"] == "xgmi" and each["to"] in of_node and each["weight"] == _ONE_HOP for each in entry["links"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
-from fabricheck.site import capture as names
 from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate, gpudirect, one_a_card
 from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_generation
@@ -22,7 +21,18 @@ from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlin
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import Software, software_of
+from fabricheck.site.texts import (
+    IBSTAT,
+    LSCPU,
+    NVIDIA_SMI_TOPO,
+    TOOLS,
+    nics_of_ibstat,
+    numa_of_lscpu,
+    pasted_texts,
+    slurm_of_texts,
+)
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
+from fabricheck.state import capture as names
 
 #: What is written for UPI, or AMD's Infinity Fabric between sockets.
 BETWEEN_CPUS = "link between CPUs"
@@ -50,42 +60,48 @@ def read_facts(directory: Path) -> Facts:
 
 
 def _read_facts(directory: Path) -> Facts:
-    notes: list[str] = []
+    notes: dict[str, list[str]] = defaultdict(list)
     problems: list[str] = [*map(str, read_json(directory / names.PROBLEMS) or [])]
-    numa_nodes, cores, sockets = _numa(directory)
-    topo = directory / names.NVIDIA_TOPO
+    pasted = pasted_texts(directory)
+    numa_nodes, cores, sockets = _numa(directory, pasted)
+    topo = pasted.get(NVIDIA_SMI_TOPO, directory / names.NVIDIA_TOPO)
     table = read_topo(topo, problems) if topo.exists() else None
-    vendor, gpus, links = _gpus(directory, table, numa_nodes, notes, problems)
+    vendor, gpus, links = _gpus(directory, table, numa_nodes, notes["links"], problems)
+    if table is not None and any(gpu.model == "unknown" for gpu in gpus):
+        notes["gpus"].append("nvidia-smi topo names no models and no architectures: fill in model and arch")
     links += _between_cpus(gpus, links, numa_nodes)
-    nics = _nics(read_json(directory / names.NICS) or [], notes)
-    nics = one_a_card(gpus, nics, links, table, notes)
+    ports = read_json(directory / names.NICS) or (nics_of_ibstat(pasted[IBSTAT]) if IBSTAT in pasted else [])
+    nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
     host = read_json(directory / names.HOST) or {}
     on_bus = read_json(directory / names.PCI_GPUS) or []
     software = _software(directory)
     if not gpus and not numa_nodes and not nics:
-        raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: none of {', '.join(_TELLING)}")
+        some = f"none of {', '.join(_TELLING)}, and no text of {TOOLS}"
+        raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: {some}")
     association, nics, of_nics = associate(gpus, nics, table)
-    notes += of_nics
+    notes["nic_association"] += of_nics
     gdr = None
     if association is not None:
         gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
     like = likeness(gpus, nics)
     if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
         # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
-        notes.append(
+        notes["gpudirect_rdma"].append(
             f"NCCL would not use GPUDirect RDMA everywhere by distance ({gdr[1]}); {like.name} has it, so it is "
             "expected everywhere, else give gpudirect_rdma in topology.yaml"
         )
         gdr = None
     if gdr is not None:
-        notes.append(f"GPUDirect RDMA is expected of {'no channel' if gdr[0] == 'none' else 'some channels'}: {gdr[1]}")
-    notes += [f"the rate of {link.technology} is not in the captures" for link in links if link.rate_gbps is None]
+        channels = "no channel" if gdr[0] == "none" else "some channels"
+        notes["gpudirect_rdma"].append(f"GPUDirect RDMA is expected of {channels}: {gdr[1]}")
+    unrated = [link.technology for link in links if link.rate_gbps is None]
+    notes["links"] += [f"the rate of {technology} is not in the captures" for technology in unrated]
     if any(link.technology == BETWEEN_CPUS for link in links):
-        notes.append(
+        notes["links"].append(
             "GPUs of different NUMA domains use the links between CPUs: give their total rate in one direction (UPI, "
             "Infinity Fabric; the CPU's data sheet)"
         )
-    notes += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
+    notes["nics"] += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
     return Facts(
         hostname=str(host.get("hostname", "")),
         vendor=vendor,
@@ -97,13 +113,13 @@ def _read_facts(directory: Path) -> Facts:
         links=tuple(links),
         has_switch=any("nvswitch" in link.ends for link in links),
         switch_reduces=switch_reduces(links),
-        notes=tuple(dict.fromkeys(notes)),
+        notes_at={place: tuple(dict.fromkeys(lines)) for place, lines in notes.items()},
         problems=tuple(dict.fromkeys(problems)),
         association=association,
         software=software,
         unseen=0 if gpus else len(on_bus),
         on_bus=sum(one["vendor"] == vendor for one in on_bus),
-        slurm=read_slurm(as_captured(read_json(directory / names.SLURM))),
+        slurm=read_slurm(as_captured(read_json(directory / names.SLURM) or slurm_of_texts(pasted))),
         gpudirect=gdr,
         nvlink_domain=nvlink_domain(gpus, links),
     )
@@ -156,8 +172,8 @@ def _software(directory: Path) -> Software:
     return software_of(content) if content else Software()
 
 
-def _numa(directory: Path) -> tuple[tuple[int, ...], int, int]:
-    """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else from sysfs."""
+def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...], int, int]:
+    """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else from sysfs, else from lscpu."""
     path = directory / names.LSTOPO
     if path.exists():
         try:
@@ -173,7 +189,7 @@ def _numa(directory: Path) -> tuple[tuple[int, ...], int, int]:
             )
         )
         return indexes, objects["Core"], objects["Package"]
-    numa = read_json(directory / names.NUMA)
+    numa = read_json(directory / names.NUMA) or (numa_of_lscpu(pasted[LSCPU]) if LSCPU in pasted else None)
     if not numa:
         return (), 0, 0
     return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])

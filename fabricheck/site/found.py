@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,10 +88,10 @@ class Association:
 class Facts:
     """A node as its captures describe it.
 
-    `notes`: what has to be looked at by hand. `problems`: what could not be asked, or is wrong with the node. `unseen`:
-    GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there. `gpudirect`: which channels between
-    nodes use GPUDirect RDMA by default, and why, where those are not all. `nvlink_domain`: how many nodes NVLink joins,
-    and who says so.
+    `notes_at`: what has to be looked at by hand, by its place in a site's files. `problems`: what could not be asked,
+    or is wrong with the node. `unseen`: GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there.
+    `gpudirect`: which channels between nodes use GPUDirect RDMA by default, and why, where those are not all.
+    `nvlink_domain`: how many nodes NVLink joins, and who says so.
     """
 
     hostname: str
@@ -103,7 +104,7 @@ class Facts:
     links: tuple[FoundLink, ...]
     has_switch: bool
     switch_reduces: bool
-    notes: tuple[str, ...] = field(default=())
+    notes_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     association: Association | None = None
     software: Software = field(default_factory=Software)
@@ -112,6 +113,10 @@ class Facts:
     on_bus: int = 0
     gpudirect: tuple[str, str] | None = None
     nvlink_domain: tuple[int, str] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(itertools.chain.from_iterable(self.notes_at.values()))
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:

@@ -32,7 +32,7 @@ def from_nvml(
     problems: list[str],
     of_paths: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.nvml.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
+    """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
     `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
 
     A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.
@@ -143,7 +143,9 @@ class TopoTable:
 def read_topo(path: Path, notes: list[str]) -> TopoTable:
     """Raises UserError for a file that is not that table. GPUs whose rows are missing are told in `notes`."""
     text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
-    table = [[cell.strip() for cell in line.split("\t")] for line in text.splitlines()]
+    # A terminal's copy has blanks for tabs.
+    between = "\t" if "\t" in text else " {2,}"
+    table = [[cell.strip() for cell in re.split(between, line)] for line in text.splitlines()]
     header = next((cells for cells in table if "GPU0" in cells), None)
     if header is None:
         raise UserError(f"{path}: has no table of GPUs: it is not the output of `nvidia-smi topo -m`")
@@ -180,7 +182,6 @@ def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu
         if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
     }
     one_way = {pair: count for pair, count in counts.items() if pair[0] < pair[1]}
-    notes.append("nvidia-smi topo names no models and no architectures: fill in model, arch and rates")
     links = _switch_or_direct(len(gpus), one_way, notes)
     numa_links = [
         FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, "nvidia-smi topo -m") for gpu in gpus

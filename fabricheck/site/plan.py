@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Plan:
-    """`left_out`: what is not measured and why, one line each."""
+    """`left_out_at`: what is not measured and why, by its place in the settings, one line each."""
 
     system: str
     description: str
@@ -36,7 +37,11 @@ class Plan:
     nodes: tuple[str, ...]
     modules_system: str
     hostname: str
-    left_out: tuple[str, ...]
+    left_out_at: Mapping[str, tuple[str, ...]]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(itertools.chain.from_iterable(self.left_out_at.values()))
 
     def configuration(self) -> dict[str, Any]:
         """ReFrame's `site_configuration`."""
@@ -62,9 +67,10 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
 
     Raises UserError for a partition that Slurm does not have.
     """
+    of_partitions: list[str] = []
     left_out: list[str] = []
     require_partitions(facts, choices.partitions)
-    slurm, chosen = facts.slurm, _partitions(facts, choices, left_out)
+    slurm, chosen = facts.slurm, _partitions(facts, choices, of_partitions)
     libraries = [*facts.software.libraries]
     if slurm is not None and chosen:
         libraries = _startable(libraries, slurm, left_out)
@@ -78,7 +84,7 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
-        left_out.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
+        of_partitions.append("the rate of the network: no port with a rate is in /sys; give nics in topology.yaml")
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
@@ -90,7 +96,10 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
         nodes=chosen[0].nodes if chosen else (),
         modules_system=facts.software.modules_system,
         hostname=".*" if chosen else facts.hostname or ".*",
-        left_out=tuple(dict.fromkeys(left_out)),
+        left_out_at={
+            "partitions": tuple(dict.fromkeys(of_partitions)),
+            "environments": tuple(dict.fromkeys(left_out)),
+        },
     )
 
 
@@ -127,6 +136,9 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
                 f"partition {one.name}: its nodes have {one.gpus} GPUs and this capture {len(facts.gpus)}: capture one "
                 "of its nodes, and give that to `fabricheck init --from`"
             )
+    if facts.gpus and not fitting and not any(one.gpus for one in known):
+        names = ", ".join(dict.fromkeys(one.name for one in known))
+        left_out.append(f"jobs of Slurm: no gres (sinfo: GRES) of {names} has GPUs, and no partition has this node")
     if choices.partitions:
         return [one for one in fitting if one.name in choices.partitions]
     return sorted(fitting, key=lambda one: -len(one.nodes))[:1]
@@ -134,6 +146,9 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
 
 def _startable(libraries: Sequence[Library], slurm: Slurm, left_out: list[str]) -> list[Library]:
     """Those whose ranks srun can start; without its interface each rank would be alone, and exit with 0."""
+    if slurm.interfaces is None:
+        left_out.append("launcher_options of srun: its --mpi=list is not in the capture")
+        return [*libraries]
     startable = []
     for one in libraries:
         if slurm.interface_of(one.family) is not None:

@@ -10,17 +10,8 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.errors import UserError
-from fabricheck.state.programs import ask
 from fabricheck.topology.network import node_set
 
-_COMMANDS = {
-    "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],
-    "config": ["scontrol", "show", "config"],
-    "topology": ["scontrol", "show", "topology"],
-    "mpi": ["srun", "--mpi=list"],
-}
-#: Slurm's commands wait for a controller that is not there.
-_PATIENCE = 20.0
 # Which of srun's interfaces starts the ranks of an MPI library; with another each rank would be alone.
 _INTERFACES = {
     "openmpi": ("pmix",),
@@ -60,41 +51,22 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Slurm:
-    """`accounting`: whether sacct knows finished jobs. `interfaces`: of `srun --mpi=list`."""
+    """`accounting`: whether sacct knows finished jobs. `interfaces`: of `srun --mpi=list`, None if unknown."""
 
     partitions: tuple[Partition, ...]
     switches: tuple[Leaf, ...]
     accounting: bool
-    interfaces: tuple[str, ...]
+    interfaces: tuple[str, ...] | None
     plugin: str = ""
     cluster: str = ""
 
     def interface_of(self, family: str) -> str | None:
         """What `--mpi=` has to say for an MPI library; None where srun has nothing for it."""
-        return next((one for one in _INTERFACES.get(family, ()) if one in self.interfaces), None)
-
-
-def ask_slurm(problems: list[str]) -> dict[str, str]:
-    """The outputs of Slurm's commands; nothing where there is no Slurm. What has no answer is added to `problems`."""
-    outputs = {}
-    for name, command in _COMMANDS.items():
-        answer = ask(command, _PATIENCE)
-        if answer.missing:
-            continue
-        # `srun --mpi=list` writes to stderr in older versions.
-        if answer.given:
-            outputs[name] = answer.output or answer.errors
-        elif name == "sinfo" and "configuration source" in answer.problem:
-            return {}  # Slurm's programs alone, and no cluster
-        elif name != "topology":  # only with a plugin for it
-            problems.append(f"`{' '.join(command)}` {answer.problem}")
-            if name == "sinfo":
-                return {}
-    return outputs
+        return next((one for one in _INTERFACES.get(family, ()) if one in (self.interfaces or ())), None)
 
 
 def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
-    """What `ask_slurm` kept; None where there is no Slurm."""
+    """What `fabricheck.state.capture.ask_slurm` kept; None where there is no Slurm."""
     if "sinfo" not in captured:
         return None
     config = dict(re.findall(r"^(\w+)\s*= *(.*?) *$", captured.get("config", ""), re.MULTILINE))
@@ -103,7 +75,7 @@ def read_slurm(captured: Mapping[str, str]) -> Slurm | None:
         partitions=_partitions(captured["sinfo"].splitlines()),
         switches=_switches(captured.get("topology", "")),
         accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
-        interfaces=tuple(one.strip(",") for one in listed),
+        interfaces=tuple(one.strip(",") for one in listed) if "mpi" in captured else None,
         plugin=config.get("TopologyPlugin", ""),
         cluster=config.get("ClusterName", ""),
     )

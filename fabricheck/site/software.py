@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fabricheck import mpi
+from fabricheck.errors import UserError
 from fabricheck.site.gpu_aware import GpuAware, gpu_aware
+from fabricheck.state import capture
 from fabricheck.state.programs import ask
 
 #: By vendor: the API of its GPUs, its compiler, its *CCL and header, and modules that bring them.
@@ -70,6 +73,21 @@ class Software:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def capture_all(directory: Path) -> list[str]:
+    """What this node reports and the software that it has, as files in `directory`; their names.
+
+    Raises UserError if the directory cannot be written.
+    """
+    try:
+        written = capture.capture(directory)
+        vendor = json.loads((directory / capture.HOST).read_text(encoding="utf-8"))["gpu_vendor"]
+        content = json.dumps(find_software(vendor).as_json(), indent=2)
+        (directory / capture.SOFTWARE).write_text(content + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be written: {error.strerror}") from None
+    return [*written, capture.SOFTWARE]
 
 
 def software_of(content: Any) -> Software:

@@ -20,6 +20,12 @@ from fabricheck.site.plan import Plan
 _UNKNOWN_RATE = "FILL IN Gb/s"
 _WIDTH = 100
 
+# Fields that `init` leaves out where nothing in a capture has them, and how they are filled in.
+_LEFT_OUT = {
+    "nics": "nics: no active port in /sys or ibstat: - {name: mlx5_0, model: …, rate: FILL IN Gb/s, source: …}",
+    "gpu_memory": "gpu_memory: no clock and width of it: {rate: FILL IN Gb/s, source: the data sheet}",
+}
+
 _REFERENCES = """\
 # No test has references here yet: other yardsticks judge, and each verdict names the one that did.
 # After some healthy runs `fabricheck calibrate {system}` shows some; with --write it writes them here.
@@ -91,11 +97,10 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
     if facts.has_switch:
         reduces = {"in_network_reduction": True} if facts.switch_reduces else {}
         content["switches"] = [_flow({"name": "nvswitch", "model": "NVSwitch", **reduces})]
-    if facts.nics:
-        content["nics"] = [
-            _flow({"name": one.name, "model": one.model, "rate": _rate(one.rate_gbps), "source": one.source})
-            for one in facts.nics
-        ]
+    content["nics"] = [
+        _flow({"name": one.name, "model": one.model, "rate": _rate(one.rate_gbps), "source": one.source})
+        for one in facts.nics
+    ]
     kinds: dict[tuple[str, int, float | None, str], list[FoundLink]] = defaultdict(list)
     for link in facts.links:
         kinds[link.technology, link.count, link.rate_gbps, link.source].append(link)
@@ -110,6 +115,8 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
     if memories and len(memories) == len(facts.gpus):
         least, source = min(memories)
         content["gpu_memory"] = _flow({"rate": _rate(least), "source": source})
+    elif facts.gpus:
+        content["gpu_memory"] = None
     content["host_memory"] = "measured"
     if facts.gpudirect is not None:
         channels, source = facts.gpudirect
@@ -122,10 +129,30 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
     yaml = YAML()
     yaml.width = 110
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.dump(content, text)
+    yaml.dump(_with_comments(content, facts.notes_at), text)
     head = "# Written by `fabricheck init`; the fields are explained in docs/topology-format.md.\n"
-    looked_at = (*facts.problems, *facts.notes)
-    return head + "".join(f"# Check: {note}.\n" for note in looked_at) + text.getvalue()
+    elsewhere = [note for place, notes in facts.notes_at.items() if place not in content for note in notes]
+    return head + "".join(f"# Check: {_line(note)}.\n" for note in (*facts.problems, *elsewhere)) + text.getvalue()
+
+
+def _with_comments(content: Mapping[str, Any], notes: Mapping[str, Sequence[str]]) -> CommentedMap:
+    """The fields that are known, after comments on what to look at and on those that are not known."""
+    known, comments = CommentedMap(), list[str]()
+    for name, value in content.items():
+        comments += [f"Check: {_line(note)}." for note in notes.get(name, ())]
+        if name in _LEFT_OUT and not value:
+            comments.append(f"Left out: {_LEFT_OUT[name]}")
+            continue
+        known[name] = value
+        if comments:
+            known.yaml_set_comment_before_after_key(name, before="\n".join(comments))
+            comments.clear()
+    return known
+
+
+def _line(text: str) -> str:
+    """Text of a node's own for a comment: on one line."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:
@@ -144,11 +171,8 @@ def hardware_text(facts: Facts) -> str:
 
 def settings_text(facts: Facts, plan: Plan) -> str:
     """The settings.py for ReFrame."""
-    said = "".join(f"# Left out: {_words(line)}.\n" for line in plan.left_out)
-    return (
-        f'"""{_words(hardware_text(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
-        f"{said}site_configuration = {_literal(plan.configuration())}\n"
-    )
+    head = f'"""{_words(hardware_text(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
+    return f"{head}site_configuration = {_literal(plan.configuration(), plan.left_out_at)}\n"
 
 
 def _words(text: str) -> str:
@@ -156,15 +180,20 @@ def _words(text: str) -> str:
     return "".join(each for each in text if each.isprintable() and each not in '"\\')
 
 
-def _literal(value: Any, indent: int = 0) -> str:
-    """Text, numbers, lists and maps as Python, on one line where that is short."""
+def _literal(value: Any, left_out: Mapping[str, Sequence[str]], indent: int = 0) -> str:
+    """Text, numbers, lists and maps as Python, on one line where that is short; what is left out, before its field."""
     line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, (dict, list)) or len(line) + indent <= _WIDTH:
+    if not isinstance(value, (dict, list)) or (
+        len(line) + indent <= _WIDTH and not any(name in value for name in left_out)
+    ):
         return line
     inner = indent + 4
+    lines = []
     if isinstance(value, dict):
-        lines = [f"{json.dumps(name)}: {_literal(each, inner)}" for name, each in value.items()]
+        for name, each in value.items():
+            lines += [f"# Left out: {_words(text)}." for text in left_out.get(name, ())]
+            lines.append(f"{json.dumps(name)}: {_literal(each, left_out, inner)},")
     else:
-        lines = [_literal(each, inner) for each in value]
+        lines = [f"{_literal(each, left_out, inner)}," for each in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return "\n".join([opening, *(f"{' ' * inner}{one}," for one in lines), f"{' ' * indent}{closing}"])
+    return "\n".join([opening, *(f"{' ' * inner}{line}" for line in lines), f"{' ' * indent}{closing}"])

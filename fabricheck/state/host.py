@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fabricheck.records.state import KernelEvent, Xid
-from fabricheck.state.sysfs import read
+from fabricheck.state.capture import read
 
 # NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.records.state import GpuProcess, GpuState
+from fabricheck.state.capture import read
 from fabricheck.state.pcie import generation_of_text
 from fabricheck.state.programs import ask
-from fabricheck.state.sysfs import read
 
 _PATIENCE_S = 8.0
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabricheck.records.state import NicState
+from fabricheck.state.capture import infiniband_ports, read, slingshot_ports
 from fabricheck.state.programs import ask
-from fabricheck.state.sysfs import infiniband_ports, read, slingshot_ports
 
 # Of drivers' own counters (`ethtool -S`) those that tell of trouble.
 _TROUBLE = re.compile(r"paus|pfc|discard|drop|err|crc|symbol|fec|retrans|timeout|out_of_(buffer|seq)")

@@ -8,7 +8,8 @@ from typing import Any
 import pynvml
 
 from fabricheck.records.state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
-from fabricheck.state.nvml import LINKS_A_GPU, answer, each_gpu, field, text
+from fabricheck.state.capture import LINKS_A_GPU
+from fabricheck.state.nvml import answer, each_gpu, field, text
 
 # NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
 _THROTTLE = {

@@ -11,7 +11,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabricheck.state.sysfs import read
+from fabricheck.state.capture import read
 
 #: Kernel modules by which a NIC reaches device memory without DMA-BUF, of NVIDIA and AMD.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "ib_peer_mem", "amdp2p")

@@ -24,9 +24,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fabricheck.errors import UserError
+from fabricheck.suite import suite_root
 from fabricheck.yamlfile import read_yaml
 
 RELEASE = "release"
+#: The folder of a suite from an offline archive that has the pinned releases; with them nothing is downloaded.
+RELEASES = "vendor"
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _Text = Annotated[str, Field(min_length=1)]
@@ -56,6 +59,10 @@ class Release:
     url: Annotated[str, Field(pattern=r"^https://\S+$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     sha256_from: _Text | None = None
+
+    @property
+    def file(self) -> str:
+        return self.url.rsplit("/", 1)[1]
 
 
 @dataclass(frozen=True)
@@ -165,6 +172,18 @@ def find_program(root: Path, program: str) -> Path | None:
     return min(programs, key=lambda path: (len(path.parts), str(path)), default=None)
 
 
+def fetch_releases(folder: Path, download: Callable[[str, Path], None] | None = None) -> list[str]:
+    """Downloads the pinned releases, each checked by its sum; a line for each that cannot be had."""
+    missing = []
+    for tool in load_tools(suite_root() / "config" / "vendor.yaml").values():
+        try:
+            if tool.release is not None:
+                _fetch_release(tool, folder, download or _download)
+        except (NotAvailableError, UserError) as error:
+            missing.append(str(error))
+    return missing
+
+
 def fetch(tool: Tool, source: Source, folder: Path, download: Callable[[str, Path], None] | None = None) -> Path | None:
     """Lays the source tree below `folder` and returns it; `None` for what is installed.
 
@@ -220,10 +239,15 @@ def _fetch_release(tool: Tool, folder: Path, download: Callable[[str, Path], Non
         raise NotAvailableError(
             f"no source states the SHA-256 of {tool.title} {release.version}, so it is not fetched: {tool.how_to_say}"
         )
-    archive = folder / release.url.rsplit("/", 1)[1]
+    archive = folder / release.file
+    kept = suite_root() / RELEASES / release.file  # of an archive for machines without a network
     try:
-        download(release.url, archive)
+        if kept.exists():
+            shutil.copyfile(kept, archive)
+        else:
+            download(release.url, archive)
     except OSError as error:
+        archive.unlink(missing_ok=True)
         reason = getattr(error, "reason", None) or error
         raise NotAvailableError(f"{release.url} cannot be fetched ({reason}): {tool.how_to_say}") from None
     sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()

@@ -27,6 +27,7 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.machine import write_json
+from tests.support.captured import TEXTS
 from tests.support.result_files import HOST
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 from tests.support.synthetic import pair_run
@@ -385,6 +386,8 @@ def _of_a_site(folder: Path) -> Iterator[Target]:
         "topology": "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=nid[001-004]\n",
     }
     _write(captured / "h200x4" / "slurm.json", json.dumps(slurm, indent=1))
+    for name, text in {**TEXTS, "software.json": (captured / "h200x4" / "software.json").read_text()}.items():
+        _write(captured / "pasted" / name, text)
     cables = "".join(f'[{n}]\t"H-000{n}"[1](000{n}) \t\t# "nid00{n} mlx5_0" lid {n} 4xHDR\n' for n in range(1, 5))
     discovered = _write(
         folder / "ibnetdiscover.txt",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,6 +17,7 @@ from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, Entry
 from fabricheck.history.writing import append
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.users import SOMEONE
 
 COMMANDS = (
     ("calibrate", "local", "--write"),
@@ -169,3 +174,57 @@ def test_options_out_of_range(
 ) -> None:
     sessions(suite, store)
     assert message in refused(capsys, suite, *words)
+
+
+@contextmanager
+def user(number: int, umask: int) -> Iterator[None]:
+    """Another user, of the group `SOMEONE`."""
+    before = os.umask(umask)
+    os.setegid(SOMEONE)
+    os.seteuid(number)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.umask(before)
+
+
+@pytest.fixture
+def shared(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A suite that a group shares: group-writable, and new files are the group's."""
+    root = make_suite(public / "suite")
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
+    add(root, root / "output" / "store", 0)
+    with pytest.raises(SystemExit):
+        main(["watch", "local"])  # imports what the others may not read where Python is root's own
+    shutil.rmtree(root / "output")
+    for path in (root, *(path for path in root.rglob("*") if not path.is_symlink())):
+        os.chown(path, SOMEONE, SOMEONE)
+        path.chmod(0o2775 if path.is_dir() else 0o664)
+    with user(SOMEONE, 0o002):
+        add(root, root / "output" / "store", 0)
+    return root
+
+
+def watch(capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
+    capsys.readouterr()
+    with user(SOMEONE + 2, 0o002), pytest.raises(SystemExit) as ended:
+        main(["watch", "local"])
+    return ended.value.code, capsys.readouterr().err.splitlines()
+
+
+def test_users_of_a_group_append_to_one_store(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with user(SOMEONE + 1, 0o002):
+        add(shared, shared / "output" / "store", 1)
+    assert watch(capsys) == (4, [])  # two sessions are too few to watch
+
+
+def test_what_a_user_closed_by_a_umask_of_077_is_said_and_not_left_out(
+    shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with user(SOMEONE + 1, 0o077):
+        add(shared, shared / "output" / "store", 1)
+    status, (line,) = watch(capsys)
+    assert status == 2 and "Permission denied" in line

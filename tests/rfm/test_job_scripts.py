@@ -6,7 +6,7 @@ ReFrame is real and runs nothing (`--dry-run`); the programs of module systems a
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from fabricheck.suite import suite_root
 
 pytestmark = pytest.mark.e2e
+GPUS_OF_LSF = {"name": "_rfm_gpu", "options": ["-gpu num={num_gpus_per_node}"]}
 
 
 def job_script(
@@ -117,40 +118,46 @@ def test_an_environment_of_spack(tmp_path: Path) -> None:
     assert lines.index(activate[-1]) < lines.index(launch_of(lines))
 
 
-def test_a_container(tmp_path: Path) -> None:
+# By the platform: what begins the launch, the options of the site, and how a folder is mounted where it lies.
+CONTAINERS = {
+    "Apptainer": ("srun apptainer exec ", ["--nv"], '-B"{0}:{0}"'),
+    "Sarus": ("srun sarus run ", ["--mpi"], '--mount=type=bind,source="{0}",destination="{0}"'),
+    "Podman": ("srun podman run --rm --env-host ", ["--device=nvidia.com/gpu=all"], "--volume={0}:{0}"),
+    "Pyxis": ("srun ", ["--no-container-mount-home"], "{0}:{0}"),
+}
+
+
+@pytest.mark.parametrize("platform", CONTAINERS)
+def test_a_container(tmp_path: Path, platform: str) -> None:
     """The launcher starts the container, and the container fabricbench, which finds what is named by its path."""
-    container = {"platform": "Apptainer", "image": "/images/cuda.sif", "options": ["--nv"]}
+    begin, options, mounted = CONTAINERS[platform]
+    container = {"platform": platform, "image": "docker.io/site/cuda:13.0", "options": options}
+    known = {"Apptainer", "Sarus"}  # to ReFrame
+    platforms = [{"type": platform, "modules": [], "env_vars": [["SITES_OWN", "/c"]]}] if platform in known else []
     lines = job_script(
         tmp_path,
         "SmokePeers",
         system={},
-        partition={
-            "container_platforms": [{"type": "Apptainer", "modules": [], "env_vars": [["APPTAINER_CACHE", "/c"]]}]
-        },
+        partition={"container_platforms": platforms},
         environment={"extras": {"container": container}},
     )
     launch = launch_of(lines)
     program = tmp_path / "built" / "site" / "fabricbench"
-    assert launch.startswith("srun apptainer exec ")
-    before, _, after = launch.partition(" /images/cuda.sif ")
-    assert f'-B"{program.parent}:{program.parent}"' in before and "--nv" in before and ":/rfm_workdir" in before
-    assert after.startswith(f"{program} --transport=copy ")
-    assert after.endswith("--output=result.jsonl --case=SmokePeers,@theirs:gpu+site")
-    assert lines.index("export APPTAINER_CACHE=/c") < lines.index(launch)
-
-
-def test_a_container_of_pyxis(tmp_path: Path) -> None:
-    """Options of srun, which mounts the stage folder, the program and the suite where they lie."""
-    container = {"platform": "Pyxis", "image": "nvcr.io#nvidia/cuda:12.4", "options": ["--no-container-mount-home"]}
-    lines = job_script(
-        tmp_path, "SmokePeers", system={}, partition={}, environment={"extras": {"container": container}}
-    )
-    launch = launch_of(lines)
-    program = tmp_path / "built" / "site" / "fabricbench"
+    assert launch.startswith(begin)
     before, _, after = launch.partition(f" {program} ")
-    words = shlex.split(before)
-    assert words[0] == "srun" and after.startswith("--transport=copy ")
-    assert {"--container-image=nvcr.io#nvidia/cuda:12.4", "--no-container-mount-home"} <= {*words}
-    (mounts,) = [word.partition("=")[2].split(",") for word in words if word.startswith("--container-mounts=")]
-    (workdir,) = [word.partition("=")[2] for word in words if word.startswith("--container-workdir=")]
-    assert {f"{folder}:{folder}" for folder in (program.parent, suite_root(), workdir)} == {*mounts}
+    assert after.startswith("--transport=copy ") and after.endswith(" --case=SmokePeers,@theirs:gpu+site")
+    assert options[0] in before and "docker.io/site/cuda:13.0" in before
+    assert all(mounted.format(folder) in before for folder in (program.parent, suite_root()))
+    if platform in known:
+        assert lines.index("export SITES_OWN=/c") < lines.index(launch)
+        assert "/rfm_workdir" in before
+    else:
+        (stage,) = re.findall(r"--(?:container-)?workdir=(\S+)", before)
+        assert mounted.format(stage) in before and (Path(stage) / "rfm_job.sh").exists()
+
+
+def test_a_job_of_lsf(tmp_path: Path) -> None:
+    partition = {"scheduler": "lsf", "launcher": "lrun", "access": ["-q gpu"], "resources": [GPUS_OF_LSF]}
+    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={})
+    assert {"#BSUB -q gpu", "#BSUB -gpu num=4"} <= {*lines}
+    assert launch_of(lines).startswith(f"lrun -N 1 -T 4 {tmp_path}")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.site import capture as capturing
-from fabricheck.site import sysfs as sysfs_of
 from fabricheck.site.doubts import corrected, doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
+from fabricheck.state import capture as capturing
+from fabricheck.state import capture as sysfs_of
 from fabricheck.topology.model import load_topology
 from tests.support.nodes import ROOT
 
@@ -38,7 +38,13 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
     ]
     assert any("taken for an NVSwitch" in note for note in facts.notes)
     file = tmp_path / "topology.yaml"
-    file.write_text(topology_text(facts, "found"), encoding="utf-8")
+    lines = topology_text(facts, "found").splitlines()
+    # At their places: of the GPUs before them, and NICs that no text has where they would be.
+    places = {line.partition(":")[0]: number for number, line in enumerate(lines) if line[0] not in "# "}
+    assert lines[places["gpus"] - 1].startswith("# Check: nvidia-smi topo names no models")
+    between = lines[places["switches"] + 2 : places["links"]]
+    assert between[0].startswith("# Left out: nics: ") and all(line.startswith("# Check: ") for line in between[1:])
+    file.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(UserError, match=r"topology.yaml:\d+: links\[0\].rate: .*FILL IN"):
         load_topology(file)
 

@@ -17,15 +17,18 @@ from click.testing import CliRunner, Result
 from fabricheck.cli import main
 from fabricheck.commands.judge import judge
 from fabricheck.commands.site import capture, init
+from fabricheck.errors import UserError
 from fabricheck.session.reframe import Selection, list_suite
-from fabricheck.site import capture as capturing
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
+from fabricheck.site.software import Library, Software
 from fabricheck.site.validation import problems
 from fabricheck.site.write import Site, write_site
+from fabricheck.state import capture as capturing
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import extract
 from fabricheck.topology.model import Topology, load_topology
+from tests.support.captured import TEXTS
 from tests.support.nodes import ROOT, system
 
 CAPTURES = ROOT / "tests" / "data" / "site"
@@ -137,7 +140,14 @@ def test_what_a_node_says_of_itself_is_no_code(
     assert not (tmp_path / "PLANTED").exists()
 
 
-def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite: Path, tmp_path: Path) -> None:
+def software_here(monkeypatch: pytest.MonkeyPatch, *libraries: Library) -> None:
+    monkeypatch.setattr("fabricheck.site.software.find_software", lambda vendor: Software(libraries))
+
+
+def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    software_here(monkeypatch)
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
@@ -146,6 +156,30 @@ def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(suite:
     assert "to be filled in:" in done.output and "FILL IN Gb/s" in done.output
     assert "next: fill in what is missing" in done.output
     assert "left out: everything: no MPI library" in done.output
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["redirected", "copied from a terminal"])
+def test_texts_of_tools_are_taken_with_the_software_of_this_machine(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    software_here(monkeypatch, Library("openmpi", "Open MPI", "5.0.3", "/opt/mpi/bin/mpicxx"))
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    topo = (CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text()
+    for name, text in {**TEXTS, "topo": topo}.items():
+        (kept / f"{name}.out").write_text(text.expandtabs() if copied else text)
+    done = run_init("--system", "new", "--from", kept)
+    assert done.exit_code == 1  # the rates of NVLink and PCIe
+    partition, (environment,) = settings_of(suite, "new")
+    assert (partition["name"], partition["extras"]["nodes"], partition["scheduler"]) == ("gpu", 4, "squeue")
+    assert partition["processor"]["num_cpus"] == 96
+    assert environment["extras"]["mpi_version"] == "5.0.3" and "launcher_options" not in environment["extras"]
+    settings = (suite / "site_configs/new/settings.py").read_text().splitlines()
+    places = [number for number, line in enumerate(settings) if line.strip().startswith('"environments"')]
+    assert any("# Left out: launcher_options" in line for line in settings[places[-1] - 4 : places[-1]])
+    topology = (suite / "site_configs/new/topology.yaml").read_text()
+    assert topology.count("[gpu0, nvswitch], [gpu1, nvswitch], [gpu2, nvswitch], [gpu3, nvswitch]") == 1
+    assert "name: mlx5_0, model: InfiniBand 400 Gb/sec" in topology and "mlx5_1" not in topology
 
 
 @pytest.mark.full
@@ -165,6 +199,7 @@ def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_pat
 
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABRICHECK_SITES", "")
+    software_here(monkeypatch)
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / capturing.NVIDIA_TOPO).write_text((CAPTURES / "h200x4" / capturing.NVIDIA_TOPO).read_text())
@@ -270,3 +305,10 @@ def test_what_was_recorded_there_is_judged_and_green_on_the_first_day(suite: Pat
     done = CliRunner().invoke(judge, [*files, "--system", "new"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "unjudged" not in done.output
+
+
+def test_two_outputs_of_one_tool_are_a_mistake(tmp_path: Path) -> None:
+    for name in ("node1", "node2"):
+        (tmp_path / name).write_text(TEXTS["cpu"])
+    with pytest.raises(UserError, match="node1 and node2 both have the output of `lscpu`"):
+        read_facts(tmp_path)

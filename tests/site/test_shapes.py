@@ -14,8 +14,8 @@ from fabricheck.site.fabric import network_of_lldp
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import Facts
 from fabricheck.site.slurm import read_slurm
-from fabricheck.site.sysfs import nic_facts
 from fabricheck.site.write import topology_text
+from fabricheck.state.capture import nic_facts
 from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.nic import node_gbps
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths

@@ -82,3 +82,15 @@ def test_its_exit_status_is_0_where_it_cannot_write(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0
     assert "No such file" in done.stderr
+
+
+def test_a_node_where_this_python_does_not_run_uses_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a shared file system, of which the login node has another architecture."""
+    foreign = tmp_path / "bin" / "python"
+    foreign.parent.mkdir()
+    foreign.write_bytes(b"\x7fELF of another machine")
+    foreign.chmod(0o755)
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(foreign))
+    assert launch(tmp_path, "before", PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin").returncode == 0
+    assert len([*(tmp_path / FOLDER).glob("*.before.json")]) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from fabricheck.rfm.state import state_command
 from fabricheck.session.doctor import ask_this_node
 from fabricheck.session.reframe import reframe_command
-from fabricheck.state.nvml import NvmlUnavailable, ask_gpu_facts
+from fabricheck.state.capture import ask_gpu_facts
 from fabricheck.state.programs import ask, module_command
 
 
@@ -41,8 +40,7 @@ def test_a_module_in_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: 
     command = ["sh", "-c", state_command("before", "")]
     subprocess.run(command, env={**os.environ, "SLURM_LOCALID": "0"}, timeout=60, check=True)
     ask_this_node(60)
-    with contextlib.suppress(NvmlUnavailable):
-        ask_gpu_facts()
+    ask_gpu_facts()
     monkeypatch.setattr("pathlib.Path.exists", lambda _: False)  # where ReFrame has no script beside this Python
     assert "-c" in reframe_command()
     assert ask([*reframe_command(), "--version"]).given

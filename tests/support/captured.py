@@ -7,7 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricheck.site import capture as names
+from fabricheck.state import capture as names
+
+# As lscpu (util-linux 2.37), ibstat (infiniband-diags 2310) and sinfo (23.11) print it, shortened.
+TEXTS = {
+    "cpu": (
+        "Architecture:            x86_64\n  CPU op-mode(s):        32-bit, 64-bit\nCPU(s):                  96\n"
+        "    Thread(s) per core:  1\n    Core(s) per socket:  48\n    Socket(s):           2\n"
+        "NUMA:                    \n  NUMA node(s):          2\n  NUMA node0 CPU(s):     0-47\n"
+        "  NUMA node1 CPU(s):     48-95\n"
+    ),
+    "ib": (
+        "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
+        "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+        "CA 'mlx5_1'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
+        "\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n"
+    ),
+    "slurm": (
+        "PARTITION AVAIL  TIMELIMIT  NODES GRES       STATE NODELIST\n"
+        "gpu*         up   infinite      4 gpu:h200:4  idle nid[001-004]\n"
+        "cpu          up   infinite      9 (null)      idle cn[1-9]\n"
+    ),
+}
 
 _VERSIONS = {"sm_70": 3, "sm_80": 5, "sm_90": 6, "sm_100": 7, "sm_103": 7}
 
@@ -94,7 +115,7 @@ def topo(gpus: Mapping[int, str], nics: Sequence[str], nic_rows: Mapping[str, st
 
 
 def capture_of(folder: Path, *, numa: int = 1, ccl: tuple[str, str] = ("nccl", "2.26.5"), **files: Any) -> Path:
-    """A capture with `files` by the names of `fabricheck.site.capture`, such as NVML; `nvml` may be the GPUs alone.
+    """A capture with `files` by the names of `fabricheck.state.capture`, such as NVML; `nvml` may be the GPUs alone.
 
     What is no text is written as JSON.
     """

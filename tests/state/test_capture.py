@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import ctypes
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from fabricheck.site import capture as capturing
-from fabricheck.site.software import Software
-from fabricheck.state.nvml import NvmlUnavailable
+from fabricheck.site.facts import read_facts
+from fabricheck.state import capture as capturing
 
 
 @pytest.fixture
-def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A /sys with two NVIDIA GPUs on the bus, and no software to look for."""
+def sysfs(tmp_path: Path) -> Path:
+    """A /sys with two NVIDIA GPUs on the bus."""
     for at, driver in enumerate(("nvidia", None)):
         device = tmp_path / "sys/bus/pci/devices" / f"0000:0{at}:00.0"
         device.mkdir(parents=True)
@@ -23,7 +27,6 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if driver:
             (tmp_path / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
             (device / "driver").symlink_to(tmp_path / "sys/bus/pci/drivers" / driver)
-    monkeypatch.setattr(capturing, "find_software", lambda vendor: Software())
     return tmp_path / "sys"
 
 
@@ -42,10 +45,7 @@ def problems(directory: Path) -> list[str]:
 def test_gpus_on_the_bus_that_nvml_does_not_tell_of(
     sysfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, absent: bool
 ) -> None:
-    def refuse(seconds: float) -> None:
-        raise NvmlUnavailable(error, absent=absent)
-
-    monkeypatch.setattr(capturing, "ask_gpu_facts", refuse)
+    monkeypatch.setattr(capturing, "ask_gpu_facts", lambda seconds: {"unavailable": error, "absent": absent})
     capturing.capture(tmp_path / "kept", sysfs)
     assert f"2 NVIDIA GPUs on the PCI bus, and {error}" in problems(tmp_path / "kept")
 
@@ -81,3 +81,65 @@ def test_a_tool_that_hangs_costs_its_answer_only(sysfs: Path, tmp_path: Path, mo
     assert "`nvidia-smi topo -m` did not respond in 0.3 s" in found
     assert (tmp_path / "kept" / capturing.PCI_GPUS).exists()
     assert not (tmp_path / "kept" / capturing.NVIDIA_TOPO).exists()
+
+
+SOURCE = Path(capturing.__file__)
+
+
+def test_the_file_stands_alone_in_python_3_6() -> None:
+    tree = ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 6))
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {
+        name
+        for node in imports
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+    }
+    assert {name.partition(".")[0] for name in modules} <= sys.stdlib_module_names - {"__future__", "dataclasses"}
+    assert not any(isinstance(node, ast.ImportFrom) and node.level for node in imports)
+
+
+def test_a_copy_of_the_file_captures_what_init_reads(tmp_path: Path) -> None:
+    """Without packages, and where another user has left modules of the standard library's names."""
+    copy = tmp_path / "capture.py"
+    copy.write_bytes(SOURCE.read_bytes())
+    (tmp_path / "json.py").write_text("open('planted', 'w')\n")
+    kept = tmp_path / "kept"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(copy), str(kept)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {*done.stdout.splitlines()} == {str(file) for file in kept.iterdir()}
+    assert not (tmp_path / "planted").exists()
+    assert read_facts(kept).numa_nodes
+
+
+def test_structures_and_numbers_are_those_of_nvml() -> None:
+    """As NVIDIA's own Python module has them."""
+    ours, theirs = capturing, pynvml
+    pairs = [
+        (ours._Pci, theirs.nvmlPciInfo_t),
+        (ours._Memory, theirs.c_nvmlMemory_t),
+        (ours._Value, theirs.c_nvmlValue_t),
+        (ours._Field, theirs.c_nvmlFieldValue_t),
+    ]
+    assert all(ctypes.sizeof(one) == ctypes.sizeof(other) for one, other in pairs)
+    assert (ours._Pci.bus_id.offset, ours._Field.value.offset, ours._Field.status.offset) == (
+        theirs.nvmlPciInfo_t.busId.offset,
+        theirs.c_nvmlFieldValue_t.value.offset,
+        theirs.c_nvmlFieldValue_t.nvmlReturn.offset,
+    )
+    numbers = {
+        theirs.NVML_FI_DEV_NVLINK_GET_SPEED: ours._NVLINK_SPEED,
+        theirs.NVML_FI_DEV_C2C_LINK_COUNT: ours._C2C_LINKS,
+        theirs.NVML_FI_DEV_C2C_LINK_GET_MAX_BW: ours._C2C_SPEED,
+        theirs.NVML_CLOCK_MEM: ours._CLOCK_OF_MEMORY,
+        theirs.NVML_ERROR_DRIVER_NOT_LOADED: ours._NO_DRIVER,
+        theirs.NVML_ERROR_LIBRARY_NOT_FOUND: ours._NO_LIBRARY,
+    }
+    assert [*numbers] == [*numbers.values()]
+    kinds = ("GPU", "IBMNPU", "SWITCH")
+    assert [getattr(theirs, f"NVML_NVLINK_DEVICE_TYPE_{kind}") for kind in kinds] == [*ours._REMOTE_KINDS]

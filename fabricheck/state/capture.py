@@ -1,0 +1,617 @@
+"""Asks a node for its GPUs, links, NICs, NUMA domains and scheduler, and stores the answers as files.
+
+This file needs only Python 3.6. Where Fabricheck is not installed, copy it to a compute node:
+
+    python3 capture.py FOLDER                      # on the node
+    fabricheck init --from FOLDER --system NAME    # anywhere else
+
+Long because it stands alone.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+NVML = "nvml.json"
+NVIDIA_TOPO = "nvidia-smi_topo.txt"
+AMD_SMI_TOPO = "amd-smi_topology.txt"
+ROCM_SMI_TOPO = "rocm-smi_showtopo.txt"
+AMD = "amd.json"
+XPU_SMI_TOPO = "xpu-smi_topology.txt"
+XPU_SMI_DISCOVERY = "xpu-smi_discovery.json"
+INTEL = "intel.json"
+PCI_GPUS = "pci_gpus.json"
+LSTOPO = "lstopo.xml"
+NUMA = "numa.json"
+NICS = "nics.json"
+HOST = "host.json"
+#: Written by `fabricheck capture` alone: to find the libraries takes more than this file.
+SOFTWARE = "software.json"
+SLURM = "slurm.json"
+#: What could not be asked, and why.
+PROBLEMS = "problems.json"
+
+# By the vendor of the GPUs that they know; without one, of any node.
+_COMMANDS = {
+    "nvidia": {NVIDIA_TOPO: ["nvidia-smi", "topo", "-m"]},
+    "amd": {AMD_SMI_TOPO: ["amd-smi", "topology"], ROCM_SMI_TOPO: ["rocm-smi", "--showtopo"]},
+    "intel": {XPU_SMI_TOPO: ["xpu-smi", "topology", "-m"], XPU_SMI_DISCOVERY: ["xpu-smi", "discovery", "-j"]},
+    "": {LSTOPO: ["lstopo", "--of", "xml"]},
+}
+_OF_SLURM = {
+    "sinfo": ["sinfo", "--noheader", "--format=%R|%D|%G|%N|%c|%t"],
+    "config": ["scontrol", "show", "config"],
+    "topology": ["scontrol", "show", "topology"],
+    "mpi": ["srun", "--mpi=list"],
+}
+_OTHERS = (NVML, AMD, NUMA, NICS, INTEL, PCI_GPUS, HOST, SOFTWARE, SLURM, PROBLEMS)
+FILES = (*_OTHERS, *(name for commands in _COMMANDS.values() for name in commands))
+# Variables that choose GPUs; the runtimes obey them, and the drivers' tools do not.
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+#: Seconds that a tool of a vendor may take.
+PATIENCE = 60.0
+#: Slurm's commands wait for a controller that is not there.
+_PATIENCE_WITH_SLURM = 20.0
+
+# By PCI vendor: whose GPUs they are.
+_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+# PCI classes of GPUs: VGA, 3D controller, processing accelerator.
+_GPU_CLASSES = ("0x0300", "0x0302", "0x1200")
+# NVIDIA's and AMD's server GPUs are no VGA devices; that of a management controller, or a laptop's, is.
+_HEADLESS = ("0x0302", "0x1200")
+# Makers of virtual machines' bridges: Red Hat (QEMU), VMware, Microsoft.
+_VIRTUAL = ("0x1b36", "0x15ad", "0x1414")
+
+LINKS_A_GPU = 36  # more NVLinks than any GPU has
+
+
+def capture(directory: Path, root: Path = Path("/sys"), patience: float = PATIENCE) -> List[str]:
+    """Write what this node reports into `directory` (made if needed); the names of the files that were written.
+
+    What the node does not have leaves no file; what has no answer leaves a line in `problems.json`. Raises OSError if
+    the directory cannot be written.
+    """
+    problems: List[str] = []
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in FILES:  # what an earlier capture found may be gone
+        with contextlib.suppress(FileNotFoundError):
+            (directory / name).unlink()
+    written = []
+    on_bus = pci_gpus(root)
+    nvml = _nvml(patience, on_bus, problems)
+    amd = amd_facts(root)
+    vendor = "nvidia" if nvml.get("gpus") else "amd" if amd else on_bus[0]["vendor"] if on_bus else "none"
+    for name, command in _tools(vendor):
+        output = _output(command, patience, problems)
+        if output is not None:
+            (directory / name).write_text(output, encoding="utf-8")
+            written.append(name)
+    problems += _hiding(len(nvml.get("gpus", amd)))
+    contents = {
+        HOST: {"hostname": socket.gethostname().split(".")[0], "gpu_vendor": vendor},
+        NVML: nvml,
+        AMD: amd,
+        NUMA: numa_facts(root),
+        NICS: nic_facts(root),
+        INTEL: intel_facts(root),
+        PCI_GPUS: on_bus,
+        SLURM: ask_slurm(problems),
+        PROBLEMS: problems,
+    }
+    for name, content in contents.items():
+        if content:
+            (directory / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            written.append(name)
+    return written
+
+
+def _tools(vendor: str) -> Iterator[Tuple[str, Sequence[str]]]:
+    """Those of the GPUs' vendor; of all where there is none: a tool may know GPUs that the PCI bus does not show."""
+    for whose, commands in _COMMANDS.items():
+        if whose in ("", vendor) or vendor == "none":
+            yield from commands.items()
+
+
+def _output(command: Sequence[str], patience: float, problems: List[str]) -> Optional[str]:
+    answer = ask(command, patience)
+    if answer.given and answer.output.strip():
+        return answer.output
+    if answer.problem:
+        problems.append(f"`{' '.join(command)}` {answer.problem}")
+    return None
+
+
+def _hiding(gpus: int) -> Iterator[str]:
+    """Variables that leave fewer GPUs than there are; Slurm sets them with all GPUs of a job, too."""
+    for name in _HIDING:
+        value = os.environ.get(name)
+        if value is not None and len(list(filter(None, value.split(",")))) < gpus:
+            yield f"{name}={value!r} in the environment hides GPUs: unset it"
+
+
+def ask_slurm(problems: List[str]) -> Dict[str, str]:
+    """The outputs of Slurm's commands; nothing where there is no Slurm. What has no answer is added to `problems`."""
+    outputs = {}
+    for name, command in _OF_SLURM.items():
+        answer = ask(command, _PATIENCE_WITH_SLURM)
+        if answer.missing:
+            continue
+        # `srun --mpi=list` writes to stderr in older versions.
+        if answer.given:
+            outputs[name] = answer.output or answer.errors
+        elif name == "sinfo" and "configuration source" in answer.problem:
+            return {}  # Slurm's programs alone, and no cluster
+        elif name != "topology":  # only with a plugin for it
+            problems.append(f"`{' '.join(command)}` {answer.problem}")
+            if name == "sinfo":
+                return {}
+    return outputs
+
+
+class Answer(NamedTuple):
+    """What a program printed. `problem`: why it gave no answer, in a few words; empty where it did.
+
+    `missing`: the program is not on this machine, which is no fault. `late`: it had not ended in time.
+    """
+
+    output: str = ""
+    problem: str = ""
+    missing: bool = False
+    errors: str = ""
+    late: bool = False
+
+    @property
+    def given(self) -> bool:
+        return not self.problem and not self.missing
+
+
+def ask(command: Sequence[str], seconds: float = 60.0, environment: Optional[Mapping[str, str]] = None) -> Answer:
+    """Run a command and wait `seconds` at most.
+
+    A program that waits for a driver cannot always be ended: it is left behind then, and not waited for.
+    """
+    if shutil.which(command[0], path=(environment or os.environ).get("PATH")) is None:
+        return Answer(missing=True)
+    # Into files: a child of the program may keep a pipe open after its end.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
+            )
+        except OSError as error:
+            return Answer(problem=f"cannot be started: {error.strerror}")
+        try:
+            status = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1)
+            return Answer(problem=f"did not respond in {seconds:g} s", late=True)
+        output.seek(0)
+        errors.seek(0)
+        text, said = (file.read().decode("utf-8", "replace") for file in (output, errors))
+    if status != 0:
+        lines = [line.strip() for line in (said + "\n" + text).splitlines() if line.strip()]
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        return Answer(text, f"{how}{': ' + lines[-1][:200] if lines else ''}", errors=said)
+    return Answer(text, errors=said)
+
+
+def _nvml(patience: float, on_bus: Sequence[Dict[str, Any]], problems: List[str]) -> Dict[str, Any]:
+    """What NVML reports; where it does not answer although there are NVIDIA GPUs, that is a problem."""
+    drivers = [gpu["driver"] for gpu in on_bus if gpu["vendor"] == "nvidia"]
+    facts = ask_gpu_facts(patience)
+    problems += facts.pop("problems", [])
+    error = facts.get("unavailable")
+    if error is None:
+        return facts
+    if drivers:
+        driver = "" if any(drivers) else "no driver is loaded; "
+        problems.append(f"{len(drivers)} NVIDIA GPUs on the PCI bus, and {driver}{error}")
+    elif not facts["absent"]:
+        problems.append(error)
+    return {}
+
+
+def ask_gpu_facts(seconds: float = PATIENCE) -> Dict[str, Any]:
+    """`gpu_facts()` in a process of its own, since a call of NVML can hang in the driver for ever."""
+    # Isolated: no import is looked for in the current folder, where another user may have left a json.py.
+    answer = ask([sys.executable, "-I", os.path.abspath(__file__), "--nvml"], seconds)
+    if not answer.given:
+        return {"unavailable": f"NVML: {answer.problem}", "absent": False}
+    facts: Dict[str, Any] = json.loads(answer.output)
+    return facts
+
+
+class _NvmlError(Exception):
+    """The status of a call of NVML."""
+
+
+class _Pci(ctypes.Structure):
+    """nvmlPciInfo_t of nvml.h."""
+
+    _fields_ = [("legacy", ctypes.c_char * 16), ("ids", ctypes.c_uint * 5), ("bus_id", ctypes.c_char * 32)]
+
+
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t."""
+
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class _Value(ctypes.Union):
+    """nvmlValue_t."""
+
+    _fields_ = [("unsigned_int", ctypes.c_uint), ("unsigned_long_long", ctypes.c_ulonglong), ("other", ctypes.c_double)]
+
+
+class _Field(ctypes.Structure):
+    """nvmlFieldValue_t."""
+
+    _fields_ = [
+        ("number", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency", ctypes.c_longlong),
+        ("kind", ctypes.c_uint),
+        ("status", ctypes.c_uint),
+        ("value", _Value),
+    ]
+
+
+# Of nvml.h: kinds of what an NVLink leads to; fields of nvmlDeviceGetFieldValues; NVML_CLOCK_MEM; statuses.
+_REMOTE_KINDS = {0: "gpu", 1: "cpu", 2: "switch"}
+_NVLINK_SPEED, _C2C_LINKS, _C2C_SPEED = 164, 170, 172
+_CLOCK_OF_MEMORY = 2
+_HINTS = {4: ": this user may not read /dev/nvidiactl", 18: ": the driver was updated; reboot"}
+_NO_DRIVER, _NO_LIBRARY = 9, 12
+
+
+def gpu_facts() -> Dict[str, Any]:
+    """`driver`, `gpus` and `problems`: what does not change while a driver is loaded, for a site's files.
+
+    Of each GPU its index, name, arch, UUID, PCI address, memory (MiB, clock in MHz, width in bits), NUMA node, PCIe
+    link at most, NVLink-C2C to its CPU (links, MB/s of one), MIG mode, and its NVLinks: how many there are
+    (`nvlinks_total`) and each that is active. A GPU that does not answer is a problem, and the others stand.
+    `unavailable` instead where NVML does not answer at all, and `absent` where there is no NVIDIA driver.
+    """
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        return {"unavailable": f"NVML: {error}", "absent": True}
+    nvml.nvmlErrorString.restype = ctypes.c_char_p
+    status = nvml.nvmlInit_v2()
+    if status != 0:
+        text = f"NVML: {nvml.nvmlErrorString(status).decode()}{_HINTS.get(status, '')}"
+        return {"unavailable": text, "absent": status in (_NO_DRIVER, _NO_LIBRARY)}
+    gpus, problems = [], []
+    count, version = ctypes.c_uint(), ctypes.create_string_buffer(96)
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    for index in range(count.value):
+        try:
+            gpus.append(_gpu(nvml, index))
+        except _NvmlError as error:
+            problems.append(f"GPU {index} does not respond: NVML: {nvml.nvmlErrorString(error.args[0]).decode()}")
+    nvml.nvmlSystemGetDriverVersion(version, 96)
+    return {"driver": version.value.decode() or "unknown", "gpus": gpus, "problems": problems}
+
+
+def _gpu(nvml: ctypes.CDLL, index: int) -> Dict[str, Any]:
+    device = ctypes.c_void_p()
+    _required(nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)))
+    name, pci, major, minor = ctypes.create_string_buffer(96), _Pci(), ctypes.c_int(), ctypes.c_int()
+    _required(nvml.nvmlDeviceGetName(device, name, 96))
+    _required(nvml.nvmlDeviceGetPciInfo_v3(device, ctypes.byref(pci)))
+    _required(nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)))
+
+    def number(call: str, *before: int) -> Optional[int]:
+        value = _told(nvml, call, device, *before, result=ctypes.c_uint())
+        return None if value is None else int(value.value)
+
+    uuid, memory = ctypes.create_string_buffer(96), _told(nvml, "nvmlDeviceGetMemoryInfo", device, result=_Memory())
+    has_uuid = nvml.nvmlDeviceGetUUID(device, uuid, 96) == 0
+    pending = ctypes.c_uint()
+    mig = _told(nvml, "nvmlDeviceGetMigMode", device, result=ctypes.c_uint(), after=(ctypes.byref(pending),))
+    links = {link: number("nvmlDeviceGetNvLinkState", link) for link in range(LINKS_A_GPU)}
+    return {
+        "index": index,
+        "name": name.value.decode(),
+        "uuid": uuid.value.decode() if has_uuid else None,
+        "arch": f"sm_{major.value}{minor.value}",
+        "bus_id": pci.bus_id.decode().lower(),
+        "numa_node": number("nvmlDeviceGetNumaNodeId"),
+        "memory_mib": memory.total >> 20 if memory else None,
+        "memory_clock_mhz": number("nvmlDeviceGetMaxClockInfo", _CLOCK_OF_MEMORY),
+        "memory_bus_bits": number("nvmlDeviceGetMemoryBusWidth"),
+        "pcie_generation": number("nvmlDeviceGetMaxPcieLinkGeneration"),
+        "pcie_width": number("nvmlDeviceGetMaxPcieLinkWidth"),
+        "c2c_links": _field(nvml, device, _C2C_LINKS),
+        "c2c_mbps": _field(nvml, device, _C2C_SPEED),
+        "mig": bool(mig and mig.value),
+        "nvlinks_total": sum(state is not None for state in links.values()),
+        "nvlinks": [_nvlink(nvml, device, link, number) for link, state in links.items() if state == 1],
+    }
+
+
+def _nvlink(nvml: ctypes.CDLL, device: ctypes.c_void_p, link: int, number: Any) -> Dict[str, Any]:
+    """An active NVLink: PCI address and kind of what it leads to, and its speed in MB/s where the driver tells."""
+    remote = _told(nvml, "nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link, result=_Pci())
+    return {
+        "link": link,
+        "version": number("nvmlDeviceGetNvLinkVersion", link),
+        "speed_mbps": _field(nvml, device, _NVLINK_SPEED, link),
+        "remote_kind": _REMOTE_KINDS.get(number("nvmlDeviceGetNvLinkRemoteDeviceType", link), "unknown"),
+        "remote_bus_id": remote.bus_id.decode().lower() if remote else None,
+    }
+
+
+def _required(status: int) -> None:
+    if status != 0:
+        raise _NvmlError(status)
+
+
+def _told(nvml: ctypes.CDLL, call: str, *before: Any, result: Any, after: Tuple[Any, ...] = ()) -> Any:
+    """What NVML answers, or None where this GPU, driver or library does not tell."""
+    function = getattr(nvml, call, None)
+    return result if function is not None and function(*before, ctypes.byref(result), *after) == 0 else None
+
+
+def _field(nvml: ctypes.CDLL, device: ctypes.c_void_p, number: int, scope: int = 0) -> Optional[int]:
+    """A field of `nvmlDeviceGetFieldValues`, or None where this GPU or driver does not tell."""
+    field = _told(nvml, "nvmlDeviceGetFieldValues", device, 1, result=_Field(number, scope))
+    if field is None or field.status != 0:
+        return None
+    of_64_bit = 3  # NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+    return int(field.value.unsigned_long_long if field.kind == of_64_bit else field.value.unsigned_int)
+
+
+def read(path: Path) -> str:
+    """A file of the kernel, which has one value; empty where it cannot be read, as of a port that is down."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def infiniband_ports(sysfs: Path) -> Iterator[Tuple[str, Path, Path]]:
+    """Name, folder and device of each port of the InfiniBand stack: `mlx5_0`, and `mlx5_0_2` of a second port."""
+    for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
+        device = port.parent.parent
+        yield device.name if port.name == "1" else f"{device.name}_{port.name}", port, device
+
+
+def interfaces_of(device: Path, port: int = 1) -> Tuple[str, ...]:
+    """The network interfaces of a port of a card, whose device `device` is; of LLDP and IP they are the names."""
+    folders = sorted(each for each in (device / "device" / "net").glob("*"))
+    own = [each for each in folders if read(each / "dev_port") in ("", str(port - 1))]
+    return tuple(each.name for each in own or folders)
+
+
+def is_virtual(device: Path) -> bool:
+    """Whether it is a virtual function (SR-IOV), which shares the port of its physical one."""
+    return (device / "device" / "physfn").exists()
+
+
+def slingshot_ports(sysfs: Path) -> Iterator[Tuple[Path, str]]:
+    """Device and speed (in Gb/s, as `BS_200G`) of each Cassini, in whichever folder its driver has it."""
+    for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
+        own = device / "device"
+        yield device, read(own / "port" / "speed") or read(own / "properties" / "speed")
+
+
+def numa_facts(sysfs: Path) -> Dict[str, Any]:
+    """NUMA nodes that have CPUs, with their CPU lists; physical cores and sockets of the node."""
+    nodes = []
+    for path in sorted(sysfs.glob("devices/system/node/node[0-9]*"), key=lambda one: int(one.name[4:])):
+        cpus = read(path / "cpulist")
+        if cpus:
+            nodes.append({"index": int(path.name[4:]), "cpus": cpus})
+    cores, sockets = set(), set()
+    for path in sysfs.glob("devices/system/cpu/cpu[0-9]*/topology"):
+        socket_id, core = read(path / "physical_package_id"), read(path / "core_id")
+        if socket_id and core:
+            cores.add((socket_id, core))
+            sockets.add(socket_id)
+    return {"nodes": nodes, "cores": len(cores), "sockets": len(sockets)} if nodes else {}
+
+
+def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
+    """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
+    where on the PCI tree they are; driver and model of the card, interfaces, and whether it is a virtual function.
+    Ethernet counts as such only where no RDMA device is the same card."""
+    facts = []
+    for name, port, device in infiniband_ports(sysfs):
+        rate = read(port / "rate")
+        if rate and "ACTIVE" in read(port / "state"):
+            interfaces = interfaces_of(device, int(port.name) if port.name.isdecimal() else 1)
+            rate = _bonded(sysfs, interfaces) or rate
+            facts.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces))
+    for device, speed in slingshot_ports(sysfs):
+        facts.append(_nic(device.name, "cxi", speed or None, device, interfaces_of(device)))
+    cards = {one["pci"] for one in facts if one["pci"]}
+    for device in sorted(sysfs.glob("class/net/*")):
+        speed = read(device / "speed")
+        if not (device / "device").exists() or read(device / "operstate") != "up":
+            continue
+        if speed.isdecimal() and int(speed) > 0 and _pci_place(device) not in cards:
+            facts.append(_nic(device.name, "net", f"{int(speed) / 1000:g} Gb/sec", device, (device.name,)))
+    return facts
+
+
+def _nic(name: str, kind: str, rate: Optional[str], device: Path, interfaces: Tuple[str, ...]) -> Dict[str, Any]:
+    driver = device / "device" / "driver"
+    return {
+        "name": name,
+        "kind": kind,
+        "rate": rate,
+        "numa_node": _numa(device),
+        "pci": _pci_place(device),
+        "driver": os.path.basename(os.path.realpath(driver)) if driver.exists() else None,
+        # The RDMA stack's name of the chip, and the maker's of the board.
+        "card": " ".join(filter(None, (read(device / "hca_type"), read(device / "board_id")))) or None,
+        "interfaces": list(interfaces),
+        "virtual": is_virtual(device),
+    }
+
+
+def _bonded(sysfs: Path, interfaces: Tuple[str, ...]) -> Optional[str]:
+    """The rate of the bond that the interfaces of an RDMA device belong to, whose ports together it drives."""
+    for name in interfaces:
+        bond = sysfs / "class" / "net" / name / "master"
+        speed, ports = read(bond / "speed"), read(bond / "bonding" / "slaves").split()
+        if (bond / "bonding").exists() and speed.isdecimal() and len(ports) > 1:
+            return f"{int(speed) / 1000:g} Gb/sec (bond of {len(ports)} ports)"
+    return None
+
+
+def intel_facts(sysfs: Path) -> List[Dict[str, Any]]:
+    """Intel's GPUs by the kernel's own word: PCI address, NUMA node, and its PCIe link's speed and width at most."""
+    facts = []
+    for driver in ("i915", "xe"):
+        for device in sorted(sysfs.glob(f"bus/pci/drivers/{driver}/*:*:*.*")):
+            numa = read(device / "numa_node")
+            facts.append(
+                {
+                    "bus_id": device.name,
+                    "numa_node": int(numa) if numa else None,
+                    "link_speed": _path_speed(device),
+                    "link_width": read(device / "max_link_width") or None,
+                }
+            )
+    return facts
+
+
+def pci_gpus(sysfs: Path) -> List[Dict[str, Any]]:
+    """GPUs on the PCI bus, whatever a driver, a container or a scheduler shows of them: vendor, address, driver, NUMA
+    node, place on the PCI tree, and the least speed of the links on the way to it."""
+    gpus = []
+    for device in sorted(sysfs.glob("bus/pci/devices/*")):
+        kind, vendor = read(device / "class")[:6], _VENDORS.get(read(device / "vendor"))
+        if vendor is None or kind not in _GPU_CLASSES or (vendor != "intel" and kind not in _HEADLESS):
+            continue
+        if vendor == "intel" and kind == "0x0300":
+            continue  # a desktop processor's own
+        driver = os.path.basename(os.path.realpath(device / "driver")) if (device / "driver").exists() else None
+        numa = read(device / "numa_node")
+        gpus.append(
+            {
+                "vendor": vendor,
+                "bus_id": device.name,
+                "driver": driver,
+                "numa_node": int(numa) if numa else None,
+                "pci": _place(device),
+                "path_speed": _path_speed(device),
+            }
+        )
+    return gpus
+
+
+def amd_facts(sysfs: Path) -> List[Dict[str, Any]]:
+    """AMD's GPUs as the kernel's KFD knows them, in the order of the runtime: arch, PCI address, memory, links.
+
+    A link has the other node's number, its kind (`xgmi` or `pcie`), its weight (15 for each hop of XGMI), and the least
+    and largest bandwidth in MB/s: those of one link and of all parallel ones (Linux, drivers/gpu/drm/amd/amdkfd,
+    kfd_crat.h and kfd_topology.c). CPUs are the nodes without SIMDs.
+    """
+    amd_gpus = []
+    for node in sorted(sysfs.glob("class/kfd/kfd/topology/nodes/[0-9]*"), key=lambda one: int(one.name)):
+        facts = _properties(node / "properties")
+        if not facts.get("simd_count"):
+            continue
+        memory = [_properties(bank / "properties") for bank in sorted(node.glob("mem_banks/[0-9]*"))]
+        location, domain = facts.get("location_id", 0), facts.get("domain", 0)
+        bus_id = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+        device = sysfs / "bus/pci/devices" / bus_id
+        numa = read(device / "numa_node")
+        version = facts.get("gfx_target_version", 0)
+        amd_gpus.append(
+            {
+                "node": int(node.name),
+                # 90010 is 9.0.10, which compilers write gfx90a: decimal, decimal, hexadecimal.
+                "arch": f"gfx{version // 10000}{version // 100 % 100}{version % 100:x}" if version else "unknown",
+                "bus_id": bus_id,
+                "numa_node": int(numa) if numa else None,
+                "model": read(device / "product_name") or None,
+                "memory_bus_bits": memory[0].get("width") if memory else None,
+                "memory_clock_mhz": memory[0].get("mem_clk_max") if memory else None,
+                "memory_mib": memory[0].get("size_in_bytes", 0) >> 20 if memory else None,
+                "link_speed": _path_speed(device),
+                "link_width": read(device / "max_link_width") or None,
+                "links": [_amd_link(_properties(each / "properties")) for each in sorted(node.glob("io_links/[0-9]*"))],
+                "pci": _place(device) if device.exists() else None,
+            }
+        )
+    return amd_gpus
+
+
+def _amd_link(facts: Dict[str, int]) -> Dict[str, Any]:
+    kinds = {2: "pcie", 11: "xgmi"}  # CRAT_IOLINK_TYPE_PCIEXPRESS, CRAT_IOLINK_TYPE_XGMI
+    return {
+        "to": facts.get("node_to"),
+        "kind": kinds.get(facts.get("type", 0), "other"),
+        "weight": facts.get("weight"),
+        "least_mbps": facts.get("min_bandwidth"),
+        "most_mbps": facts.get("max_bandwidth"),
+    }
+
+
+def _properties(file: Path) -> Dict[str, int]:
+    pairs = [line.split() for line in read(file).splitlines()]
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
+def _numa(device: Path) -> Optional[int]:
+    text = read(device / "device" / "numa_node")
+    return int(text) if text.lstrip("-").isdecimal() else None
+
+
+def _pci_place(device: Path) -> Optional[str]:
+    return _place(device / "device") if (device / "device").exists() else None
+
+
+def _path_speed(device: Path) -> Optional[str]:
+    """The kernel's word for the slowest link between a device and its root port, at its best: a PCIe 6 GPU at a CPU of
+    PCIe 5 has `32.0 GT/s PCIe`. None where nobody says; what virtual machines have for bridges says nothing."""
+    speeds = []
+    place = Path(os.path.realpath(device))
+    for folder in (place, *place.parents):
+        speed = read(folder / "max_link_speed") if folder.name.count(":") == 2 else ""
+        if speed[:1].isdigit() and read(folder / "vendor") not in _VIRTUAL:
+            speeds.append(speed)
+    return min(speeds, key=lambda speed: float(speed.split()[0]), default=None)
+
+
+def _place(device: Path) -> str:
+    """The bridges that lead to a device, from the root complex on: `pci0000:17/0000:17:01.0/0000:18:00.0`."""
+    parts = Path(os.path.realpath(device)).parts
+    return "/".join(part for part in parts if part.startswith("pci") or part.count(":") == 2)
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments == ["--nvml"]:
+        print(json.dumps(gpu_facts()))
+        return 0
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python3 capture.py FOLDER", file=sys.stderr)
+        return 2
+    try:
+        for name in capture(Path(arguments[0])):
+            print(os.path.join(arguments[0], name))
+    except OSError as error:
+        print(f"capture.py: {arguments[0]}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
