@@ -176,9 +176,9 @@ def _cases_without_report(folder: Path, system: str) -> Iterator[Case]:
     """The test cases whose result files lie where ReFrame leaves them: below stage/ or output/, a folder a case."""
     for place in ("output", "stage"):
         root = folder / place / system
-        found = {*root.glob("*/*/*/*.jsonl"), *root.glob(f"*/*/*/{NODES}/*/*.jsonl")}
+        files = {*root.glob("*/*/*/*.jsonl"), *root.glob(f"*/*/*/{NODES}/*/*.jsonl")}
         # Partition, environment and test, and of a test over many nodes also those.
-        for test_folder in sorted({root.joinpath(*file.relative_to(root).parts[:3]) for file in found}):
+        for test_folder in sorted({root.joinpath(*file.relative_to(root).parts[:3]) for file in files}):
             partition, environment, test = test_folder.relative_to(root).parts
             yield Case(
                 name=test.rpartition("_")[0] or test,

@@ -43,10 +43,10 @@ def check_files(checks: Path, tags: Sequence[str], names: Sequence[str]) -> list
     classes = frozenset[str]().union(*(each.classes for each in files))
     words = [_class_of(name, classes) for name in names] or [None]
     try:
-        found = [each.path for each in files if any(each.may_have(tags, word) for word in words)]
+        chosen = [each.path for each in files if any(each.may_have(tags, word) for word in words)]
     except re.error:
-        found = []
-    return found or [each.path for each in files]
+        chosen = []
+    return chosen or [each.path for each in files]
 
 
 def require_tags(checks: Path, tags: Sequence[str]) -> None:
@@ -74,10 +74,10 @@ def _read(path: Path) -> _CheckFile:
     except (OSError, ValueError, SyntaxError):
         return _CheckFile(path, "", frozenset(), None)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = [tags for each in classes if (tags := _tags_of(each)) is not None]
+    known = [tags for each in classes if (tags := _tags_of(each)) is not None]
     # Whatever else has to do with tags may change them.
-    plain = len(found) == len(classes) == len(re.findall(r"\btags\b", text))
-    return _CheckFile(path, text, frozenset(each.name for each in classes), tuple(found) if plain else None)
+    plain = len(known) == len(classes) == len(re.findall(r"\btags\b", text))
+    return _CheckFile(path, text, frozenset(each.name for each in classes), tuple(known) if plain else None)
 
 
 def _tags_of(node: ast.ClassDef) -> frozenset[str] | None:

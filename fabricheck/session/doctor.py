@@ -52,8 +52,8 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Lau
         known = ", ".join(sorted(each.parent.name for each in built.glob("*/fabricbench"))) or "none"
         raise UserError(f"no program {program}: environments are {known}; choose with --environment")
     name = next((each for each in mpi.NAMES if environment.startswith(each)), "openmpi")
-    found = mpi.find(name)
-    if found is None:
+    installation = mpi.find(name)
+    if installation is None:
         raise UserError(f"no mpirun of {name} for {program}: load its module first")
     ranks = gpus or 2
     launch = mpi.launch(name, ranks, mpi.physical_cores())
@@ -62,13 +62,13 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Lau
         # Without a second GPU there is nobody to send to.
         operation = "local_copy" if ranks == 1 else "unidirectional"
         command = [
-            *(str(found.mpirun), *launch.options, "-n", str(ranks), str(program)),
+            *(str(installation.mpirun), *launch.options, "-n", str(ranks), str(program)),
             f"--transport={'copy' if gpus else 'mpi'}",
             *(f"--operations={operation}", "--schedules=uncontended", "--sizes=1MiB", "--iterations=1", "--warmup=1"),
             *(f"--expect-ranks={ranks}", "--expect-nodes=1", f"--timeout={seconds:g}", f"--output={output}", "--quiet"),
         ]
-        path = found.environment.get("PATH", "$PATH").replace("$PATH", os.environ.get("PATH", ""))
-        variables = {**os.environ, **found.environment, **launch.environment, "PATH": path}
+        path = installation.environment.get("PATH", "$PATH").replace("$PATH", os.environ.get("PATH", ""))
+        variables = {**os.environ, **installation.environment, **launch.environment, "PATH": path}
         got = ask(command, seconds, variables)
         what = f"one rank on each of {gpus} GPUs" if gpus else "two ranks on the host"
         if not got.given:

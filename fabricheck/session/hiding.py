@@ -89,15 +89,15 @@ class Hiding:
     def left(self) -> tuple[str, ...]:
         """Words that are still there and may be names, those of most files first."""
         own = {f"{kind}{number}" for kind, most in self._counts.items() for number in range(1, most + 1)}
-        found = (each for each, _ in self._words.most_common() if each not in own and not each.endswith(_FILES))
-        return tuple(found)
+        words = (each for each, _ in self._words.most_common() if each not in own and not each.endswith(_FILES))
+        return tuple(words)
 
     def _add_names(self, kind: str, names: Iterable[str]) -> None:
-        for each in sorted({each for each in names if len(each) > 1}, key=lambda each: (-len(each), each)):
-            self._rules.append((re.compile(_of(each), re.IGNORECASE), partial(self._named, kind)))
+        for name in sorted({each for each in names if len(each) > 1}, key=lambda each: (-len(each), each)):
+            self._rules.append((re.compile(_of(name), re.IGNORECASE), partial(self._named, kind)))
 
-    def _named(self, kind: str, found: re.Match[str]) -> str:
-        return self._call(kind, found[0])
+    def _named(self, kind: str, match: re.Match[str]) -> str:
+        return self._call(kind, match[0])
 
     def _call(self, kind: str, name: str) -> str:
         key = f"{kind} {name.lower()}"
@@ -106,18 +106,18 @@ class Hiding:
             self._called[key] = f"{kind}{self._counts[kind]}"
         return self._called[key]
 
-    def _address(self, found: re.Match[str]) -> str:
-        text = found[0].rstrip(".")
+    def _address(self, match: re.Match[str]) -> str:
+        text = match[0].rstrip(".")
         try:
             address = ipaddress.ip_address(text.rstrip(":") if text.endswith(":") and not text.endswith("::") else text)
         except ValueError:
-            return found[0]
-        return found[0] if address.is_loopback or address.is_unspecified else self._call("address", text)
+            return match[0]
+        return match[0] if address.is_loopback or address.is_unspecified else self._call("address", text)
 
-    def _path(self, found: re.Match[str]) -> str:
-        if found[1] in _SYSTEM or f"/{found[1]}" in (RUN, SUITE):
-            return found[0]
-        *_, folder, name = found[0].rstrip("/").split("/")
+    def _path(self, match: re.Match[str]) -> str:
+        if match[1] in _SYSTEM or f"/{match[1]}" in (RUN, SUITE):
+            return match[0]
+        *_, folder, name = match[0].rstrip("/").split("/")
         # A file or a program says what it is; a folder may be a user's or a project's.
         return f"/path/{name}" if "." in name or folder == "bin" else "/path"
 

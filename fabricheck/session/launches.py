@@ -109,10 +109,10 @@ class Chance:
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
         broad = max(launches[0].metrics, 1)
-        things = max(self.metrics / broad, 1.0)
+        parts = max(self.metrics / broad, 1.0)
         refuted = max(sum(each >= broad for each in self.refuted), 1)
-        rate = refuted / max(things, 1 / _RATE_OF_FEW)
-        return min(1.0, things * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
+        rate = refuted / max(parts, 1 / _RATE_OF_FEW)
+        return min(1.0, parts * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
 
     def p_of_one(self, sign: Sign) -> float:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
@@ -132,8 +132,8 @@ def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int
     if launches[deciding_launch(launches)].verdict is not Verdict.PASS:
         return ()
     every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
-    found = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
-    return tuple({sign.finding.components: (number, sign) for number, sign in reversed(found)}.values())[::-1]
+    signs = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
+    return tuple({sign.finding.components: (number, sign) for number, sign in reversed(signs)}.values())[::-1]
 
 
 def deciding_launch(launches: Sequence[Launch]) -> int:
@@ -143,8 +143,8 @@ def deciding_launch(launches: Sequence[Launch]) -> int:
     the same thing slow, or none passed; those that did not get to their end say nothing. The last of those that agree.
     """
     for stands in (Verdict.INVALID, Verdict.FAIL):
-        if (found := _last(launches, stands)) >= 0:
-            return found
+        if (launch := _last(launches, stands)) >= 0:
+            return launch
     name, times = _most(launches)
     if 2 * times < _ended(launches) and (passed := _last(launches, Verdict.PASS)) >= 0:
         return passed
@@ -174,8 +174,8 @@ def _ended(launches: Sequence[Launch]) -> int:
 
 def _most(launches: Sequence[Launch]) -> tuple[Thing, int]:
     """What is slow in most launches, and in how many."""
-    found = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
-    return max(found.items(), key=lambda one: one[1])
+    counts = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
+    return max(counts.items(), key=lambda one: one[1])
 
 
 def _last(launches: Sequence[Launch], verdict: Verdict) -> int:

@@ -62,9 +62,9 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     leaves the others judged.
     """
     judge = SystemJudge.of(system, suite.root)
-    found = [(case, file) for case in session.cases for file in case.result_files()]
-    cases = tuple(case for case, _ in found)
-    compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in found)
+    results = [(case, file) for case in session.cases for file in case.result_files()]
+    cases = tuple(case for case, _ in results)
+    compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in results)
     judged = compared.runs
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
@@ -122,10 +122,10 @@ def read_result(file: Path, suite: Suite, system: str) -> Run:
 def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
     """Result files of one and the same run of the benchmark, which then stands for two test cases."""
     seen: dict[str, str] = {}
-    for each in judged:
-        run_id = each.run.header.get("run_id")
-        if run_id is not None and seen.setdefault(run_id, each.run.path) != each.run.path:
-            text = f"{each.run.path}: is of the same run as {seen[run_id]}: the same file was given twice"
+    for run in judged:
+        run_id = run.run.header.get("run_id")
+        if run_id is not None and seen.setdefault(run_id, run.run.path) != run.run.path:
+            text = f"{run.run.path}: is of the same run as {seen[run_id]}: the same file was given twice"
             yield Finding("same-result-twice", Verdict.INVALID, text)
 
 

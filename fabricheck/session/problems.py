@@ -29,18 +29,18 @@ class Known:
 
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
         self._found: dict[tuple[str, tuple[Component, ...]], list[Finding]] = {}
-        for each in findings:
-            self._found.setdefault((each.code, each.components), []).append(each)
+        for finding in findings:
+            self._found.setdefault((finding.code, finding.components), []).append(finding)
 
     @classmethod
     def of_session(cls, judged: Iterable[RunJudgement], told: Iterable[Finding]) -> Known:
         """What is found in the runs of a session, and in all of them together."""
-        found = list(told)
+        findings = list(told)
         for run in judged:
             bad = (each.finding for each in run.judgements if each.verdict is not Verdict.PASS)
-            found += (each if each.files else replace(each, files=(run.run.path,)) for each in run.all_problems)
-            found += with_files(bad, run.run.path)
-        return cls(found)
+            findings += (each if each.files else replace(each, files=(run.run.path,)) for each in run.all_problems)
+            findings += with_files(bad, run.run.path)
+        return cls(findings)
 
     def __contains__(self, finding: Finding) -> bool:
         metrics, files = set(finding.metrics), set(finding.files)
@@ -87,25 +87,25 @@ def problems_of_cases(cases: Iterable[Case], known: Known | None = None) -> Iter
         if case.does_not_apply:
             continue
         measured = bool(case.result_files())
-        for one in _found_in(case):
-            if one in known:
+        for problem in _found_in(case):
+            if problem in known:
                 continue
             if measured:
-                yield replace(one, message=_say([case], one.reason))
+                yield replace(problem, message=_say([case], problem.reason))
             else:
-                lost.setdefault((case.partition, case.environment, one), []).append(case)
+                lost.setdefault((case.partition, case.environment, problem), []).append(case)
         if case.result == "pass" and not case.is_build and not measured:
             yield Finding("no-result", Verdict.INCOMPLETE, f"{case}: passed without leaving a result file")
-    for (_, _, one), members in lost.items():
-        yield replace(one, message=_say(members, one.reason))
+    for (_, _, problem), members in lost.items():
+        yield replace(problem, message=_say(members, problem.reason))
 
 
 def _found_in(case: Case) -> list[Finding]:
     """What keeps a case from being green: all that its check found, else why it ended."""
     if case.verdict is Verdict.PASS:
         return []
-    found = [each for each in case.judged.findings if each.is_problem] if case.judged is not None else []
-    return found or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
+    problems = [each for each in case.judged.findings if each.is_problem] if case.judged is not None else []
+    return problems or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
 
 
 def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:
@@ -152,8 +152,8 @@ def _of_build(case: Case) -> str:
     if not file.is_file():
         return ""
     lines = [line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    found = [line for line in lines if _ERROR.search(line)] or lines[-1:]
-    return f"{found[0]} ({file})" if found else ""
+    errors = [line for line in lines if _ERROR.search(line)] or lines[-1:]
+    return f"{errors[0]} ({file})" if errors else ""
 
 
 def _say(alike: Sequence[Case], what: str) -> str:

@@ -48,9 +48,9 @@ class Progress:
 
     def line(self, text: str) -> None:
         """One line of ReFrame's output."""
-        if (found := _STATUS.match(text)) is not None:
+        if (match := _STATUS.match(text)) is not None:
             self.flush()
-            status, place, total, name, _, why = found.groups()
+            status, place, total, name, _, why = match.groups()
             self._ended += 1
             self._left.end(name, int(total) - int(place), self.clock())
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
@@ -72,20 +72,20 @@ class Progress:
         """Shows the check that ended last; what ReFrame says of it comes after its status."""
         if self._waiting is None:
             return
-        one, self._waiting = self._waiting, None
-        left = self._left.text(self.clock()) if one.number < one.total else ""
-        place = f"{one.number:>{len(str(one.total))}}/{one.total}"
-        said = one.says
-        if one.status == "SKIP" and said in self._reasons:
+        test, self._waiting = self._waiting, None
+        left = self._left.text(self.clock()) if test.number < test.total else ""
+        place = f"{test.number:>{len(str(test.total))}}/{test.total}"
+        said = test.says
+        if test.status == "SKIP" and said in self._reasons:
             said = "as before"
         self._reasons.add(said)
         end = f"  {left}" if left else ""
-        room = self.width - len(place) - len(one.verdict) - 6 - len(end)
-        name = _short(one.name)
+        room = self.width - len(place) - len(test.verdict) - 6 - len(end)
+        name = _short(test.name)
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        whole = one.status == "SKIP" or len(said) <= room - _NAME  # why a check is left out stands nowhere else
+        whole = test.status == "SKIP" or len(said) <= room - _NAME  # why a check is left out stands nowhere else
         said = said if whole else f"{said[: max(room - _NAME - 1, 0)]}…"
-        self.show(f"{place}  {name:<{_NAME}}  {one.verdict:<{max(len(one.verdict), 4)}}  {said}{end}".rstrip())
+        self.show(f"{place}  {name:<{_NAME}}  {test.verdict:<{max(len(test.verdict), 4)}}  {said}{end}".rstrip())
 
 
 @dataclass
@@ -218,7 +218,7 @@ def past_seconds(runs: Path, system: str, report: str) -> dict[str, float]:
 
 def _seconds(content: Mapping[str, list[Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[tuple[str, float]]:
     for run in content["runs"]:
-        for each in run["testcases"]:
-            took = each.get("time_total")
+        for case in run["testcases"]:
+            took = case.get("time_total")
             if isinstance(took, (int, float)):
-                yield str(each["name"]), float(took)
+                yield str(case["name"]), float(took)

@@ -108,15 +108,15 @@ class Session:
         session, launched = self, tuple(launched)
         # Of a fleet many nodes have theirs in one report.
         reports = {name: _moved_cases(self.folder / name) for name in {each.folder for each in launched} - {""}}
-        for each in launched:
-            for case in reports.get(each.folder, ()):
-                if str(case) == each.case:
-                    session = session.instead(case, each.node)
+        for test in launched:
+            for case in reports.get(test.folder, ()):
+                if str(case) == test.case:
+                    session = session.instead(case, test.node)
         findings = (*session.findings, *(each.finding for each in launched))
         # What several tests show of one part is one.
         every = [one for each in launched for one in each.intermittent]
-        found = {one.components or one: one for one in reversed(every)}
-        return replace(session, problems=(*session.problems, *list(found.values())[::-1]), findings=findings)
+        problems = {one.components or one: one for one in reversed(every)}
+        return replace(session, problems=(*session.problems, *list(problems.values())[::-1]), findings=findings)
 
     @property
     def info(self) -> SessionInfo:
@@ -192,9 +192,9 @@ def read_cases(report: Path, moved: Callable[[Case], Case] = lambda case: case) 
     content = read_json(report)
     launches: dict[tuple[str, str, str], list[Case]] = {}
     try:
-        for one in (case for run in content["runs"] for case in run["testcases"]):
-            found = _judged(moved(_case(one)), one)
-            launches.setdefault((one["unique_name"], one["partition"], one["environ"]), []).append(found)
+        for record in (case for run in content["runs"] for case in run["testcases"]):
+            read = _judged(moved(_case(record)), record)
+            launches.setdefault((record["unique_name"], record["partition"], record["environ"]), []).append(read)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{report}: is not a report of a run that ReFrame 4.10 wrote to its end") from None
     return tuple(map(_deciding_launch, launches.values()))

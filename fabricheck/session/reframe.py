@@ -283,10 +283,10 @@ def reframe_command() -> list[str]:
 def reframe_program() -> str:
     """ReFrame beside this Python, else on the PATH. Raises `UserError` where there is none."""
     beside = str(Path(sys.executable).parent)
-    found = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
-    if found is None:
+    program = shutil.which("reframe", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
         raise UserError(f"no reframe in {beside} or on the PATH: install reframe-hpc for this Python")
-    return found
+    return program
 
 
 def _last_error(log: Path) -> str:

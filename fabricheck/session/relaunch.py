@@ -88,8 +88,9 @@ class Again:
 
     def _launched(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
         hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
-        found = launches_of(session, outcome, fleet)
-        slow = [_Tried(cases[key[0]], key[1], [one]) for key, one in found.items() if one.verdict is Verdict.DEGRADED]
+        launches = launches_of(session, outcome, fleet)
+        bad = {key: launch for key, launch in launches.items() if launch.verdict is Verdict.DEGRADED}
+        slow = [_Tried(cases[case], node, [launch]) for (case, node), launch in bad.items()]
         ended_by, metrics = "", sum(len(judged.judgements) for judged in outcome.judged)
         for number in range(2, self.most + 1):
             chance = Chance.of(metrics, [each.launches for each in slow])
@@ -100,19 +101,19 @@ class Again:
             more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
             self.tell(f"DEGRADED so far; launching again ({number} of {self.most} times at most): {names}{more}")
             made, ended_by = self._launch(session.folder, number, left, hosts, fleet)
-            one = session
-            for each in left:
-                if each.key in made:
-                    one = one.instead(made[each.key][0], each.node)
-            judged = self._judged(one if fleet is None else replace(one, cases=_of_nodes(one)))
-            found, where = launches_of(one, judged, fleet), _hosts_of(judged)
-            for each in left:
-                if each.key not in made or each.key not in found:
-                    each.add(Launch(Verdict.INCOMPLETE), "did not run")
-                elif where.get(each.key, hosts[each.key]) != hosts[each.key]:
-                    each.add(Launch(Verdict.INCOMPLETE), "on other nodes")
+            changed = session
+            for attempt in left:
+                if attempt.key in made:
+                    changed = changed.instead(made[attempt.key][0], attempt.node)
+            judged = self._judged(changed if fleet is None else replace(changed, cases=_of_nodes(changed)))
+            launches, where = launches_of(changed, judged, fleet), _hosts_of(judged)
+            for attempt in left:
+                if attempt.key not in made or attempt.key not in launches:
+                    attempt.add(Launch(Verdict.INCOMPLETE), "did not run")
+                elif where.get(attempt.key, hosts[attempt.key]) != hosts[attempt.key]:
+                    attempt.add(Launch(Verdict.INCOMPLETE), "on other nodes")
                 else:
-                    each.add(found[each.key], folder=made[each.key][1])
+                    attempt.add(launches[attempt.key], folder=made[attempt.key][1])
         chance = Chance.of(metrics, [each.launches for each in slow])
         launched = [each.launched(chance) for each in slow if len(each.launches) > 1]
         if not launched:
@@ -130,10 +131,10 @@ class Again:
         """Launches cases once more, those of a partition and environment on the same nodes together: each by its key,
         with the folder in which its files are; and by which signal that was to end."""
         groups: dict[tuple[str, str, str], list[_Tried]] = {}
-        for each in tried:
-            asked = fleet is None and each.case.attributes.get("scheduler") in _SLURM
-            nodes = ",".join(sorted(hosts.get(each.key, ()))) if asked else ""
-            groups.setdefault((each.case.partition, each.case.environment, nodes), []).append(each)
+        for attempt in tried:
+            asked = fleet is None and attempt.case.attributes.get("scheduler") in _SLURM
+            nodes = ",".join(sorted(hosts.get(attempt.key, ()))) if asked else ""
+            groups.setdefault((attempt.case.partition, attempt.case.environment, nodes), []).append(attempt)
         made: dict[Key, tuple[Case, str]] = {}
         ended_by = ""
         for place, ((_, _, nodes), members) in enumerate(groups.items(), start=1):
@@ -141,7 +142,7 @@ class Again:
                 break
             where = folder / (f"launch-{number}" if place == 1 else f"launch-{number}-{place}")
             more = (f"--job-option=nodelist={nodes}", f"--setvar=max_pending_time={_LONGEST_WAIT}") if nodes else ()
-            found, ended_by = launch(
+            finished, ended_by = launch(
                 self.suite,
                 replace(self.selection, more=(*self.selection.more, *more)),
                 list({str(each.case): each.case for each in members}.values()),
@@ -151,11 +152,11 @@ class Again:
                 has_locks=self.has_locks,
                 fleet=fleet and replace(fleet, nodes=tuple(sorted({each.node for each in members})), earlier=()),
             )
-            cases = {str(case): case for case in found}
-            for each in members:
-                case = cases.get(str(each.case))
-                if case is not None and each.node in ("", *map(node_of_file, case.result_files())):
-                    made[each.key] = case, where.name
+            cases = {str(case): case for case in finished}
+            for attempt in members:
+                case = cases.get(str(attempt.case))
+                if case is not None and attempt.node in ("", *map(node_of_file, case.result_files())):
+                    made[attempt.key] = case, where.name
         return made, ended_by
 
 
@@ -190,8 +191,8 @@ class _Tried:
         verdict = self.launches[counts].verdict
         several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
         p = chance.p_value(self.launches) if several else None
-        found = tuple(self._intermittent(*each, chance) for each in beyond_chance(self.launches, chance))
-        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p, found)
+        signs = tuple(self._intermittent(*each, chance) for each in beyond_chance(self.launches, chance))
+        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p, signs)
 
     def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
         """What chance does not explain in the launch of this number, beside others that passed."""
@@ -207,14 +208,14 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
 
     Without builds, and without what ReFrame's own options launched several times.
     """
-    found: dict[Key, list[Verdict]] = {}
+    launches: dict[Key, list[Verdict]] = {}
     slow: dict[Key, set[Thing]] = {}
     metrics: Counter[Key] = Counter()
     several = {str(case) for case in session.cases if case.launches}
     for case in session.cases if fleet is None else ():
         if not case.is_build:
             key = str(case), ""
-            found[key] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
+            launches[key] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
             slow[key] = set()
     by_file: dict[str, Key] = {}
     runs: dict[Key, list[RunJudgement]] = {}
@@ -222,14 +223,14 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     for key, judged in _by_key(outcome):
         by_file[judged.run.path] = key
         runs.setdefault(key, []).append(judged)
-        found.setdefault(key, []).append(judged.final_verdict)
+        launches.setdefault(key, []).append(judged.final_verdict)
         own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
         metrics[key] += len(own)
         slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
         told.setdefault(key, []).extend(judged.problems)
     for problem in outcome.problems:
         for key in {by_file[file] for file in problem.files if file in by_file}:
-            found[key].append(problem.verdict)
+            launches[key].append(problem.verdict)
             slow[key] |= _things(problem)
             told[key].append(problem)
     for case in session.cases:  # only its check found that
@@ -239,12 +240,12 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
             slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
     return {
         key: Launch(
-            worst(found[key]),
+            worst(launches[key]),
             frozenset(slow[key]),
             max(metrics[key], 1),
             tuple(_signs(told.get(key, ()), runs.get(key, ()))),
         )
-        for key in found
+        for key in launches
         if key[0] not in several
     }
 
@@ -260,15 +261,15 @@ def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Si
     """What chance may not explain, of what is slow in these runs: parts, and parts whose errors were counted."""
     slow = {each.name: each for run in runs for each in run.judgements if each.verdict is Verdict.DEGRADED}
     counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
-    for each in counted:
+    for finding in counted:
         files = tuple(run.run.path for run in runs)
-        yield Sign(replace(each, metrics=tuple(slow), files=files), counted=True)
-    for each in told:
-        if each.verdict is Verdict.DEGRADED and each.p is not None and each.components:
+        yield Sign(replace(finding, metrics=tuple(slow), files=files), counted=True)
+    for finding in told:
+        if finding.verdict is Verdict.DEGRADED and finding.p is not None and finding.components:
             pairs: dict[object, set[tuple[int, ...]]] = {}
-            for one in (slow[name].samples for name in each.metrics if name in slow):
-                pairs.setdefault((one.operation, one.schedule, one.bytes), set()).add(tuple(one.ranks))
-            yield Sign(each, max(map(len, pairs.values()), default=1))
+            for samples in (slow[name].samples for name in finding.metrics if name in slow):
+                pairs.setdefault((samples.operation, samples.schedule, samples.bytes), set()).add(tuple(samples.ranks))
+            yield Sign(finding, max(map(len, pairs.values()), default=1))
 
 
 def _of_nodes(session: Session) -> tuple[Case, ...]:
@@ -282,7 +283,7 @@ def _by_key(outcome: Outcome) -> Iterator[tuple[Key, RunJudgement]]:
 
 
 def _hosts_of(outcome: Outcome) -> dict[Key, set[str]]:
-    found: dict[Key, set[str]] = {}
+    hosts: dict[Key, set[str]] = {}
     for key, judged in _by_key(outcome):
-        found.setdefault(key, set()).update(short_name(rank.host) for rank in judged.run.ranks)
-    return found
+        hosts.setdefault(key, set()).update(short_name(rank.host) for rank in judged.run.ranks)
+    return hosts

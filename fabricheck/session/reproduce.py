@@ -70,10 +70,10 @@ def text(folder: Path, session: Session) -> str:
     lines += [f"| {each.verdict.value} | `{each.case}` | `{each.name}` |" for each in measured]
     lines += ["", f"Beside each result: job script, output, errors, and the node's state in `{STATES}/`."]
     built = ""
-    for each in (slow or measured)[:_MOST_RUNS]:
-        build = [] if each.case.environment == built else _build(session, each)
-        lines += ["", f"## {each.case}", "", "```", *build, *_launch(each), "```"]
-        built = each.case.environment
+    for result in (slow or measured)[:_MOST_RUNS]:
+        build = [] if result.case.environment == built else _build(session, result)
+        lines += ["", f"## {result.case}", "", "```", *build, *_launch(result), "```"]
+        built = result.case.environment
     first = (slow or measured)[0].name if measured else "RESULT"
     lines += [
         "",
@@ -96,10 +96,10 @@ def _measured(folder: Path, session: Session, said: Mapping[str, Any]) -> Iterat
 
 
 def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
-    found = [*verdict.get("causes", []), *verdict.get("problems", [])]
-    found += [each for run in verdict.get("runs", []) for each in run["problems"]]
-    for each in found[:_MOST_REASONS]:
-        yield f"{each.get('verdict', '')} {each.get('message', '')}".strip()
+    findings = [*verdict.get("causes", []), *verdict.get("problems", [])]
+    findings += [each for run in verdict.get("runs", []) for each in run["problems"]]
+    for finding in findings[:_MOST_REASONS]:
+        yield f"{finding.get('verdict', '')} {finding.get('message', '')}".strip()
 
 
 def _build(session: Session, measured: _Measured) -> Iterator[str]:

@@ -73,8 +73,8 @@ def _secret_parts(name: str, value: str) -> Iterator[str]:
 
 
 def _clean(content: bytes, secrets: list[bytes]) -> bytes:
-    for each in secrets:
-        content = content.replace(each, _REDACTED)
+    for secret in secrets:
+        content = content.replace(secret, _REDACTED)
     content = _USER_INFORMATION.sub(_REDACTED, content)
     return _OPTION.sub(_without_value, content)
 

@@ -55,13 +55,13 @@ def _crosses_host(run: Run, operation: str) -> bool:
 
 def _by_node(headers: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
     """What one core copied in each run, in Gb/s, by the node of its rank 0."""
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for header in headers:
         try:
-            found.setdefault(short_name(header["ranks"][0]["host"]), []).append(float(header["host_copy_gbps"]))
+            rates.setdefault(short_name(header["ranks"][0]["host"]), []).append(float(header["host_copy_gbps"]))
         except (KeyError, IndexError, TypeError, ValueError):  # of a vendor's tool, or damaged
             continue
-    return found
+    return rates
 
 
 def _headers(folder: Path, system: str) -> Iterator[Mapping[str, Any]]:

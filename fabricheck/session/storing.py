@@ -71,13 +71,13 @@ def store_session(
 def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -> Appended:
     """Judge and store the session in a run's folder. Raises UserError where it is of another system than `system`."""
     session = read_session(folder)
-    found = sorted({case.partition.partition(":")[0] for case in session.cases})
-    if not found:
+    systems = sorted({case.partition.partition(":")[0] for case in session.cases})
+    if not systems:
         raise UserError(f"{folder}: the session has no test: nothing to store")
-    if found != [system or found[0]]:
-        raise UserError(f"{folder}: is a run of {', '.join(found)} instead of {system or 'one system'}")
-    outcome = judge_session(session, suite, found[0])
-    return store_session(store, session, outcome, suite, found[0])
+    if systems != [system or systems[0]]:
+        raise UserError(f"{folder}: is a run of {', '.join(systems)} instead of {system or 'one system'}")
+    outcome = judge_session(session, suite, systems[0])
+    return store_session(store, session, outcome, suite, systems[0])
 
 
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
@@ -88,8 +88,8 @@ def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, 
         _require_gpus_of(file, run, suite, system)
     judged = judge.judge_cases((case, run) for run in runs).runs
     now = datetime.now(timezone.utc)
-    for file, one in zip(files, judged, strict=True):
-        if not one.run.header:
+    for file, judgement in zip(files, judged, strict=True):
+        if not judgement.run.header:
             raise UserError(f"{file}: has no valid header, so its time and host are unknown")
     starts = [started_of(one.run, now) for one in judged]
     new = NewSession(
@@ -131,10 +131,10 @@ def attributes_of(keys: Iterable[str], system: str, partition: str, environment:
     Raises UserError for a key that is not of this form.
     """
     own = {"$system": system, "$partition": f"{system}:{partition}", "$environ": environment}
-    found = {**own, **dict(map(parse_attribute, keys))}
-    for text in (*found, *map(str, found.values())):
+    attributes = {**own, **dict(map(parse_attribute, keys))}
+    for text in (*attributes, *map(str, attributes.values())):
         _require_plain(text)
-    return found
+    return attributes
 
 
 def _require_plain(text: str) -> None:
