@@ -56,10 +56,10 @@ class Group:
     @property
     def by_verdict(self) -> dict[Verdict, list[Judgement]]:
         """The metrics of each verdict, worst first."""
-        found: dict[Verdict, list[Judgement]] = {}
-        for each in self.judgements:
-            found.setdefault(each.verdict, []).append(each)
-        return found
+        judgements: dict[Verdict, list[Judgement]] = {}
+        for judged in self.judgements:
+            judgements.setdefault(judged.verdict, []).append(judged)
+        return judgements
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def short_name(judged: RunJudgement) -> str:
 
 def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
     """How many there are of each verdict, worst first, without those that nothing has."""
-    found = Counter(verdicts)
-    return tuple((each, found[each]) for each in reversed(Verdict) if found[each])
+    numbers = Counter(verdicts)
+    return tuple((each, numbers[each]) for each in reversed(Verdict) if numbers[each])
 
 
 def plural(times: int, what: str) -> str:
@@ -189,19 +189,19 @@ def name_of_group(judged: Judgement) -> str:
 
 def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
     """The metrics of a run by what they measure, worst group first, else in the order of the run."""
-    found: dict[tuple[str, str, str, int, Quantity, str], list[Judgement]] = {}
-    for each in judged.judgements:
-        samples = each.samples
+    members_of: dict[tuple[str, str, str, int, Quantity, str], list[Judgement]] = {}
+    for judgement in judged.judgements:
+        samples = judgement.samples
         key = (
             samples.operation,
             samples.implementation,
             samples.schedule,
             samples.bytes,
-            quantity_of(each),
-            each.unit,
+            quantity_of(judgement),
+            judgement.unit,
         )
-        found.setdefault(key, []).append(each)
-    groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in found.items())
+        members_of.setdefault(key, []).append(judgement)
+    groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in members_of.items())
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
 
 
@@ -216,24 +216,24 @@ class Slow:
 
 def slow_of(judged: RunJudgement) -> tuple[Slow, ...]:
     """The metrics of a run that are not PASS."""
-    found = []
+    slow = []
     for group in groups_of(judged):
         for verdict, alike in group.by_verdict.items():
             if verdict is not Verdict.PASS:
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-                found.append(Slow(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0])))
-    return tuple(found)
+                slow.append(Slow(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0])))
+    return tuple(slow)
 
 
 def together(groups: Sequence[Group]) -> tuple[tuple[Group, ...], ...]:
     """Each group of pairs by itself, and all collectives of a schedule and quantity, of which few are in each group;
     in the order of the groups, which is worst first."""
-    found: dict[tuple[str, ...], list[Group]] = {}
-    for each in groups:
-        own = (each.operation, each.implementation, str(each.bytes)) if each.is_pairs else ()
-        found.setdefault((each.schedule, each.quantity, each.unit, *own), []).append(each)
-    return tuple(map(tuple, found.values()))
+    alike: dict[tuple[str, ...], list[Group]] = {}
+    for group in groups:
+        own = (group.operation, group.implementation, str(group.bytes)) if group.is_pairs else ()
+        alike.setdefault((group.schedule, group.quantity, group.unit, *own), []).append(group)
+    return tuple(map(tuple, alike.values()))
 
 
 def name_of(members: Sequence[Group]) -> str:
@@ -254,8 +254,8 @@ def label_of(judged: Judgement, world: int) -> str:
 
 def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
     """The metrics of several groups, worst verdict first, else in their order."""
-    found = [each for group in groups for each in group.judgements]
-    return tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+    judgements = [each for group in groups for each in group.judgements]
+    return tuple(sorted(judgements, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def _badness(judged: Judgement) -> tuple[int, float]:
@@ -383,8 +383,8 @@ def _launch(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
 
 def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:
     hosts: dict[str, list[Rank]] = {}
-    for each in ranks:
-        hosts.setdefault(each.host, []).append(each)
+    for rank in ranks:
+        hosts.setdefault(rank.host, []).append(rank)
     return tuple(Node(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
 
 

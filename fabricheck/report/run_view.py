@@ -116,25 +116,25 @@ def tables_of(judged: RunJudgement) -> Iterator[Table]:
 
 def yardstick_text(judged: Judgement) -> str:
     """The yardstick of a metric with its bound."""
-    found = judged.yardstick
-    if found is None:
+    yardstick = judged.yardstick
+    if yardstick is None:
         return judged.judged_by
-    bound = f" (bound {number(found.bound)})" if found.bound != found.value else ""
-    return f"{shown_kind(found.kind)} {number(found.value)}{bound}"
+    bound = f" (bound {number(yardstick.bound)})" if yardstick.bound != yardstick.value else ""
+    return f"{shown_kind(yardstick.kind)} {number(yardstick.value)}{bound}"
 
 
 def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
     """Where the expected values and the references come from, each with whom it is about."""
     members: dict[str, list[str]] = {}
-    for each in judgements:
-        texts = [] if each.expectation.expected is None else [f"Expected: {each.expectation.source}"]
-        yardstick = each.yardstick
+    for judged in judgements:
+        texts = [] if judged.expectation.expected is None else [f"Expected: {judged.expectation.source}"]
+        yardstick = judged.yardstick
         # The source of the others is that of the expected value.
         if yardstick is not None and yardstick.kind not in ("floor", "siblings"):
             texts.append(f"{yardstick.kind.capitalize()}: {yardstick.source}")
         for text in texts:
-            label = who(each.samples, world)
-            own = label if each.samples.operation in PAIRS else f"{each.samples.operation} {label}"
+            label = who(judged.samples, world)
+            own = label if judged.samples.operation in PAIRS else f"{judged.samples.operation} {label}"
             members.setdefault(text, []).append(own)
     return tuple(
         text if len(names) == len(judgements) else f"{text} (for {', '.join(names[:4])}{'…' if len(names) > 4 else ''})"

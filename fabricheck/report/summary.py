@@ -132,11 +132,11 @@ def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:
     """At most four numbers that say what was measured: the fastest way of each kind, its median over pairs."""
     kinds: dict[str, list[tuple[Judgement, RunJudgement]]] = {}
     for run in runs:
-        for each in run.judgements:
-            if (kind := _kind(each, run)) is not None:
-                kinds.setdefault(kind, []).append((each, run))
-    found = [_number(kind, kinds[kind]) for kind in _KINDS if kind in kinds]
-    return tuple([*found, *_how_many(runs)][:_MOST_NUMBERS])
+        for judged in run.judgements:
+            if (kind := _kind(judged, run)) is not None:
+                kinds.setdefault(kind, []).append((judged, run))
+    figures = [_number(kind, kinds[kind]) for kind in _KINDS if kind in kinds]
+    return tuple([*figures, *_how_many(runs)][:_MOST_NUMBERS])
 
 
 _KINDS = (
@@ -156,15 +156,15 @@ def _kind(judged: Judgement, run: RunJudgement) -> str | None:
     ranks = {each.rank: each for each in run.run.ranks}
     own = [ranks[each] for each in samples.ranks if each in ranks]
     nodes = len({each.host for each in own})
-    things = "GPUs" if own and all(each.device is not None for each in own) else "ranks"
+    units = "GPUs" if own and all(each.device is not None for each in own) else "ranks"
     goodput = quantity_of(judged) == "goodput"
-    shared = len({each.device.uuid for each in own if each.device is not None}) < len(own) > 1 and things == "GPUs"
+    shared = len({each.device.uuid for each in own if each.device is not None}) < len(own) > 1 and units == "GPUs"
     if shared or samples.schedule == "contended" or run.run.header.get("plan", {}).get("buffers"):
         return None
     if samples.operation in PAIRS and samples.operation != "bidirectional":
         if not goodput:
-            return "latency between nodes" if nodes > 1 else f"latency between {things}"
-        return "between nodes" if nodes > 1 else f"between {things} of a node"
+            return "latency between nodes" if nodes > 1 else f"latency between {units}"
+        return "between nodes" if nodes > 1 else f"between {units} of a node"
     if samples.operation in COLLECTIVES and goodput:
         return "allreduce" if samples.operation == "allreduce" else None
     return (
@@ -174,10 +174,10 @@ def _kind(judged: Judgement, run: RunJudgement) -> str | None:
     )
 
 
-def _number(kind: str, found: Sequence[tuple[Judgement, RunJudgement]]) -> Number:
+def _number(kind: str, judged_runs: Sequence[tuple[Judgement, RunJudgement]]) -> Number:
     """Of the runs of a kind the one that is best; its median metric."""
     by_run: dict[tuple[int, str, int], list[tuple[Judgement, RunJudgement]]] = {}
-    for judged, run in found:
+    for judged, run in judged_runs:
         by_run.setdefault((id(run), judged.samples.operation, judged.samples.bytes), []).append((judged, run))
     sign = 1 if kind.startswith("latency") else -1
     best = min(by_run.values(), key=lambda some: sign * statistics.median(each.value for each, _ in some))

@@ -166,15 +166,15 @@ def _lines(
     marks = is_mixed(each.run for each in ranked)
     bad = [each for each in ranked if each.final_verdict is not Verdict.PASS]
     passes = ranked[len(bad) :]
-    for each in bad[: detail.runs]:
-        yield from _run_lines(each, detail, width, system, marks=marks)
+    for run in bad[: detail.runs]:
+        yield from _run_lines(run, detail, width, system, marks=marks)
     if rest := bad[detail.runs :]:
         yield _Line(
             None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(each.final_verdict for each in rest)}"
         )
     yield from _finding_lines(findings, detail, width)
-    for each in passes[: detail.passes]:
-        yield from _run_lines(each, detail, width, system, marks=marks)
+    for run in passes[: detail.passes]:
+        yield from _run_lines(run, detail, width, system, marks=marks)
     if passes[detail.passes :]:
         yield _folded(passes[detail.passes :])
     for lines in matrices(ranked, width, detail.matrices):
@@ -217,10 +217,10 @@ def _problem_lines(
     told: Sequence[tuple[Finding, str]], most: int, detail: _Detail, width: int, system: str
 ) -> Iterator[_Line]:
     """The line of each finding and, where there is room for it, its message below."""
-    for each, message in told[:most]:
-        line = summary(each, system=system, message=message)
+    for problem, message in told[:most]:
+        line = summary(problem, system=system, message=message)
         first, *more = _wrap(line, width - 12, detail.reason_lines)
-        yield _Line(each.verdict, first)
+        yield _Line(problem.verdict, first)
         below = _wrap(message, width - 12, detail.reason_lines) if detail.messages and message not in line else ()
         yield from (_Line(None, f"{_INDENT}{text}") for text in (*more, *below))
     if rest := told[most:]:
@@ -231,19 +231,19 @@ def _problem_lines(
 
 def _suspect_lines(parts: Sequence[Card], detail: _Detail, width: int) -> Iterator[_Line]:
     """Each part with its loss and what to do next."""
-    for each in parts[: detail.suspects]:
-        loss = f"{'' if each.loss.startswith(('is ', 'loses ')) else ':'} {each.loss}"
-        first, *more = _wrap(f"{each.part}{loss}", width - 12, 3)
+    for part in parts[: detail.suspects]:
+        loss = f"{'' if part.loss.startswith(('is ', 'loses ')) else ':'} {part.loss}"
+        first, *more = _wrap(f"{part.part}{loss}", width - 12, 3)
         yield _Line(None, first, label="SUSPECT")
-        steps = _wrap(f"next: {', then '.join(each.next_)}", width - 12, _MOST_LINES) if each.next_ else []
+        steps = _wrap(f"next: {', then '.join(part.next_)}", width - 12, _MOST_LINES) if part.next_ else []
         yield from (_Line(None, f"{_INDENT}{line}") for line in (*more, *steps))
     if rest := len(parts[detail.suspects :]):
         yield _Line(None, f"{_INDENT}and {plural(rest, 'more suspect')}")
 
 
 def _finding_lines(findings: Sequence[Finding], detail: _Detail, width: int) -> Iterator[_Line]:
-    for each in findings[: detail.problems]:
-        first, *more = _wrap(each.message, width - 12, detail.reason_lines)
+    for finding in findings[: detail.problems]:
+        first, *more = _wrap(finding.message, width - 12, detail.reason_lines)
         yield _Line(None, first, label="finding")
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := len(findings[detail.problems :]):
@@ -254,9 +254,9 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
     """The bad ones each with its reason, as many as the detail allows; the rest as a count and its worst."""
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
-        for each in judgements[:shown]:
-            yield _row(group, (who(each.samples, world),) * 3, each, each.judged_by)
-            for line in _wrap(reason_for_people(each), width - 12, detail.reason_lines):
+        for judged in judgements[:shown]:
+            yield _row(group, (who(judged.samples, world),) * 3, judged, judged.judged_by)
+            for line in _wrap(reason_for_people(judged), width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)
