@@ -69,10 +69,12 @@ def _below(estimates: Iterable[Estimate], published: Sequence[Published], unit: 
     if published:
         yield ""
         yield "Published, under their own conditions:"
-    for one in published:
-        number = f"{one.low:g}" if one.low == one.high else f"{one.low:g} to {one.high:g}"
-        relation = {"about": "about ", "at_least": "at least ", "at_most": "at most "}.get(one.relation, "")
-        yield from _wrapped(f"  {one.what}: {relation}{number} {one.unit} ({one.conditions}; {one.source})", indent=4)
+    for stated in published:
+        number = f"{stated.low:g}" if stated.low == stated.high else f"{stated.low:g} to {stated.high:g}"
+        relation = {"about": "about ", "at_least": "at least ", "at_most": "at most "}.get(stated.relation, "")
+        yield from _wrapped(
+            f"  {stated.what}: {relation}{number} {stated.unit} ({stated.conditions}; {stated.source})", indent=4
+        )
 
 
 def _line(first: str, by: str, cells: Sequence[str]) -> str:
@@ -108,8 +110,8 @@ def _classes(pairs: Sequence[Row], notes: list[str], unit: str, gpus: int) -> It
         sources = {row.source for row in members}
         # Each pair has a path of its own to tell; of a class only what they have in common counts.
         source = sources.pop() if len(sources) == 1 else "the widest path of each (De Sensi §III-D)"
-        one = members[0]
-        note = _note(notes, Row(one.operation, transport, (), None, source, payload=" or ".join(sorted(payloads))))
+        example = members[0]
+        note = _note(notes, Row(example.operation, transport, (), None, source, payload=" or ".join(sorted(payloads))))
         title = "every pair" if everyone else f"{len(members)} pairs" if len(members) > 1 else "1 pair"
         yield f"{_line(title, transport, cells)} {note}"
         if not everyone:

@@ -110,11 +110,11 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
     from fabricheck.history.ledger import read_ledger
 
     try:
-        found = read_ledger(store, system, tuple(states))
+        entries = read_ledger(store, system, tuple(states))
     except UserError as error:
         click.echo(f"fabricheck: idle nodes are taken in Slurm's order: {error}", err=True)
         return states
-    return {node: states[node] for node in found.oldest(states)}
+    return {node: states[node] for node in entries.oldest(states)}
 
 
 @click.command()
@@ -148,17 +148,17 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
     if oldest is not None and as_json:
         raise UserError("--oldest and --json exclude each other")
     known = _nodes_of(Suite(suite_root()), system)
-    found = read_ledger(store, system.partition(":")[0], known.nodes, known.nics)
-    rehearsal.say(found.rehearsal)
+    entries = read_ledger(store, system.partition(":")[0], known.nodes, known.nics)
+    rehearsal.say(entries.rehearsal)
     if known.note:
         click.echo(f"fabricheck: {known.note}", err=True)
-    if found.others:
-        click.echo(f"fabricheck: the store has nodes that are not of {system}: {fold(found.others)}", err=True)
+    if entries.others:
+        click.echo(f"fabricheck: the store has nodes that are not of {system}: {fold(entries.others)}", err=True)
     if oldest is None:
-        click.echo(to_json(found) if as_json else "\n".join(ledger_lines(found)), nl=not as_json)
+        click.echo(to_json(entries) if as_json else "\n".join(ledger_lines(entries)), nl=not as_json)
         return
-    able = choose("all", known.states, system).nodes if known.states else [each.node for each in found.nodes]
-    chosen = found.oldest(able)[:oldest]
+    able = choose("all", known.states, system).nodes if known.states else [each.node for each in entries.nodes]
+    chosen = entries.oldest(able)[:oldest]
     if len(chosen) < oldest:
         click.echo(f"fabricheck: --oldest {oldest}: {len(chosen)} is all that {system} has to run a job", err=True)
     click.echo(fold(chosen))

@@ -71,20 +71,20 @@ def calibrate(
     if path.exists():
         load_references(path)  # a mistake in it is said before minutes of a long history
     limits = _limits(system)
-    found = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
+    calibration = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
-    said = to_json(found) if as_json else calibration_lines(found)
-    if not found.references:  # the reasons, before the one line that there is nothing to write
+    said = to_json(calibration) if as_json else calibration_lines(calibration)
+    if not calibration.references:  # the reasons, before the one line that there is nothing to write
         _print(said)
-    text = updated_text(path, found, command)
+    text = updated_text(path, calibration, command)
     _print(said)
     if not as_json:
         click.echo(diff(path, text), nl=False)
     if write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
-    click.get_current_context().exit(4 if any(not refused.is_healthy for refused in found.refused) else 0)
+    click.get_current_context().exit(4 if any(not refused.is_healthy for refused in calibration.refused) else 0)
 
 
 def _calibrate_part(path: Path, system: str, store: Path, selection: str | None, *, write_file: bool) -> None:
@@ -144,10 +144,10 @@ def compare(
 
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     history = _history(store, system)
-    found = test(history, system, base, candidate, options)
+    comparison = test(history, system, base, candidate, options)
     rehearsal.say(bool(history["rehearsal"].any()))
-    _print(to_json(found) if as_json else comparison_lines(found))
-    click.get_current_context().exit(found.exit_status)
+    _print(to_json(comparison) if as_json else comparison_lines(comparison))
+    click.get_current_context().exit(comparison.exit_status)
 
 
 @click.command()
@@ -179,10 +179,10 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
         raise UserError(f"--warm-up {warm_up}: give a number from {FEWEST} to {options.window}")
     changes = _accepted(system, accepted)
     history = _history(store, system)
-    found = look(history, system, changes, Options(warm_up=warm_up))
+    watched = look(history, system, changes, Options(warm_up=warm_up))
     rehearsal.say(bool(history["rehearsal"].any()))
-    _print(to_json(found) if as_json else watch_lines(found))
-    click.get_current_context().exit(found.exit_status)
+    _print(to_json(watched) if as_json else watch_lines(watched))
+    click.get_current_context().exit(watched.exit_status)
 
 
 def _print(text: str | Iterator[str]) -> None:

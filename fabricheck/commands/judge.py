@@ -127,8 +127,8 @@ def judge(
         content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
         click.echo(json.dumps(content, indent=2, allow_nan=False))
     else:
-        for one in judged:
-            for line in vendor_table(one) if isinstance(one, VendorJudgement) else _table(one):
+        for run in judged:
+            for line in vendor_table(run) if isinstance(run, VendorJudgement) else _table(run):
                 click.echo(line)
     context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
 
@@ -202,8 +202,8 @@ def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[Ca
     return entry.path.parent.name, runs
 
 
-def _lines(found: Iterable[Observation], width: int) -> Iterator[str]:
-    for observation in found:
+def _lines(answers: Iterable[Observation], width: int) -> Iterator[str]:
+    for observation in answers:
         where = f" ({observation.where})" if observation.where else ""
         yield f"{observation.number}{where}: {observation.verdict}"
         for name, text in (

@@ -168,25 +168,27 @@ def locate(
     context.exit(EXIT_CODES[worst])
 
 
-def report(found: Localization, ways: Ways) -> Iterable[str]:
+def report(located: Localization, ways: Ways) -> Iterable[str]:
     """Lines for the administrator: the suspects, and what could not have been seen."""
     from fabricheck.diagnosis.network.judge import finding_of
 
-    for suspect in found.suspects:
-        yield f"{Verdict.DEGRADED.value}  {finding_of(suspect, found).message}"
-    if not found.suspects:
+    for suspect in located.suspects:
+        yield f"{Verdict.DEGRADED.value}  {finding_of(suspect, located).message}"
+    if not located.suspects:
         yield "no slow part: noise explains the readings"
     yield (
-        f"{found.readings} readings, noise {found.noise:.1%}, healthy pairs reach {found.scale:.1%} of the link rate"
+        f"{located.readings} readings, noise {located.noise:.1%}, "
+        f"healthy pairs reach {located.scale:.1%} of the link rate"
     )
-    if found.doubtful:
-        yield f"{found.doubtful} readings left out: their pairs shared a link, and the rate of such pairs is unknown"
-    for kind, (least, names) in sorted(_least(found.detectable, ways).items()):
+    if located.doubtful:
+        yield f"{located.doubtful} readings left out: their pairs shared a link, and the rate of such pairs is unknown"
+    for kind, (least, names) in sorted(_least(located.detectable, ways).items()):
         yield f"smallest loss that would be found, {kind}: {least:.0%} ({names} of them measured)"
-    if found.unseen:
-        yield f"{len(found.unseen)} parts were not measured, such as {found.unseen[0]}: no pair's route crosses them"
-    if found.suspects:
-        yield f"next: re-measure these: fabricheck pairwise plan --suspects {','.join(found.closest)}"
+    if located.unseen:
+        number = len(located.unseen)
+        yield f"{number} parts were not measured, such as {located.unseen[0]}: no pair's route crosses them"
+    if located.suspects:
+        yield f"next: re-measure these: fabricheck pairwise plan --suspects {','.join(located.closest)}"
 
 
 def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float, int]]:

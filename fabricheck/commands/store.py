@@ -226,9 +226,9 @@ def _describe(session: ReplayedSession) -> Iterator[str]:
         yield f"  changed since it was stored: {', '.join(session.other)}"
     if session.pruned:
         yield "  its samples were pruned, so it cannot be judged again"
-    for one in session.runs:
-        for change in one.changes:
-            what = f"{change.metric} of {one.stored}" if change.metric else str(one.stored)
+    for run in session.runs:
+        for change in run.changes:
+            what = f"{change.metric} of {run.stored}" if change.metric else str(run.stored)
             yield f"  {what}"
             yield f"    was  {change.before}"
             yield f"    now  {change.after}"
