@@ -156,9 +156,9 @@ def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tu
             yield group, fitting[0]
 
 
-def common_points(one: Group, other: Group) -> Mapping[Point, tuple[Measured, Measured]]:
-    """What both measured, in the order of `one`."""
-    return {point: (one.points[point], other.points[point]) for point in one.points if point in other.points}
+def common_points(first: Group, second: Group) -> Mapping[Point, tuple[Measured, Measured]]:
+    """What both measured, in the order of `first`."""
+    return {point: (first.points[point], second.points[point]) for point in first.points if point in second.points}
 
 
 def is_sound(samples: Samples) -> bool:

@@ -113,11 +113,11 @@ def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
         pairs_by_test: dict[tuple[str, int, int, bool], dict[int, list[tuple[Measured, Measured]]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        for point, (one, other) in common_points(ccl, mpi).items():
+        for point, (ccl_times, mpi_times) in common_points(ccl, mpi).items():
             if point.operation in OPERATIONS and point.schedule == "uncontended" and point.devices:
-                as_transfers = point.operation != "pingpong" and other.implementation == "transfers"
+                as_transfers = point.operation != "pingpong" and mpi_times.implementation == "transfers"
                 key = (point.operation, len(point.hosts), len(point.places), as_transfers)
-                pairs_by_test[key][point.bytes].append((one, other))
+                pairs_by_test[key][point.bytes].append((ccl_times, mpi_times))
         for (operation, nodes, ranks, as_transfers), by_size in pairs_by_test.items():
             pairs = max(map(len, by_size.values())) if operation == "pingpong" else 0
             sizes = tuple(_ratio(size, by_size[size]) for size in sorted(by_size))

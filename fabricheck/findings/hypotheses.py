@@ -263,22 +263,22 @@ class _Place:
     bytes: int
 
 
-def _tests_of_scale(operation: str, found: Mapping[_Place, tuple[Floats, Floats]]) -> Iterator[tuple[str, RatioTest]]:
+def _tests_of_scale(operation: str, times: Mapping[_Place, tuple[Floats, Floats]]) -> Iterator[tuple[str, RatioTest]]:
     """None for an operation that was measured over one number of nodes only."""
-    mine = [place for place in found if place.operation == operation]
+    mine = [place for place in times if place.operation == operation]
     few, many = min(place.nodes for place in mine), max(place.nodes for place in mine)
     sizes = {nodes: {place.bytes for place in mine if place.nodes == nodes} for nodes in (few, many)}
     common = sizes[few] & sizes[many]
     if few == many or not common:
         return
     large, small = max(common), min(sizes[few])
-    ccl, mpi = found[_Place(operation, few, large)]
+    ccl, mpi = times[_Place(operation, few, large)]
     what = f"{operation} of {format_size(large)} on {few} {'node' if few == 1 else 'nodes'}: *CCL ÷ MPI"
     yield what, faster(ccl, mpi)
-    other_ccl, other_mpi = found[_Place(operation, many, large)]
+    other_ccl, other_mpi = times[_Place(operation, many, large)]
     yield f"that over the one on {many} nodes", RatioTest([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
     if small < large:
-        other_ccl, other_mpi = found[_Place(operation, few, small)]
+        other_ccl, other_mpi = times[_Place(operation, few, small)]
         yield f"and over the one of {format_size(small)}", RatioTest([ccl, other_mpi], [mpi, other_ccl], 1 + MARGIN)
 
 

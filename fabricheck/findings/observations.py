@@ -96,10 +96,10 @@ class _Test:
     answers: Callable[[Evidence], Iterator[Found]]
 
 
-def _observation(test: _Test, found: Found) -> Observation:
-    verdict: Answer = "holds" if found.truth else "does not hold" if found.truth is False else "cannot be tested here"
-    where = found.where
-    return Observation(test.number, test.statement, test.hypothesis, verdict, found.numbers, test.source, where)
+def _observation(test: _Test, answer: Found) -> Observation:
+    verdict: Answer = "holds" if answer.truth else "does not hold" if answer.truth is False else "cannot be tested here"
+    where = answer.where
+    return Observation(test.number, test.statement, test.hypothesis, verdict, answer.numbers, test.source, where)
 
 
 _TESTS = (

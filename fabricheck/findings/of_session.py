@@ -72,9 +72,9 @@ def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: s
     return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
 
 
-def _or_why_not(where: str, found: Iterator[Finding]) -> Iterator[Finding]:
+def _or_why_not(where: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
-        yield from found
+        yield from findings
     except Exception as error:  # whatever it is, the others are looked at
         yield Finding("cannot-be-judged", Verdict.INVALID, f"{where}: could not be analysed: {reason_of(error)}")
 

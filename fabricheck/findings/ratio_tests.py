@@ -66,14 +66,14 @@ class RatioTest:
         return Ratio(float(value), *ratio_interval(self.numerators, self.denominators, confidence))
 
 
-def faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> RatioTest:
+def faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> RatioTest:
     """That the first goodput is higher than the second by more than the margin."""
-    return RatioTest([one], [other], 1 + MARGIN)
+    return RatioTest([first], [second], 1 + MARGIN)
 
 
-def no_faster(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> RatioTest:
+def no_faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> RatioTest:
     """That it is not."""
-    return RatioTest([one], [other], 1 + MARGIN, above=False)
+    return RatioTest([first], [second], 1 + MARGIN, above=False)
 
 
 def all_of(tests: Sequence[RatioTest]) -> Truth:

@@ -216,8 +216,16 @@ def _log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[_Key, float
     return {key: float(np.mean(values)) for key, values in gains.items()}
 
 
-def _series(each: Samples) -> tuple[object, ...]:
-    return each.operation, each.schedule, each.round, each.ranks, each.groups, each.bytes, each.messages
+def _series(samples: Samples) -> tuple[object, ...]:
+    return (
+        samples.operation,
+        samples.schedule,
+        samples.round,
+        samples.ranks,
+        samples.groups,
+        samples.bytes,
+        samples.messages,
+    )
 
 
 def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Policy) -> Comparison:
