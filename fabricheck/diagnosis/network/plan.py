@@ -276,15 +276,15 @@ class _Screen:
         nodes = [node for node, name in enumerate(self.nodes.names) if name in names]
         return _Suspected(nodes, touched, {self.ways.position[name] for name in inner})
 
-    def _meet(self, now: _Open, ones: list[int], group: int, suspected: _Suspected) -> bool:
-        """Pair the last of `ones` with a good node on another leaf, rather over what is suspected.
+    def _meet(self, now: _Open, nodes: list[int], group: int, suspected: _Suspected) -> bool:
+        """Pair the last of `nodes` with a good node on another leaf, rather over what is suspected.
 
         False where there is none, or the trunks carry no more.
         """
         others = [each for each in range(len(now.free)) if each != group and now.free[each] and now.limit[each]]
-        if len(self.groups) == 1 and len(now.free[group]) > (ones is now.free[group]):
+        if len(self.groups) == 1 and len(now.free[group]) > (nodes is now.free[group]):
             others = [group]
-        if not ones or not others or not now.limit[group]:
+        if not nodes or not others or not now.limit[group]:
             return False
         order = sorted(
             self.random.permutation(others).tolist(),
@@ -295,7 +295,7 @@ class _Screen:
             ),
         )
         for other in order:
-            if pair := self._free_pair(ones, now.free[other]):
+            if pair := self._free_pair(nodes, now.free[other]):
                 now.pairs.append(pair)
                 self.meetings[group, other] += 1
                 for member in {group, other}:
@@ -312,19 +312,19 @@ class _Screen:
         ways = self.ways.between(self.leaves[group][0], self.leaves[other][0])
         return sum(not positions.isdisjoint(way) for way in ways) / len(ways)
 
-    def _pair(self, ones: list[int], others: list[int]) -> tuple[int, int]:
+    def _pair(self, nodes: list[int], others: list[int]) -> tuple[int, int]:
         """Take one node out of each list, if possible two that have not met."""
-        node = ones.pop()
+        node = nodes.pop()
         tried = range(len(others) - 1, max(-1, len(others) - 1 - _TRIES), -1)
         best = next((each for each in tried if not self._met(node, others[each])), len(others) - 1)
         return self._take(node, others.pop(best))
 
-    def _free_pair(self, ones: list[int], others: list[int]) -> tuple[int, int] | None:
+    def _free_pair(self, nodes: list[int], others: list[int]) -> tuple[int, int] | None:
         """Take one node out of each list whose known way is free; None: there is none. Else as `_pair`."""
         if self.ways.routing is None:
-            return self._pair(ones, others)
+            return self._pair(nodes, others)
         free: list[tuple[bool, float, int, int]] = []
-        for node, other in product(reversed(ones), reversed(others)):
+        for node, other in product(reversed(nodes), reversed(others)):
             if node == other:
                 continue
             links = self._known(node, other)
@@ -336,7 +336,7 @@ class _Screen:
         if not free:
             return None
         *_, node, other = min(free)
-        ones.remove(node)
+        nodes.remove(node)
         others.remove(other)
         return self._take(node, other)
 

@@ -110,10 +110,10 @@ class _Named(Sequence[Route]):
     """Ways in names, each made when it is asked for: a routing looks at few of them."""
 
     ways: Ways
-    found: Sequence[tuple[int, ...]]
+    positions: Sequence[tuple[int, ...]]
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.positions)
 
     @overload
     def __getitem__(self, index: int) -> Route: ...
@@ -121,8 +121,8 @@ class _Named(Sequence[Route]):
     def __getitem__(self, index: slice) -> Sequence[Route]: ...
     def __getitem__(self, index: int | slice) -> Route | Sequence[Route]:
         if isinstance(index, slice):
-            return _Named(self.ways, self.found[index])
-        return self.ways.route(self.found[index])
+            return _Named(self.ways, self.positions[index])
+        return self.ways.route(self.positions[index])
 
 
 @dataclass(frozen=True, eq=False)
