@@ -233,9 +233,9 @@ class Cluster:
             namespace = layout.namespace(switch.name)
             lines += [f"link add {bridge} netns {namespace} type bridge" for bridge, _ in layout.bridges(switch.name)]
         for cable in layout.cables.values():
-            one, other = cable.ends
-            peer = f"peer name {other.name} netns {other.namespace}"
-            lines.append(f"link add {one.name} netns {one.namespace} type veth {peer}")
+            near, far = cable.ends
+            peer = f"peer name {far.name} netns {far.namespace}"
+            lines.append(f"link add {near.name} netns {near.namespace} type veth {peer}")
         _ip(None, lines)
         self._configure_login(login)
         for node in layout.network.nodes:

@@ -319,8 +319,8 @@ def _nvlinks(topology: Topology, gpu: Gpu) -> list[dict[str, Any]]:
         other = next(end for end in link.ends if end != gpu.name)
         kind = "gpu" if other in by_name else "switch" if other in switches else "cpu"
         far = bus_id(topology, by_name[other]) if kind == "gpu" else "0000:f0:00.0"
-        one = {"generation": int(match[1]), "mbytes_per_s": round(link.rate_gbps * 1000 / 8)}
-        nvlinks += [{"to": other, "kind": kind, "bus_id": far, **one} for _ in range(link.count)]
+        rate = {"generation": int(match[1]), "mbytes_per_s": round(link.rate_gbps * 1000 / 8)}
+        nvlinks += [{"to": other, "kind": kind, "bus_id": far, **rate} for _ in range(link.count)]
     return nvlinks
 
 

@@ -57,14 +57,14 @@ class EmulatedNode:
             raise UserError(f"{self.name} has no GPU {text!r}: choose from {', '.join(self.gpus)}, or by index")
         return str(name)
 
-    def links(self, one: str, other: str) -> tuple[str, str]:
+    def links(self, gpu: str, other: str) -> tuple[str, str]:
         """The two directions of the link between two ends; of a GPU and itself its memory. UserError where none is."""
         known = [each["name"] for each in self.content["links"]]
-        memory = f"{one} memory"
-        names = (memory, memory) if one == other else (f"{one}->{other}", f"{other}->{one}")
+        memory = f"{gpu} memory"
+        names = (memory, memory) if gpu == other else (f"{gpu}->{other}", f"{other}->{gpu}")
         if names[0] not in known:
-            ends = ", ".join(name.partition("->")[2] for name in known if name.startswith(f"{one}->"))
-            raise UserError(f"{one} of {self.name} has no link to {other}: it is linked to {ends or 'nothing'}")
+            ends = ", ".join(name.partition("->")[2] for name in known if name.startswith(f"{gpu}->"))
+            raise UserError(f"{gpu} of {self.name} has no link to {other}: it is linked to {ends or 'nothing'}")
         return names
 
     def slow(self, names: Iterable[str], factor: float) -> None:
@@ -87,13 +87,13 @@ def slow_link(cluster: Cluster, node: str, ends: tuple[str, str], percent: float
     """A link between GPUs, or a GPU and a switch or CPU, loses `percent` of its rate; all: nothing gets through."""
     at = EmulatedNode(cluster, node)
     known = {link[side] for link in at.content["links"] for side in ("from", "to")}
-    one, other = (end if end in known else at.gpu(end) for end in ends)
+    source, destination = (end if end in known else at.gpu(end) for end in ends)
     factor = _rest(percent, most=100)
-    both = at.links(one, other)
+    both = at.links(source, destination)
     for name in both[:1] if one_side else both:
         at.faults.setdefault("links", {})[name] = factor
     side = " in this direction" if one_side else ""
-    at.plant(f"link {one} {other}", f"{one} -> {other} has {100 - percent:g}% of its rate{side}")
+    at.plant(f"link {source} {destination}", f"{source} -> {destination} has {100 - percent:g}% of its rate{side}")
 
 
 def missing(cluster: Cluster, node: str, gpu: str) -> None:

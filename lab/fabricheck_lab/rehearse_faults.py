@@ -137,19 +137,19 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
     gpus, nics = shape.gpus, shape.nics
     topology = find_topology(shape.system, ROOT / "site_configs")
     bus = {gpu.name: bus_id(topology, gpu) for gpu in topology.gpus}
-    one, other = shape.link
+    source, destination = shape.link
     yield Fault(
         "a link between GPUs at half rate",
-        (f"gpu-link nid001 {one} {other} 50",),
+        (f"gpu-link nid001 {source} {destination} 50",),
         PEERS,
-        ("[slow-", f"nid001:{one}"),
+        ("[slow-", f"nid001:{source}"),
         _SLOW,
     )
     yield Fault(
         "a link between GPUs slow in one direction",
-        (f"gpu-link nid001 {one} {other} 40 --one-side",),
+        (f"gpu-link nid001 {source} {destination} 40 --one-side",),
         PEERS,
-        ("[slow-", f"nid001:{one}"),
+        ("[slow-", f"nid001:{source}"),
         _SLOW,
     )
     if shape.nvlinks:

@@ -143,9 +143,9 @@ def names_of(suspect: Group) -> set[str]:
     return {each.text for each in suspect.components}
 
 
-def is_right(found: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
+def is_right(localization: Localization, faults: Sequence[Fault], alike: Mapping[str, frozenset[str]]) -> bool:
     """One suspect for each fault, and in it nothing but what no reading can tell from that fault."""
-    return are_right([names_of(each) for each in found.suspects], faults, alike)
+    return are_right([names_of(each) for each in localization.suspects], faults, alike)
 
 
 def are_right(
@@ -240,10 +240,10 @@ class Bench:
             return is_right(localization, seen, alike), localization
         return self.again(faults, readings, localization)
 
-    def again(self, faults: Sequence[Fault], readings: FloatArray, found: Localization) -> tuple[bool, Localization]:
+    def again(self, faults: Sequence[Fault], readings: FloatArray, located: Localization) -> tuple[bool, Localization]:
         pairs = list(self.plan.pairs)
         for number, rounds in enumerate(self.case.stages[1:]):
-            suspects = found.closest
+            suspects = located.closest
             more = retest(self.ways, self.case.places, suspects, rounds, seed=number, adaptive=self.adaptive)
             stage = design(self.ways, more.pairs, adaptive=self.adaptive)
             share = healthy_share(stage, faults, taken(stage, self.random))
@@ -251,8 +251,8 @@ class Bench:
             pairs += more.pairs
             whole = design(self.ways, pairs, adaptive=self.adaptive)
             locator = Locator(whole)
-            found = locator.locate(readings)
-        return is_right(found, faults, equivalents(locator)), found
+            located = locator.locate(readings)
+        return is_right(located, faults, equivalents(locator)), located
 
     def draw(self, kind: str, low: float, high: float) -> Fault:
         known = [name for name, one in zip(self.ways.components, self.ways.kinds, strict=True) if one == kind]

@@ -51,13 +51,13 @@ def _start_time(pid: int) -> int | None:
 def end(processes: Iterable[Process], patience_s: float = 2.0) -> None:
     """Ask processes to end, and make those that do not."""
     todo = [one for one in processes if one.is_running()]
-    for one in todo:
-        one.signal(signal.SIGTERM)
+    for process in todo:
+        process.signal(signal.SIGTERM)
     deadline = time.monotonic() + patience_s
     while any(one.is_running() for one in todo) and time.monotonic() < deadline:
         time.sleep(0.02)
-    for one in todo:
-        one.signal(signal.SIGKILL)
+    for process in todo:
+        process.signal(signal.SIGKILL)
     while any(one.is_running() for one in todo) and time.monotonic() < deadline + patience_s:
         time.sleep(0.02)
 
@@ -117,11 +117,11 @@ class Journal:
 
     def faults(self) -> dict[str, str]:
         fault_by_part: dict[str, str] = {}
-        for one in self._read():
-            if "fault" in one:
-                fault_by_part.pop(one["fault"], None)
-                if one["what"] is not None:
-                    fault_by_part[one["fault"]] = one["what"]
+        for entry in self._read():
+            if "fault" in entry:
+                fault_by_part.pop(entry["fault"], None)
+                if entry["what"] is not None:
+                    fault_by_part[entry["fault"]] = entry["what"]
         return fault_by_part
 
     def _write(self, entry: dict[str, object]) -> None:

@@ -141,31 +141,31 @@ def amd_smi(node: Node, arguments: Sequence[str]) -> str:
     words = [each for each in arguments if not each.startswith("-")]
     rows = []
     for number, gpu in enumerate(node.gpus):
-        one: dict[str, Any] = {"gpu": number}
+        answer: dict[str, Any] = {"gpu": number}
         if words == ["list"]:
-            one |= {"bdf": gpu["bus_id"], "uuid": gpu["uuid"]}
+            answer |= {"bdf": gpu["bus_id"], "uuid": gpu["uuid"]}
         elif words == ["static"]:
-            one["asic"] = {"market_name": _MARK + gpu["model"], "target_graphics_version": gpu["arch"]}
-            one["driver"] = {"name": "amdgpu", "version": node.version("driver")}
-            one["numa"] = {"node": gpu["numa_node"]}
+            answer["asic"] = {"market_name": _MARK + gpu["model"], "target_graphics_version": gpu["arch"]}
+            answer["driver"] = {"name": "amdgpu", "version": node.version("driver")}
+            answer["numa"] = {"node": gpu["numa_node"]}
             most = gpu["pcie"]
-            one["bus"] = {"bdf": gpu["bus_id"], "max_pcie_width": most["width"]}
-            one["bus"]["max_pcie_speed"] = {"value": _GTPS[most["generation"]], "unit": "GT/s"}
+            answer["bus"] = {"bdf": gpu["bus_id"], "max_pcie_width": most["width"]}
+            answer["bus"]["max_pcie_speed"] = {"value": _GTPS[most["generation"]], "unit": "GT/s"}
         elif words == ["metric"]:
             reasons = node.throttle(gpu).get("reasons", [])
-            one["temperature"] = {"hotspot": {"value": node.fact(gpu, "temperature_c"), "unit": "C"}}
-            one["power"] = {"socket_power": {"value": node.fact(gpu, "power_mw") // 1000, "unit": "W"}}
-            one["power"]["throttle_status"] = "THROTTLED" if reasons else "UNTHROTTLED"
-            one["throttle"] = {"reasons": reasons}
+            answer["temperature"] = {"hotspot": {"value": node.fact(gpu, "temperature_c"), "unit": "C"}}
+            answer["power"] = {"socket_power": {"value": node.fact(gpu, "power_mw") // 1000, "unit": "W"}}
+            answer["power"]["throttle_status"] = "THROTTLED" if reasons else "UNTHROTTLED"
+            answer["throttle"] = {"reasons": reasons}
             link = {**gpu["pcie"], **node.faults.get("pcie", {}).get(gpu["name"], {})}
-            one["pcie"] = {"width": link["width"], "speed": {"value": _GTPS[link["generation"]], "unit": "GT/s"}}
-            one["clock"] = {"gfx_0": {"clk": {"value": node.clock_mhz(gpu), "unit": "MHz"}}}
-            one["ecc"] = {
+            answer["pcie"] = {"width": link["width"], "speed": {"value": _GTPS[link["generation"]], "unit": "GT/s"}}
+            answer["clock"] = {"gfx_0": {"clk": {"value": node.clock_mhz(gpu), "unit": "MHz"}}}
+            answer["ecc"] = {
                 "total_correctable_count": node.fact(gpu, "corrected_ecc_errors"),
                 "total_uncorrectable_count": node.fact(gpu, "uncorrected_ecc_errors"),
             }
         elif words == ["process"]:
-            one["process_list"] = [
+            answer["process_list"] = [
                 {
                     "process_info": {
                         "name": each.get("name", ""),
@@ -177,7 +177,7 @@ def amd_smi(node: Node, arguments: Sequence[str]) -> str:
             ]
         else:
             raise ValueError(f"amd-smi {' '.join(arguments)}")
-        rows.append(one)
+        rows.append(answer)
     return json.dumps(rows)
 
 
