@@ -66,8 +66,8 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     ALONE of the false alarms are for metrics alone.
     """
     runs = values.shape[1]
-    found = centre_and_spread(values)
-    own = np.maximum(found.spread, _LEAST_SPREAD)
+    levels = centre_and_spread(values)
+    own = np.maximum(levels.spread, _LEAST_SPREAD)
     spread, middle, wider, lasting = own.copy(), own.copy(), np.ones(len(values)), np.zeros(len(values), dtype=bool)
     for kind in np.unique(kinds):
         chosen = kinds == kind
@@ -75,9 +75,9 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     for unit in np.unique(units):
         numbers = np.unique(kinds[units == unit])
         told = as_most_do([persistence_of(values[kinds == each]) for each in numbers])
-        for kind, one in zip(numbers, told, strict=True):
-            wider[(kinds == kind) & (units == unit)] = np.nan if one.wanders else one.widening
-            lasting[(kinds == kind) & (units == unit)] = one.lasts
+        for kind, noise in zip(numbers, told, strict=True):
+            wider[(kinds == kind) & (units == unit)] = np.nan if noise.wanders else noise.widening
+            lasting[(kinds == kind) & (units == unit)] = noise.lasts
     spread = np.maximum(own, middle)
     deviations = deviations_of(values, middle)
     factors = {}
@@ -90,7 +90,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         factors[str(unit)] = tail.factor(share * false_alarms, runs)
         of_lasting = tail.factor(share * min(false_alarms, LASTING_FALSE_ALARMS), runs)
         reach[chosen] = (np.where(lasting, of_lasting, factors[str(unit)]) * spread * wider)[chosen]
-    return Bounds(found.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
+    return Bounds(levels.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 
 def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
@@ -104,9 +104,9 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
                 rng = np.random.default_rng(seed)
                 scale = np.exp(rng.uniform(np.log(0.001), np.log(0.05), kinds.max() + 1))[kinds][:, None]
                 values = scale * runs_of(kind, rng, METRICS, runs + sessions)
-                found = bounds(values[:, :runs], kinds, units, false_alarms)
-                red.append(np.mean((values[:, runs:] > (found.centre + found.reach)[:, None]).any(axis=0)))
-                widths.append(float(np.nanmedian(found.reach / scale[:, 0])))
+                limits = bounds(values[:, :runs], kinds, units, false_alarms)
+                red.append(np.mean((values[:, runs:] > (limits.centre + limits.reach)[:, None]).any(axis=0)))
+                widths.append(float(np.nanmedian(limits.reach / scale[:, 0])))
             print(
                 f"| {kind} | {runs} | {np.mean(red):.2%} of {systems * sessions:,} | {np.mean(widths):.1f} |",
                 flush=True,
@@ -133,16 +133,16 @@ def print_levels(calibrations: int) -> None:
 
 def recorded(archive: Path) -> tuple[Floats, Floats, Floats]:
     """Values, shape (metrics, launches), with kinds and units, of metrics that every launch has."""
-    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    logs: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for command, file in launches(archive):
         run = read_run(file)
         for metric in metrics_of(run):
             kind = (command, metric.samples.operation, str(metric.samples.bytes), metric.quantity)
             sign = -1 if metric.quantity == "goodput" else 1
             key = (*kind, str(metric.samples.ranks))
-            found[key].append(sign * float(np.log(metric.value)))
-    most = max(map(len, found.values()))
-    kept = {key: values for key, values in found.items() if len(values) == most}
+            logs[key].append(sign * float(np.log(metric.value)))
+    most = max(map(len, logs.values()))
+    kept = {key: values for key, values in logs.items() if len(values) == most}
     names = ["/".join(key[:4]) for key in kept]
     return np.array(list(kept.values())), np.unique(names, return_inverse=True)[1], np.array([key[3] for key in kept])
 
@@ -155,9 +155,9 @@ def print_recorded(archive: Path, false_alarms: float, splits: int) -> Iterator[
         red, refused = [], []
         for seed in range(splits):
             order = np.random.default_rng(seed).permutation(values.shape[1])
-            found = bounds(values[:, order[:runs]], kinds, units, false_alarms)
-            red.append(np.mean((values[:, order[runs:]] > (found.centre + found.reach)[:, None]).any(axis=0)))
-            refused.append(int(np.isnan(found.reach).sum()))
+            limits = bounds(values[:, order[:runs]], kinds, units, false_alarms)
+            red.append(np.mean((values[:, order[runs:]] > (limits.centre + limits.reach)[:, None]).any(axis=0)))
+            refused.append(int(np.isnan(limits.reach).sum()))
         sizes = f"{len(values)} | {runs} of {values.shape[1]}"
         yield f"| {archive.name} | {sizes} | {np.mean(red):.2%} | {np.mean(refused):.0f} |"
 

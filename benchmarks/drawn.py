@@ -100,39 +100,39 @@ class Drawn:
         of_gpus = sum(gpus[node, ends[:, each]][:, session] for each in (0, 1)) / np.sqrt(2)
         of_session = rng.standard_normal(int(session.max()) + 1)[None, session]
         of_launch = rng.standard_normal((int(node.max()) + 1, session.size))[node]
-        found = np.sqrt(1 - sum(self.common)) * white
+        noise = np.sqrt(1 - sum(self.common)) * white
         for share, factor in zip(self.common, (of_session, of_launch, of_gpus), strict=True):
-            found = found + np.sqrt(share) * factor
+            noise = noise + np.sqrt(share) * factor
         rate, depth = self.dips
         where = rng.random((1 if self.whole else metrics, session.size)) < rate
-        return np.asarray(found + where * depth * rng.uniform(0.5, 1.5, where.shape))
+        return np.asarray(noise + where * depth * rng.uniform(0.5, 1.5, where.shape))
 
     def _own(self, rng: Generator, shape: tuple[int, int]) -> Floats:
-        found = rng.standard_normal(shape)
+        noise = rng.standard_normal(shape)
         if self.tail:
-            found = rng.standard_t(self.tail, shape) / np.sqrt(self.tail / (self.tail - 2))
+            noise = rng.standard_t(self.tail, shape) / np.sqrt(self.tail / (self.tail - 2))
         if self.skew:
-            found = (np.exp(self.skew * found.clip(-8, 8)) - 1) / self.skew
+            noise = (np.exp(self.skew * noise.clip(-8, 8)) - 1) / self.skew
         share, gap = self.modes
         if share:
-            found = found / max(found.std(), 1e-9) + gap * (rng.random(shape) < share)
-        return np.asarray((found - found.mean()) / found.std())
+            noise = noise / max(noise.std(), 1e-9) + gap * (rng.random(shape) < share)
+        return np.asarray((noise - noise.mean()) / noise.std())
 
     def _level(self, rng: Generator, metrics: int, sessions: int) -> Floats:
         time = np.arange(sessions)
         if self.level == "weekly":
-            found = rng.standard_normal((metrics, 7))[:, time % 7]
+            level = rng.standard_normal((metrics, 7))[:, time % 7]
         elif self.level == "waves":
             period = 10 + 300 * (1 - self.alike)
-            found = np.sqrt(2) * np.sin(2 * np.pi * (time / period + rng.random((metrics, 1))))
+            level = np.sqrt(2) * np.sin(2 * np.pi * (time / period + rng.random((metrics, 1))))
         elif self.level == "drifts":  # by a spread in so many sessions
-            found = rng.choice([-1.0, 1.0], (metrics, 1)) * time / (30 + 300 * self.alike)
+            level = rng.choice([-1.0, 1.0], (metrics, 1)) * time / (30 + 300 * self.alike)
         else:
             alike = self.alike if self.level == "correlated" else 0.9 + 0.09 * self.alike
             noise = rng.standard_normal((metrics, sessions))
             noise[:, 0] /= np.sqrt(1 - alike**2)
-            found = np.sqrt(1 - alike**2) * lfilter([1], [1, -alike], noise, axis=1)
-        return np.asarray(found)
+            level = np.sqrt(1 - alike**2) * lfilter([1], [1, -alike], noise, axis=1)
+        return np.asarray(level)
 
 
 def shape_of(drawn: Drawn) -> Shape:
@@ -164,7 +164,7 @@ def sessions_by(judge: str) -> Row:
     def row(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
         metrics = len(PAIRS) * int(rng.integers(2, 19))
         spread = float(np.exp(rng.uniform(np.log(0.001), np.log(0.02))))
-        found = []
+        averages = []
         for loss, slow in ((0.0, ()), *((8 * spread, tuple(each)) for each in FAULTS.values())):
             made = Made(shape_of(shape) if isinstance(shape, Drawn) else shape, metrics, spread, loss, slow)
             shares = []
@@ -173,8 +173,8 @@ def sessions_by(judge: str) -> Row:
                 values[list(slow), RUNS:] += loss
                 shares.append([float(each.mean()) for each in JUDGES[judge](made, values)])
             mean = np.mean(shares, axis=0)
-            found += [mean[-2], mean[-1]] if not slow else [mean[-1]]
-        return found
+            averages += [mean[-2], mean[-1]] if not slow else [mean[-1]]
+        return averages
 
     return row
 
@@ -189,9 +189,9 @@ def watched(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]
     lossy = metrics // 5
     values[:lossy, 200:] += 0.035
     first = np.full(lossy, 99)
-    for each in monitor(values).alerts:
-        if each.metric < lossy and each.session >= 200:
-            first[each.metric] = min(first[each.metric], each.session - 199)
+    for alert in monitor(values).alerts:
+        if alert.metric < lossy and alert.session >= 200:
+            first[alert.metric] = min(first[alert.metric], alert.session - 199)
     everything = 0.01 * shape.make(rng, metrics, 40)
     everything[:, 26:] += 0.08
     alerts = {each.session for each in monitor(everything).alerts if each.session >= 26}
@@ -201,7 +201,7 @@ def watched(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]
 def compared(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
     """Comparisons with any false call; losses of 2.5 spreads and the smallest loss shown, of goodputs that vary by 0.1%
     among latencies that vary by 6%, three sessions against three."""
-    false, found, least, number = 0, [], [], 4 * effort.systems
+    false, shares, least, number = 0, [], [], 4 * effort.systems
     for _ in range(number):
         side = np.repeat([EARLIER, BASE, CANDIDATE], [0, 3, 3])
         spread = np.repeat([0.001, 0.06], 50)[:, None]
@@ -211,11 +211,11 @@ def compared(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
             values[:10, side == CANDIDATE] += loss
             tested = shift_test(values, side, np.arange(side.size), CompareOptions(), kind=kind)
             if loss:
-                found.append(float(tested.worse[:10].mean()))
+                shares.append(float(tested.worse[:10].mean()))
                 least.append(float(np.median(tested.smallest[10:50])))
             else:
                 false += bool(tested.worse.any() or tested.better.any())
-    return [false / number, float(np.mean(found)), float(np.median(least))]
+    return [false / number, float(np.mean(shares)), float(np.median(least))]
 
 
 NETWORKS = ((64, 8, 4), (64, 4, 2), (128, 16, 8), (32, 4, 2))
@@ -229,8 +229,8 @@ def networks(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
 
     def noise(random: Generator, number: int) -> Floats:
         if isinstance(shape, Drawn):
-            one = Drawn(**{each.name: getattr(shape, each.name) for each in fields(shape)} | {"common": (0, 0, 0)})
-            return -one.launches(random, number, np.zeros(1, dtype=np.int64))[:, 0]
+            drawn = Drawn(**{each.name: getattr(shape, each.name) for each in fields(shape)} | {"common": (0, 0, 0)})
+            return -drawn.launches(random, number, np.zeros(1, dtype=np.int64))[:, 0]
         return -shape.make(random, number, 1)[:, 0]
 
     bench = Bench(case, 0.01, int(rng.integers(1 << 30)), noise)

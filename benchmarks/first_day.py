@@ -61,19 +61,19 @@ def unpacked(archive: Path) -> Iterator[tuple[str, Run]]:
 
 def launches(archive: str) -> Sessions:
     """The runs of each launch of an archive: one session each."""
-    found: Sessions = {}
+    sessions: Sessions = {}
     for name, run in unpacked(RESULTS / archive):
-        found.setdefault(f"{archive} {name.partition('-')[0]}", []).append(run)
-    return found
+        sessions.setdefault(f"{archive} {name.partition('-')[0]}", []).append(run)
+    return sessions
 
 
 def acceptances(archive: str) -> Sessions:
     """The runs of each folder of an archive: one session each."""
-    found: Sessions = {}
+    sessions: Sessions = {}
     for name, run in unpacked(RESULTS / archive):
         if not _NOT_HEALTHY.search(name):
-            found.setdefault(f"{archive} {Path(name).parent}", []).append(run)
-    return found
+            sessions.setdefault(f"{archive} {Path(name).parent}", []).append(run)
+    return sessions
 
 
 def judged(judge: SystemJudge, runs: Sequence[Run], tests: Sequence[str] = ()) -> Compared:
@@ -100,17 +100,17 @@ class Tried:
 
     name: str
     place: str
-    found: bool
+    seen: bool
     named: bool
     by: str
     line: str
 
 
-def tried(name: str, place: str, found: Compared) -> Tried:
-    bad = [each for run in found.runs for each in run.judgements if each.verdict is Verdict.DEGRADED]
-    lines = [*(each.message for each in found.problems), *(each.message for each in found.findings)]
+def tried(name: str, place: str, outcome: Compared) -> Tried:
+    bad = [each for run in outcome.runs for each in run.judgements if each.verdict is Verdict.DEGRADED]
+    lines = [*(each.message for each in outcome.problems), *(each.message for each in outcome.findings)]
     by = ", ".join(sorted({each.judged_by for each in bad}))
-    named = not place or any(place == one.text for each in found.problems for one in each.components)
+    named = not place or any(place == one.text for each in outcome.problems for one in each.components)
     return Tried(name, place, bool(bad), named, by, lines[0] if lines else "")
 
 
@@ -176,8 +176,8 @@ def _one_nic(rng: np.random.Generator, runs: Sequence[Run]) -> Tried:
     made = over_nics([series[number % len(series)] for number in range(16)], run, 8)
     bad = int(rng.integers(8))
     slow = slower([made], 0.05, lambda run, each: bad in each.ranks or bad + 8 in each.ranks)
-    found = judged(SystemJudge.of("dgx-a100"), slow)
-    return tried("one NIC of eight, -5%", f"nid001:gpu{bad} ↔ nid002:gpu{bad}", found)
+    outcome = judged(SystemJudge.of("dgx-a100"), slow)
+    return tried("one NIC of eight, -5%", f"nid001:gpu{bad} ↔ nid002:gpu{bad}", outcome)
 
 
 def _one_node(rng: np.random.Generator, judge: SystemJudge, sessions: Sessions) -> Tried:
@@ -261,13 +261,13 @@ def print_planted(judge: SystemJudge, sessions: Sessions, seeds: int) -> int:
     print("| planted | times | found | named | by |\n|---|---|---|---|---|")
     results: dict[str, list[Tried]] = {}
     for seed in range(seeds):
-        for each in planted(seed, judge, sessions):
-            results.setdefault(each.name, []).append(each)
-    for name, found in results.items():
-        by = ", ".join(sorted({kind for each in found for kind in each.by.split(", ") if kind}))
-        counts = f"{sum(each.found for each in found)} | {sum(each.named for each in found)}"
-        print(f"| {name} | {len(found)} | {counts} | {by} |")
-    return sum(not (each.found and each.named) for found in results.values() for each in found)
+        for trial in planted(seed, judge, sessions):
+            results.setdefault(trial.name, []).append(trial)
+    for name, trials in results.items():
+        by = ", ".join(sorted({kind for each in trials for kind in each.by.split(", ") if kind}))
+        counts = f"{sum(each.seen for each in trials)} | {sum(each.named for each in trials)}"
+        print(f"| {name} | {len(trials)} | {counts} | {by} |")
+    return sum(not (each.seen and each.named) for found in results.values() for each in found)
 
 
 def print_recorded(judge: SystemJudge) -> int:
@@ -277,13 +277,13 @@ def print_recorded(judge: SystemJudge) -> int:
     recorded += [(archive, acceptances(archive)) for archive in ACCEPTANCES]
     missed = 0
     for archive, sessions in recorded:
-        found = [judged(judge, runs) for runs in sessions.values()]
-        metrics = [one for compared in found for run in compared.runs for one in run.judgements]
+        outcomes = [judged(judge, runs) for runs in sessions.values()]
+        metrics = [one for compared in outcomes for run in compared.runs for one in run.judgements]
         bad = [one for one in metrics if one.verdict is not Verdict.PASS]
         missed += len(bad)
         print(f"| {archive} | {len(sessions)} | {len(metrics):,} | {len(bad)} |")
-        for one in bad[:5]:
-            print(f"    {one.verdict.value} {one.name}: {one.reason}", file=sys.stderr)
+        for judgement in bad[:5]:
+            print(f"    {judgement.verdict.value} {judgement.name}: {judgement.reason}", file=sys.stderr)
     return missed
 
 

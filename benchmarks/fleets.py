@@ -70,24 +70,24 @@ class Fleet:
         the values of all nodes."""
         policy = self.policy
         error = policy.equals_error / max(policy.equals_metrics, NODES * len(PAIRS)) / 4
-        found: dict[int, set[str]] = {}
+        parts: dict[int, set[str]] = {}
         slow: dict[int, set[int]] = {}
         least = policy.spread_of_equals("goodput", "node", True, "one", host_memory=False)
         may_be = may_be_outliers(values, np.zeros_like(values), PARTS, least, error * len(PAIRS))
         for place in np.flatnonzero(may_be).tolist():
-            for one in outliers(values[place], np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
-                found.setdefault(nodes[place], set()).update(one.parts, map(str, one.members))
-                slow.setdefault(nodes[place], set()).update(one.members)
+            for outlier in outliers(values[place], np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
+                parts.setdefault(nodes[place], set()).update(outlier.parts, map(str, outlier.members))
+                slow.setdefault(nodes[place], set()).update(outlier.members)
         least = policy.spread_of_equals("goodput", "node", True, "several", host_memory=False)
         levels = np.median(of_all, axis=1)
         levels[list(nodes)] = np.median(values, axis=1)
         hosts = [Parts((name,)) for name in self.names]
-        for one in outliers(levels, np.zeros(NODES), hosts, least, error * NODES * len(PAIRS)):
-            for member in one.members:
+        for outlier in outliers(levels, np.zeros(NODES), hosts, least, error * NODES * len(PAIRS)):
+            for member in outlier.members:
                 if member in nodes:
-                    found.setdefault(member, set()).add("the node")
+                    parts.setdefault(member, set()).add("the node")
                     slow[member] = set(range(len(PAIRS)))
-        return {node: Launch(Verdict.DEGRADED, frozenset(each), len(slow[node])) for node, each in found.items()}
+        return {node: Launch(Verdict.DEGRADED, frozenset(each), len(slow[node])) for node, each in parts.items()}
 
     def accused_nodes(self, shape: Shape, rng: Generator, bad: Bad) -> tuple[set[str], set[str]]:
         """`NODE:PART` of what is DEGRADED by the first launch, and of what stays so."""
@@ -108,11 +108,11 @@ class Fleet:
             return self.slow_nodes(launch(left), values, left)
 
         decided = launched_again(first, again, NODES * len(PAIRS))
-        one, last = (
+        session, last = (
             {f"{self.names[node]}:{part}" for node, slow in each.items() for part in slow.slow}
             for each in (first, decided)
         )
-        return one, last
+        return session, last
 
     def accused_network(self, kind: simulated.Noise, rng: Generator, bad: Bad) -> set[str]:
         """Places that the screen suspects and that measuring again does not clear."""
@@ -121,8 +121,8 @@ class Fleet:
             took = simulated.taken(made, rng)
             return simulated.measure(made, simulated.healthy_share(made, bad.faults, took), OF_READING, rng, kind)
 
-        found = self.locator.locate(read(self.design))
-        count = counted_suspects(found, self.design, self.policy)
+        located = self.locator.locate(read(self.design))
+        count = counted_suspects(located, self.design, self.policy)
         if not count:
             return set()
         names = [name for each in count for name in simulated.names_of(each)]
@@ -130,21 +130,21 @@ class Fleet:
         readings = iter(read(design(self.ways, plan.pairs)))
         rounds = [[(pair, next(readings)) for pair in one] for one in plan.pairs]
         least = self.policy.smallest_loss_of_distance
-        cleared = find_cleared(self.ways, found, rounds, duplex=False, least_loss=least)
+        cleared = find_cleared(self.ways, located, rounds, duplex=False, least_loss=least)
         return {name for each in count if each not in cleared for name in simulated.names_of(each)}
 
 
 def draw_bad(fleet: Fleet, rng: Generator) -> Bad:
     """Five bad parts of five kinds, on different nodes."""
     gpu, link, whole, port = rng.choice(NODES, 4, replace=False).tolist()
-    one, other = sorted(int(each) for each in rng.choice(8, 2, replace=False))
+    source, destination = sorted(int(each) for each in rng.choice(8, 2, replace=False))
 
     def losing(loss: float, is_slow: Sequence[bool]) -> Floats:
         return np.asarray(-np.log1p(-loss) * np.asarray(is_slow, dtype=float))
 
     slow = {
-        gpu: losing(GPU, [one in pair for pair in PAIRS]),
-        link: losing(LINK, [{one, other} == set(pair) for pair in PAIRS]),
+        gpu: losing(GPU, [source in pair for pair in PAIRS]),
+        link: losing(LINK, [{source, destination} == set(pair) for pair in PAIRS]),
         whole: losing(NODE, [True] * len(PAIRS)),
     }
     kinds = zip(fleet.ways.components, fleet.ways.kinds, strict=True)
@@ -152,8 +152,8 @@ def draw_bad(fleet: Fleet, rng: Generator) -> Bad:
     name = fleet.network.ports_of(fleet.names[port])[0]
     faults = (simulated.Fault(name, PORT), simulated.Fault(trunk, TRUNK))
     named = {
-        f"{fleet.names[gpu]}:gpu{one}",
-        f"{fleet.names[link]}:gpu{one}--gpu{other}",
+        f"{fleet.names[gpu]}:gpu{source}",
+        f"{fleet.names[link]}:gpu{source}--gpu{destination}",
         f"{fleet.names[whole]}:the node",
     }
     return Bad(slow, faults, frozenset({*named, name, trunk}))

@@ -56,8 +56,8 @@ def print_shapes(number: int) -> None:
 
 def recorded(archive: str) -> list[tuple[float, list[Floats]]]:
     """Bytes and the launches of each metric that every launch has; values in the unit of the metric, in order."""
-    count, found = values(RESULTS / "h200-2026-11-22" / f"{archive}.tar.xz")
-    chosen = [(key[2], launches) for key, metrics in found.items() for launches in metrics.values()]
+    count, values_by_key = values(RESULTS / "h200-2026-11-22" / f"{archive}.tar.xz")
+    chosen = [(key[2], launches) for key, metrics in values_by_key.items() for launches in metrics.values()]
     return [(size, launches) for size, launches in chosen if len(launches) == count]
 
 
@@ -76,9 +76,9 @@ def print_halves(archive: str, number: int) -> None:
 def share_predicted(medians: Floats, known: int) -> float:
     """How often the prediction interval of the medians of `known` launches holds each of the others'; medians are
     logarithms, shape (metrics, launches)."""
-    found = centre_and_spread(medians[:, :known])
-    away = np.abs(medians[:, known:] - found.centre[:, None])
-    return float(np.mean(away <= prediction_factor(known, 0.025) * found.spread[:, None]))
+    levels = centre_and_spread(medians[:, :known])
+    away = np.abs(medians[:, known:] - levels.centre[:, None])
+    return float(np.mean(away <= prediction_factor(known, 0.025) * levels.spread[:, None]))
 
 
 def print_next_launch(archive: str) -> None:

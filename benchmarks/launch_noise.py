@@ -47,7 +47,7 @@ def launches(archive: Path) -> Iterator[tuple[str, Path]]:
 def values(archive: Path) -> tuple[int, Mapping[Key, Mapping[str, list[np.ndarray]]]]:
     """How many launches there are, and by operation, transport, bytes and quantity each metric's values: for each
     launch an array of its iterations."""
-    found: dict[Key, dict[str, list[np.ndarray]]] = defaultdict(lambda: defaultdict(list))
+    values_by_key: dict[Key, dict[str, list[np.ndarray]]] = defaultdict(lambda: defaultdict(list))
     numbers = set()
     for _, file in launches(archive):
         run = read_run(file)
@@ -58,8 +58,8 @@ def values(archive: Path) -> tuple[int, Mapping[Key, Mapping[str, list[np.ndarra
             access = run.header["plan"].get("access") if metric.samples.operation in PAIRS else None
             operation = f"{metric.samples.operation}, {access}" if access else metric.samples.operation
             key = (operation, str(run.header["transport"]), metric.samples.bytes, metric.quantity)
-            found[key][metric.name].append(metric.values)
-    return len(numbers), found
+            values_by_key[key][metric.name].append(metric.values)
+    return len(numbers), values_by_key
 
 
 def row(key: Key, metrics: Mapping[str, Sequence[np.ndarray]]) -> str:
@@ -85,14 +85,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("archive", type=Path)
     given = parser.parse_args(arguments)
     try:
-        count, found = values(given.archive)
+        count, values_by_key = values(given.archive)
     except UserError as error:
         print(f"fabricheck: {error}", file=sys.stderr)
         return 2
     print(f"{count} launches\n")
     print("| operation | transport | size | metrics | median | between launches | slowest launch | inside a launch |")
     print("|---|---|---|---|---|---|---|---|")
-    for key, metrics in found.items():
+    for key, metrics in values_by_key.items():
         print(row(key, metrics))
     return 0
 

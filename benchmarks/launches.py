@@ -32,19 +32,17 @@ THINGS = {
 RATES = (1000, 500, 200, 100)
 
 
-def degraded(
-    rng: Generator, things: int, metrics: int, rate: float, sessions: int, *, most: int = MOST_LAUNCHES
-) -> int:
+def degraded(rng: Generator, parts: int, metrics: int, rate: float, sessions: int, *, most: int = MOST_LAUNCHES) -> int:
     """How many of healthy sessions stay DEGRADED: of so many `things` of `metrics` each is slow with `rate`."""
     count = 0
     for _ in range(sessions):
-        names = rng.choice(things, rng.binomial(things, rate), replace=False).tolist()
+        names = rng.choice(parts, rng.binomial(parts, rate), replace=False).tolist()
         first = {name: Launch(Verdict.DEGRADED, frozenset([str(name)]), metrics) for name in names}
 
         def again(left: Sequence[int], first: Mapping[int, Launch] = first) -> Mapping[int, Launch]:
             return {name: first[name] for name in left if rng.random() < rate}
 
-        decided = launched_again(first, again, things * metrics, most=most)
+        decided = launched_again(first, again, parts * metrics, most=most)
         count += any(each.verdict is Verdict.DEGRADED for each in decided.values())
     return count
 
@@ -56,11 +54,11 @@ def main() -> None:
     given = parser.parse_args()
     head = " | ".join(f"slow in 1 of {each:,} launches" for each in RATES)
     print(f"| healthy: DEGRADED | {head} |\n|---{'|---' * len(RATES)}|", flush=True)
-    for (name, (things, metrics)), most in itertools.product(THINGS.items(), (3, MOST_LAUNCHES)):
+    for (name, (parts, metrics)), most in itertools.product(THINGS.items(), (3, MOST_LAUNCHES)):
         cells = []
         for rate in RATES:
-            rng = np.random.default_rng([given.seed, things, rate, most])
-            red = degraded(rng, things, metrics, 1 / rate, given.sessions, most=most)
+            rng = np.random.default_rng([given.seed, parts, rate, most])
+            red = degraded(rng, parts, metrics, 1 / rate, given.sessions, most=most)
             cells.append(share(red, given.sessions, digits=1))
         print(f"| {name}, {most} launches at most | {' | '.join(cells)} |", flush=True)
 

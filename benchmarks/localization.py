@@ -34,11 +34,11 @@ def share_of_oracle(bench: Bench, oracle: Oracle, trials: int, draw: Draw, numbe
     drawn = [bench.simulate(draw()) for _ in range(trials)]
     readings = np.array([each for each, *_ in drawn])
     weights = np.eye(MOST + 1)[number].tolist(), [1 / (MOST + 1)] * (MOST + 1)
-    found = []
+    shares = []
     for named in oracle.name(readings, *weights):
         right = sum(are_right(one, seen, alike) for one, (_, seen, alike) in zip(named, drawn, strict=True))
-        found.append(_share(right, trials))
-    return found[0], found[1]
+        shares.append(_share(right, trials))
+    return shares[0], shares[1]
 
 
 def _share(right: int, trials: int) -> str:
@@ -50,15 +50,15 @@ def cases() -> dict[str, Case]:
     small = fat_tree(64, 8, 4)
     wide = fat_tree(64, 4, 2, trunk_gbps=800.0)
     rails = fat_tree(64, 8, 4, nics=2, trunk_gbps=400.0)
-    found = []
+    chosen = []
     for label, network, places in (
         ("8 leaves, 4 spines, 1 NIC", small, small.nodes),
         ("4 leaves, 2 spines, 1 NIC", wide, wide.nodes),
         ("8 leaves, 4 spines, 2 NICs", rails, rails.ports),
     ):
-        found += [Case(f"{label}, {routes}", network, places, routes) for routes in ("known", "adaptive")]
+        chosen += [Case(f"{label}, {routes}", network, places, routes) for routes in ("known", "adaptive")]
     label = "8 leaves, 4 spines, 1 NIC"
-    found.append(Case(f"{label}, hashed", small, small.nodes, "hashed"))
+    chosen.append(Case(f"{label}, hashed", small, small.nodes, "hashed"))
     for routes, network, stages, places, kinds in (
         ("known", rails, (8, 4), rails.ports, ("port",)),
         ("adaptive", small, (8, 8, 8), small.nodes, ("trunk", "switch")),
@@ -66,8 +66,8 @@ def cases() -> dict[str, Case]:
     ):
         label = "8 leaves, 4 spines, " + ("2 NICs" if network is rails else "1 NIC")
         more = " + ".join(map(str, stages[1:]))
-        found.append(Case(f"{label}, {routes}, then {more} rounds", network, places, routes, stages, kinds))
-    return {case.name: case for case in found}
+        chosen.append(Case(f"{label}, {routes}, then {more} rounds", network, places, routes, stages, kinds))
+    return {case.name: case for case in chosen}
 
 
 def main() -> None:
@@ -114,13 +114,13 @@ def _run(case: Case, arguments: argparse.Namespace) -> None:
     for what, count, draw, number in rows:
         start, before = time.perf_counter(), deepcopy(bench.random)
         right = sum(bench.trial(draw())[0] for _ in range(count))
-        each = (time.perf_counter() - start) / count * 1e3
+        mean_ms = (time.perf_counter() - start) / count * 1e3
         best: tuple[str, str] = ("-", "-")
         if oracle is not None and number is not None:
             after, bench.random = bench.random, before
             best = share_of_oracle(bench, oracle, min(count, trials), draw, number)
             bench.random = after
-        print(f"| {case.name} | {what} | {_share(right, count)} | {best[0]} | {best[1]} | {each:.0f} |", flush=True)
+        print(f"| {case.name} | {what} | {_share(right, count)} | {best[0]} | {best[1]} | {mean_ms:.0f} |", flush=True)
 
 
 def _one(bench: Bench, kind: str, low: float) -> list[Fault]:
@@ -129,12 +129,12 @@ def _one(bench: Bench, kind: str, low: float) -> list[Fault]:
 
 def _several(bench: Bench, number: int, low: float, high: float) -> list[Fault]:
     """Faults of any kind that readings can tell from each other."""
-    found: list[Fault] = []
-    while len(found) < number:
+    faults: list[Fault] = []
+    while len(faults) < number:
         another = bench.draw(str(bench.random.choice(KINDS)), low, high)
-        if all(each.component not in bench.alike[another.component] for each in found):
-            found.append(another)
-    return found
+        if all(each.component not in bench.alike[another.component] for each in faults):
+            faults.append(another)
+    return faults
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def may_be_outliers(
     within = judge._PRIOR_FREEDOM / (judge._PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
-    found = np.zeros(len(values), dtype=bool)
+    outlying = np.zeros(len(values), dtype=bool)
     for number in range(-1, len(masks)):
         mask, tests = (masks[number], len(shared)) if number >= 0 else (np.arange(count) == count - 1, count)
         own = values if number >= 0 else ordered  # a single one is the worst
@@ -34,14 +34,14 @@ def may_be_outliers(
         reach = bound * np.sqrt(within * weight)
         slow = _middle(np.sort(own[:, mask], axis=-1))
         fastest = _middle(ordered[:, : sizes[1]])  # the rest has no smaller median
-        left = np.flatnonzero(~found & (slow - fastest > reach))
+        left = np.flatnonzero(~outlying & (slow - fastest > reach))
         rest = _middle(np.sort(own[left][:, ~mask], axis=-1))
         left = left[slow[left] - rest > reach[left]]
         if left.size:
             sides = np.broadcast_to(mask, (left.size, 1, count))
             own_inside = inside if number >= 0 else np.take_along_axis(inside, order, axis=-1)
-            found[left] = judge._split(own[left], own_inside[left], sides, prior[left]).statistic[:, 0] > bound
-    return found
+            outlying[left] = judge._split(own[left], own_inside[left], sides, prior[left]).statistic[:, 0] > bound
+    return outlying
 
 
 def _middle(ordered: Floats) -> Floats:

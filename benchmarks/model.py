@@ -49,8 +49,8 @@ def graphs(largest: int) -> Iterator[Topology]:
     root = suite_root()
     for folder in sorted((root / "site_configs").iterdir()):
         if (folder / "topology.yaml").is_file():
-            found = find_topology(folder.name, root / "site_configs")
-            yield replace(found)  # a new object: nothing is kept of it
+            topology = find_topology(folder.name, root / "site_configs")
+            yield replace(topology)  # a new object: nothing is kept of it
     mesh = [(a, b) for a in range(72) for b in range(a)]
     tree = [(random.Random(one).randrange(one), one) for one in range(1, 72)]
     more = [(a, b) for a, b in random.Random(2).sample(mesh, 130) if (b, a) not in tree and (a, b) not in tree]
@@ -71,8 +71,8 @@ def seconds_of(topology: Topology) -> str:
     several = len(topology.gpus) > 1
     best = {each: optimum.collective(topology, each, topology.gpus) for each in COLLECTIVES if several}
     middle = time.process_time()
-    for each in COLLECTIVES if best else ():
-        algorithm_of(topology, each, "ccl", topology.gpus)
+    for operation in COLLECTIVES if best else ():
+        algorithm_of(topology, operation, "ccl", topology.gpus)
     end = time.process_time()
     count = sum(1 for _ in rows(topology))
     last = time.process_time()

@@ -69,20 +69,22 @@ def history_of(system: _System, runs: int, rng: np.random.Generator) -> pl.DataF
     )
 
 
-def as_judged(found: Calibrated) -> Reference:
-    levels = found.nodes
+def as_judged(calibrated: Calibrated) -> Reference:
+    levels = calibrated.nodes
     nodes = (
-        {name: Reference(value, levels.lower, levels.upper, found.unit, "") for name, value in levels.values}
+        {name: Reference(value, levels.lower, levels.upper, calibrated.unit, "") for name, value in levels.values}
         if levels is not None
         else {}
     )
-    return Reference(found.value, found.lower, found.upper, found.unit, "", nodes)
+    return Reference(calibrated.value, calibrated.lower, calibrated.upper, calibrated.unit, "", nodes)
 
 
-def beyond(system: _System, found: Sequence[Calibrated], case: str, pairs: int, rng: np.random.Generator) -> list[bool]:
+def beyond(
+    system: _System, metrics: Sequence[Calibrated], case: str, pairs: int, rng: np.random.Generator
+) -> list[bool]:
     """Whether runs of each metric, between so many pairs, are beyond the bound."""
     red = []
-    for metric in found:
+    for metric in metrics:
         number, reference = int(metric.key.metric.split("_")[2]), as_judged(metric)
         seen = CASES.index(case) if case in CASES[:3] else 0
         new = NODES + rng.permutation(2)[:seen]
@@ -104,11 +106,11 @@ def line(name: str, runs: int, levels: bool, systems: int, pairs: int) -> str:
         history = history_of(system, runs, rng)
         if not levels:  # as if nothing said where
             history = history.with_columns(nodes=pl.lit(["n"]), components=pl.lit(["n"]))
-        found = calibrate(history, "made", limits=lambda *_: None).references
-        references += len(found)
-        bounds += [each.lower if each.nodes is None else each.nodes.lower for each in found]
+        calibrated = calibrate(history, "made", limits=lambda *_: None).references
+        references += len(calibrated)
+        bounds += [each.lower if each.nodes is None else each.nodes.lower for each in calibrated]
         for case in CASES:
-            red[case] += beyond(system, found, case, pairs, rng)
+            red[case] += beyond(system, calibrated, case, pairs, rng)
     cells = [f"{np.mean(each):.2%} of {len(each):,}" for each in red.values()]
     return (
         f"| {name} | {runs} | {'with' if levels else 'without'} | {references / systems / METRICS:.0%} | "

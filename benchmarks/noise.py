@@ -45,20 +45,20 @@ def skewed(rng: Generator, metrics: int, sessions: int) -> Floats:
 
 def bimodal(rng: Generator, metrics: int, sessions: int) -> Floats:
     """30% of the sessions in a mode that is worse by four spreads of a mode."""
-    found = rng.standard_normal((metrics, sessions)) + 4 * (rng.random((metrics, sessions)) < 0.3)
-    return np.asarray((found - 1.2) / np.sqrt(1 + 16 * 0.21))
+    noise = rng.standard_normal((metrics, sessions)) + 4 * (rng.random((metrics, sessions)) < 0.3)
+    return np.asarray((noise - 1.2) / np.sqrt(1 + 16 * 0.21))
 
 
 def dips(rng: Generator, metrics: int, sessions: int) -> Floats:
     """1% of the sessions are worse by 3 to 10 spreads."""
-    found = rng.standard_normal((metrics, sessions))
-    return np.asarray(found + (rng.random(found.shape) < 0.01) * rng.uniform(3, 10, found.shape))
+    noise = rng.standard_normal((metrics, sessions))
+    return np.asarray(noise + (rng.random(noise.shape) < 0.01) * rng.uniform(3, 10, noise.shape))
 
 
 def outliers(rng: Generator, metrics: int, sessions: int) -> Floats:
     """1% of the values are ten times as far away, to either side."""
-    found = rng.standard_normal((metrics, sessions))
-    return np.where(rng.random(found.shape) < 0.01, 10 * found, found)
+    noise = rng.standard_normal((metrics, sessions))
+    return np.where(rng.random(noise.shape) < 0.01, 10 * noise, noise)
 
 
 def autocorrelated(correlation: float) -> Callable[[Generator, int, int], Floats]:
@@ -86,9 +86,9 @@ def common(rng: Generator, metrics: int, sessions: int) -> Floats:
 @cache
 def recorded_launches(archive: str) -> Floats:
     """Medians of the launches of an archive, shape (metrics, launches): logarithms, more is worse, median 0."""
-    count, found = values(RESULTS / f"{archive}.tar.xz")
+    count, values_by_key = values(RESULTS / f"{archive}.tar.xz")
     rows = []
-    for (*_, quantity), metrics in found.items():
+    for (*_, quantity), metrics in values_by_key.items():
         sign = -1.0 if quantity == "goodput" else 1.0
         for series in metrics.values():
             if len(series) == count:
@@ -102,11 +102,11 @@ def recorded(archive: str) -> Callable[[Generator, int, int], Floats]:
         table = recorded_launches(archive)
         # Nothing is as exact as a value that came twice: launches drawn again are moved by a tenth of the spread.
         table = table / np.maximum(table.std(axis=1, keepdims=True), 1e-9)
-        found = []
+        rows = []
         for _ in range(-(-metrics // len(table))):
             drawn = table[:, rng.integers(table.shape[1], size=sessions)]
-            found.append(drawn + 0.1 * rng.standard_normal(drawn.shape))
-        return np.asarray(np.concatenate(found)[:metrics])
+            rows.append(drawn + 0.1 * rng.standard_normal(drawn.shape))
+        return np.asarray(np.concatenate(rows)[:metrics])
 
     return make
 

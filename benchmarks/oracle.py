@@ -79,14 +79,14 @@ class Oracle:
         _, first, number = np.unique(sums.view(np.complex128), return_index=True, return_inverse=True)
         prior = np.zeros((MOST + 1, first.size))
         for size in range(MOST + 1):
-            found = np.bincount(number.ravel(), chance * (sizes == size), first.size)
-            prior[size] = found / found.sum()
+            weights = np.bincount(number.ravel(), chance * (sizes == size), first.size)
+            prior[size] = weights / weights.sum()
         return sets[first], prior
 
     def _slow(self, sets: IntArray) -> npt.NDArray[np.bool_]:
         slow: npt.NDArray[np.bool_] = self.on[sets[:, 0]]
-        for each in sets.T[1:]:
-            slow = slow | self.on[each]
+        for element in sets.T[1:]:
+            slow = slow | self.on[element]
         return slow
 
     def name(self, readings: FloatArray, *weights: Sequence[float]) -> list[list[list[frozenset[str]]]]:
@@ -114,9 +114,9 @@ class Oracle:
     def _names(self, faults: IntArray) -> list[frozenset[str]]:
         """For each fault all components that slow down the same readings beside the other faults."""
         names, none = self.design.ways.components, len(self.members)
-        slow, found = self.on[faults].any(axis=0), []
+        slow, answers = self.on[faults].any(axis=0), []
         for fault in faults[faults < none]:
             rest = self.on[faults[faults != fault]].any(axis=0)
             same = np.flatnonzero(((self.on[:none] | rest) == slow).all(axis=1))
-            found.append(frozenset(names[one] for each in same for one in self.members[each]))
-        return found
+            answers.append(frozenset(names[one] for each in same for one in self.members[each]))
+        return answers

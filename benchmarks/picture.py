@@ -39,11 +39,11 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         extract(RESULTS, Path(folder))
-        found = judged(Path(folder) / "raw" / "acceptance")
+        outcome = judged(Path(folder) / "raw" / "acceptance")
         title = "hgx-h200, acceptance (GPU 2 made 5% slower)"
         page = Path(folder) / "report.html"
-        diagnosis = diagnose(found.runs, found.problems, found.findings)
-        write_html(found.runs, page, title=title, system="hgx-h200", diagnosis=diagnosis)
+        diagnosis = diagnose(outcome.runs, outcome.problems, outcome.findings)
+        write_html(outcome.runs, page, title=title, system="hgx-h200", diagnosis=diagnosis)
         photograph(page, IMAGES / "report.png")
 
 

@@ -63,14 +63,14 @@ class Line:
         return start + slope * ranks, of_mpi + more * ranks
 
 
-def taken(found: mpi.Installation, program: Path, ranks: int, command: Sequence[str], folder: Path) -> Taken:
+def taken(installation: mpi.Installation, program: Path, ranks: int, command: Sequence[str], folder: Path) -> Taken:
     """What the ranks of a command took. Raises UserError where it fails."""
     out = folder / "memory"
     out.unlink(missing_ok=True)
-    launch = [str(found.mpirun), "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    launch = [str(installation.mpirun), "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
     done = subprocess.run(
         [*launch, "-n", str(ranks), str(program), str(out), str(OF_A_NODE), *command],
-        env={**os.environ, **mpi.as_root(found.name), **_NETWORK},
+        env={**os.environ, **mpi.as_root(installation.name), **_NETWORK},
         capture_output=True,
         text=True,
         check=False,

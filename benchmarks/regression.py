@@ -112,9 +112,9 @@ def share(count: int, number: int, digits: int = 0) -> str:
 
 def missing_nights(make: Callable[[Generator, int, int], Floats]) -> Callable[[Generator, int, int], Floats]:
     def made(rng: Generator, metrics: int, sessions: int) -> Floats:
-        found = make(rng, metrics, sessions)
-        found[rng.random(found.shape) < 0.3] = np.nan
-        return found
+        noise = make(rng, metrics, sessions)
+        noise[rng.random(noise.shape) < 0.3] = np.nan
+        return noise
 
     return made
 
@@ -122,9 +122,9 @@ def missing_nights(make: Callable[[Generator, int, int], Floats]) -> Callable[[G
 def random_nodes(rng: Generator, metrics: int, sessions: int) -> Floats:
     """Each session on one of eight nodes, which differ by as much as the sessions of one do."""
     nodes = rng.standard_normal((metrics, 8))
-    found = rng.standard_normal((metrics, sessions))
-    found += np.take_along_axis(nodes, rng.integers(8, size=found.shape), axis=1)
-    return np.asarray(found / np.sqrt(2))
+    noise = rng.standard_normal((metrics, sessions))
+    noise += np.take_along_axis(nodes, rng.integers(8, size=noise.shape), axis=1)
+    return np.asarray(noise / np.sqrt(2))
 
 
 def maintenance(rng: Generator, metrics: int, sessions: int) -> Floats:
@@ -142,13 +142,13 @@ WATCHED = (
 )
 
 
-def first_alerts(found: Monitored, metrics: int, onset: int) -> Floats:
+def first_alerts(monitored: Monitored, metrics: int, onset: int) -> Floats:
     """Sessions from the onset to the first alert of each of the first `metrics`; endless where none came, NaN where
     one came before."""
     sessions = np.full(metrics, np.inf)
-    for each in found.alerts:
-        if each.metric < metrics:
-            sessions[each.metric] = np.fmin(sessions[each.metric], each.session - onset + 1)
+    for alert in monitored.alerts:
+        if alert.metric < metrics:
+            sessions[alert.metric] = np.fmin(sessions[alert.metric], alert.session - onset + 1)
     return np.where(sessions <= 0, np.nan, sessions)
 
 
@@ -193,24 +193,24 @@ def oracle(shape: Shape, rng: Generator, loss: float, metrics: int = 142) -> flo
     steps = steps_of_innovations(correlation, loss) if correlation else steps_of_values(shape, rng, loss, metrics)
 
     def alerts(first: Floats, later: Floats, threshold: float) -> npt.NDArray[np.bool_]:
-        sums, found = np.full(len(first), -np.inf), np.zeros(first.shape, dtype=np.bool_)
+        sums, alerted = np.full(len(first), -np.inf), np.zeros(first.shape, dtype=np.bool_)
         for session in range(first.shape[1]):
             sums = np.maximum(first[:, session], sums + later[:, session])
-            found[:, session] = sums > threshold
-            sums[found[:, session]] = -np.inf
-        return found
+            alerted[:, session] = sums > threshold
+            sums[alerted[:, session]] = -np.inf
+        return alerted
 
     quiet = steps(shape.make(rng, metrics, sessions))
     low, high = 0.0, 40.0
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if alerts(*quiet, middle).sum() > quiet[0].size / MONTH else (low, middle)
-    found = []
+    shares = []
     for _ in range(10):
         values = shape.make(rng, metrics, 33)
         values[:, 30:] += loss
-        found.append(alerts(*steps(values), high)[:, 30:].any(axis=1).mean())
-    return float(np.mean(found))
+        shares.append(alerts(*steps(values), high)[:, 30:].any(axis=1).mean())
+    return float(np.mean(shares))
 
 
 Steps = Callable[[Floats], tuple[Floats, Floats]]
@@ -270,13 +270,13 @@ def events(name: str) -> Callable[[Generator, Sizes], list[str]]:
             else:
                 values[0, 230:] += 0.25
                 values[0, 260:] += 0.4
-            found = monitor(values)
-            late = [each for each in found.alerts if each.session >= 230]
+            monitored = monitor(values)
+            late = [each for each in monitored.alerts if each.session >= 230]
             mine = [each for each in late if each.metric in lossy]
             alerts += len(mine)
             others += len(late) - len(mine)
             nights += [each.session - 229 for each in mine[:1]]
-            told += sum(each.metric in lossy for each in found.improvements)
+            told += sum(each.metric in lossy for each in monitored.improvements)
         return [f"{alerts / 20:.2f}", f"{others / 20:.2f}", f"{np.median(nights):.0f}" if nights else "none",
                 f"{told / 20:.2f}"]  # fmt: skip
 
@@ -311,15 +311,15 @@ def found_by_compare(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
         cells = []
         for base, candidate, earlier in CASES[1:5]:
             side = np.repeat([EARLIER, BASE, CANDIDATE], [earlier, base, candidate])
-            found, known, covered = [], [], []
+            shares, known, covered = [], [], []
             for _ in range(max(sizes.comparisons // 5, 2)):
                 values = VARIATION * shape.make(rng, 100, side.size)
                 values[:10, side == CANDIDATE] += 2.5 * VARIATION
                 tested = shift_test(values, side, np.arange(side.size), CompareOptions())
-                found.append(tested.worse[:10].mean())
+                shares.append(tested.worse[:10].mean())
                 known.append(np.median(tested.smallest[10:]))
                 covered.append(np.mean(np.abs(tested.shift[10:]) <= 2 * tested.error[10:]))
-            cells.append(f"{np.mean(found):.0%}; {np.median(known):.1%}")
+            cells.append(f"{np.mean(shares):.0%}; {np.median(known):.1%}")
         return cells
 
     return row

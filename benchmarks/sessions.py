@@ -79,9 +79,9 @@ def launched_again(
     for _ in range(1, most):
         chance = Chance.of(metrics, launches.values())
         left = [test for test, each in launches.items() if is_open(each, most, chance)]
-        found = again(left) if left else {}
+        relaunched = again(left) if left else {}
         for test in left:
-            launches[test].append(found.get(test, Launch(Verdict.PASS)))
+            launches[test].append(relaunched.get(test, Launch(Verdict.PASS)))
     chance = Chance.of(metrics, launches.values())
     beyond = {test: signs[0][0] - 1 for test, each in launches.items() if (signs := beyond_chance(each, chance))}
     return {test: each[beyond.get(test, deciding_launch(each))] for test, each in launches.items()}
@@ -91,8 +91,8 @@ def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence
     """By session whether anything stays DEGRADED. `slow_in`: what some tests, or all, show in a launch, by number."""
 
     def launch(number: int, tests: Sequence[int] | None = None) -> dict[int, Launch]:
-        found = slow_in(number, tests)
-        return {test: Launch(Verdict.DEGRADED, names, broad, signs) for test, (names, broad, signs) in found.items()}
+        slow = slow_in(number, tests)
+        return {test: Launch(Verdict.DEGRADED, names, broad, signs) for test, (names, broad, signs) in slow.items()}
 
     def is_red(numbers: Iterator[int]) -> bool:
         decided = launched_again(launch(next(numbers)), lambda left: launch(next(numbers), left), metrics)
@@ -107,13 +107,13 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     (metrics, RUNS + sessions * MOST_LAUNCHES)."""
     parts, launch = parts_of_metrics(made.metrics)
     units = np.zeros(made.metrics, dtype=np.int64)
-    found = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
-    drawn = [Drawn(one, launch, units, parts) for one in found.deviations.T]
-    together = together_of(drawn, found.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
+    limits = bounds(values[:, :RUNS], launch, units, FALSE_ALARMS)
+    drawn = [Drawn(one, launch, units, parts) for one in limits.deviations.T]
+    together = together_of(drawn, limits.factors, (1 - ALONE) * FALSE_ALARMS, RUNS)
     assert together is not None
-    bound, centre = together.bounds["0"], found.centre
+    bound, centre = together.bounds["0"], limits.centre
     with np.errstate(invalid="ignore"):
-        shares = (values[:, RUNS:] - found.centre[:, None]) / found.reach[:, None]
+        shares = (values[:, RUNS:] - limits.centre[:, None]) / limits.reach[:, None]
         alone = shares > 1
     meant = np.isin(np.arange(made.metrics), made.slow) if made.slow else np.ones(made.metrics, dtype=bool)
     wanted = np.array([meant[part.metrics].any() for part in parts])
@@ -123,30 +123,30 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     @cache
     def slow_of(place: int) -> dict[int, tuple[set[str], set[int]]]:
         """Of one launch of all, by node and of what only all nodes show: names, and which metrics."""
-        found: dict[int, tuple[set[str], set[int]]] = {}
+        slow: dict[int, tuple[set[str], set[int]]] = {}
 
         def add(node: int, name: str, metrics: Iterable[int]) -> None:
-            names, own = found.setdefault(node, (set(), set()))
+            names, own = slow.setdefault(node, (set(), set()))
             names.add(name)
             own.update(metrics)
 
         for metric in np.flatnonzero(alone[:, place]).tolist():
             add(int(launch[metric]), str(metric), [metric])
-        one = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
-        scores = standardised(*scores_of(one, launch, parts, together.launch), parts, together.parts)
+        launch_values = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
+        scores = standardised(*scores_of(launch_values, launch, parts, together.launch), parts, together.parts)
         lost = values[:, RUNS + place] - centre
         for number in np.flatnonzero((scores > together.limit) & wanted).tolist():
             if np.median(lost[parts[number].metrics]) < LEAST_LOSS:
                 continue
             of = np.unique(launch[parts[number].metrics])
             add(int(of[0]) if of.size == 1 else nodes, str(parts[number].names), parts[number].metrics.tolist())
-        return found
+        return slow
 
     def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
-        found = slow_of(place)
+        slow = slow_of(place)
         return {
             test: (frozenset(names), len(own), ())
-            for test, (names, own) in found.items()
+            for test, (names, own) in slow.items()
             if tests is None or test in tests
         }
 
@@ -167,22 +167,22 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
     def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
         own = by_node[..., place]
         may_be = may_be_outliers(own, np.zeros_like(own), PARTS, least, error)
-        found = {}
+        slow_nodes = {}
         for node in range(nodes) if tests is None else tests:
             slow = outliers(own[node], np.zeros(len(PAIRS)), PARTS, least, error) if may_be[node] else ()
             members = {member for each in slow for member in each.members}
             if members := members & set(made.slow or members):
-                found[node] = frozenset(map(str, members)), len(members), tuple(map(_sign, slow))
-        return found
+                slow_nodes[node] = frozenset(map(str, members)), len(members), tuple(map(_sign, slow))
+        return slow_nodes
 
     sessions = by_node.shape[-1] // MOST_LAUNCHES
     yield np.array([bool(slow_in(session * MOST_LAUNCHES, None)) for session in range(sessions)])
     yield red_in_the_end(sessions, made.metrics, slow_in)
 
 
-def _sign(found: Outlier[str]) -> Sign:
-    at_fault = tuple(Component(Kind.DEVICE, each) for each in found.parts)
-    return Sign(Finding("slow-part", Verdict.DEGRADED, "", at_fault, p=found.p), len(found.members))
+def _sign(outlier: Outlier[str]) -> Sign:
+    at_fault = tuple(Component(Kind.DEVICE, each) for each in outlier.parts)
+    return Sign(Finding("slow-part", Verdict.DEGRADED, "", at_fault, p=outlier.p), len(outlier.members))
 
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]

@@ -97,10 +97,10 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
     """Times in µs by (operation, bytes) and, with the ranks that were measured, by (operation, bytes, *ranks)."""
     run = run_fabricbench(table, arguments, ranks, *options)
     values: Values = {}
-    for each in run.samples:
-        time = statistics.median(each.latency_us.tolist())
-        where = (each.operation, each.bytes, *each.ranks)
-        values[each.operation, each.bytes] = values[where] = time
+    for samples in run.samples:
+        time = statistics.median(samples.latency_us.tolist())
+        where = (samples.operation, samples.bytes, *samples.ranks)
+        values[samples.operation, samples.bytes] = values[where] = time
     return values
 
 
@@ -231,10 +231,10 @@ def ze_bandwidth(table: Table, arguments: argparse.Namespace, test: str, size: i
     rates: Values = {}
     for device in range(arguments.ranks):
         text = table.run([arguments.ze_bandwidth, "-t", test, "-s", str(size), "-d", str(device)])
-        found = dict(_ZE_BANDWIDTH.findall(text))
-        if list(found) != [str(device)]:
+        devices = dict(_ZE_BANDWIDTH.findall(text))
+        if list(devices) != [str(device)]:
             raise UserError(f"ze_bandwidth printed no rate of device {device} for {test}: {text[-200:].strip()!r}")
-        rates[device,] = float(found[str(device)])
+        rates[device,] = float(devices[str(device)])
     return rates
 
 
@@ -303,13 +303,15 @@ def compare_groups(table: Table, arguments: argparse.Namespace, transport: str) 
         table, arguments, arguments.ranks, f"--transport={transport}", f"--operations={','.join(GROUP_PATTERNS)}",
         "--sizes=1GiB", "--iterations=30", "--warmup=5",
     )  # fmt: skip
-    for each in run.samples:
-        assert each.groups is not None
-        (step,) = steps_of(each.operation, ranks=len(each.ranks), bytes=each.bytes, groups=each.groups)
-        text = ",".join(f"{m.source}>{m.destination}:{round(m.share * each.bytes)}" for m in in_turn(step, each.groups))
-        shape = f"({each.groups.count}, {each.groups.size}, {each.groups.active})"
-        title = f"{transport} {each.operation} {shape} 1 GiB, against CommBench {COMMBENCH[transport]}"
-        titles[title] = (text, each.bytes, statistics.median(each.latency_us.tolist()))
+    for result in run.samples:
+        assert result.groups is not None
+        (step,) = steps_of(result.operation, ranks=len(result.ranks), bytes=result.bytes, groups=result.groups)
+        text = ",".join(
+            f"{m.source}>{m.destination}:{round(m.share * result.bytes)}" for m in in_turn(step, result.groups)
+        )
+        shape = f"({result.groups.count}, {result.groups.size}, {result.groups.active})"
+        title = f"{transport} {result.operation} {shape} 1 GiB, against CommBench {COMMBENCH[transport]}"
+        titles[title] = (text, result.bytes, statistics.median(result.latency_us.tolist()))
     lists = dict.fromkeys(text for text, _, _ in titles.values())
     program = [arguments.commbench, COMMBENCH[transport], "30", *lists]
     output = table.run([*launch(arguments, arguments.ranks), *program])
@@ -355,15 +357,15 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str, nam
         f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
         *([f"--ccl-mode={name}"] if name else []),
     )  # fmt: skip
-    each = peer("nccl-tests", operation)
+    peer_program = peer("nccl-tests", operation)
     # In a graph nothing can wait for a call.
     waits = not mode.calls
-    few = Asked(each, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
-    many = Asked(each, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
+    few = Asked(peer_program, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
+    many = Asked(peer_program, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
     if mode.calls:
         few, many = (replace(asked, iterations=mode.calls) for asked in (few, many))
     peer_small = vendor(table, arguments, arguments.nccl_tests, few, mode.options)
-    program = " ".join((each.program, *mode.options))
+    program = " ".join((peer_program.program, *mode.options))
     ccl = f"ccl {name}" if name else "ccl"
     for how, waiting in (("", False), *[(" -z 1", True)] * waits):
         largest = replace(many, one_at_a_time=waiting)
@@ -416,10 +418,10 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
 
 
 def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
-    for each in COPIES:
-        if getattr(arguments, each.peer):
-            name = f"{each.peer} {each.transport} {' '.join(each.tests)}"
-            yield name, lambda table, which=each: compare_copies(table, arguments, which)  # type: ignore[misc]
+    for copy in COPIES:
+        if getattr(arguments, copy.peer):
+            name = f"{copy.peer} {copy.transport} {' '.join(copy.tests)}"
+            yield name, lambda table, which=copy: compare_copies(table, arguments, which)  # type: ignore[misc]
     if arguments.commbench:
         for transport in arguments.transports.split(","):
             yield f"CommBench {transport}", lambda table, which=transport: compare_groups(table, arguments, which)  # type: ignore[misc]
@@ -455,15 +457,15 @@ def main() -> int:
     parser.add_argument("--host", action="store_true", help="fabricbench is the host backend: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
-    for each in arguments.operations.split(","):
-        if each not in PEERS:
-            parser.error(f"nccl-tests has nothing for {each!r}: choose from {', '.join(PEERS)}")
-    for each in filter(None, arguments.ccl_modes.split(",")):
-        if each not in CCL_MODES:
-            parser.error(f"nccl-tests have no mode {each!r}: choose from {', '.join(CCL_MODES)}")
-    for each in arguments.transports.split(","):
-        if each not in COMMBENCH:
-            parser.error(f"CommBench has nothing for {each!r}: choose from {', '.join(COMMBENCH)}")
+    for operation in arguments.operations.split(","):
+        if operation not in PEERS:
+            parser.error(f"nccl-tests has nothing for {operation!r}: choose from {', '.join(PEERS)}")
+    for operation in filter(None, arguments.ccl_modes.split(",")):
+        if operation not in CCL_MODES:
+            parser.error(f"nccl-tests have no mode {operation!r}: choose from {', '.join(CCL_MODES)}")
+    for operation in arguments.transports.split(","):
+        if operation not in COMMBENCH:
+            parser.error(f"CommBench has nothing for {operation!r}: choose from {', '.join(COMMBENCH)}")
     table = Table()
     try:
         for name, compare in comparisons(arguments):

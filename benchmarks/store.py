@@ -67,9 +67,9 @@ def measure(store: Path, sessions: int, metrics: int, iterations: int) -> None:
     table, cold = seconds(lambda: history(store, system="benchmark"))
     again = seconds(lambda: history(store, system="benchmark"))[1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    found, verified = seconds(lambda: verify(store))
-    if found.damage:
-        sys.exit(found.damage[0])
+    verification, verified = seconds(lambda: verify(store))
+    if verification.damage:
+        sys.exit(verification.damage[0])
     print(f"{sessions} sessions x {metrics} metrics x {iterations} iterations, {os.cpu_count()} cores\n")
     print("| what | |\n|---|---|")
     print(f"| writing a session | {wrote / sessions * 1e3:.0f} ms |")
