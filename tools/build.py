@@ -79,10 +79,10 @@ def forget_other_options(folder: Path, chosen: Sequence[str]) -> None:
 
 
 def _mpi_option(name: str | None = None) -> str:
-    found = [one for one in map(mpi.find, [name] if name else mpi.NAMES) if one]
-    if not found:
+    installations = [one for one in map(mpi.find, [name] if name else mpi.NAMES) if one]
+    if not installations:
         raise UserError(f"no {name or 'MPI'} on this machine; `make build` installs its wheel where there is one")
-    return f"-DMPI_CXX_COMPILER={found[0].mpicxx}"
+    return f"-DMPI_CXX_COMPILER={installations[0].mpicxx}"
 
 
 def _host(name: str) -> list[str]:
@@ -171,10 +171,10 @@ def _sycl() -> list[str]:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise UserError(f"there is no {name} here; `make test` says how to get it")
-    return found
+    return program
 
 
 _OPTIONS: dict[str, Callable[[], list[str]]] = {

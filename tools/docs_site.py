@@ -44,11 +44,11 @@ def _root(config: Any) -> Path:
     return Path(config.config_file_path).parent
 
 
-def _link(found: re.Match[str], page: str, root: Path) -> str:
+def _link(match: re.Match[str], page: str, root: Path) -> str:
     """A link of the repository as one of the site; one to a file that the site has not is its text alone."""
-    image, text, target, anchor = found.groups(default="")
+    image, text, target, anchor = match.groups(default="")
     if ":" in target:
-        return found[0]
+        return match[0]
     source = _OF_ROOT.get(page, f"docs/{page}")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
     if not (root / path).exists():

@@ -103,11 +103,11 @@ def _checks() -> Iterator[str]:
 
 
 def _attribute(check: ast.ClassDef, name: str) -> set[str]:
-    found: set[str] = set()
+    values: set[str] = set()
     for line in check.body:
         if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id == name:
-            found = ast.literal_eval(line.value)
-    return found
+            values = ast.literal_eval(line.value)
+    return values
 
 
 if __name__ == "__main__":

@@ -22,20 +22,20 @@ ROOT = "fabricheck"
 
 def reached() -> dict[str, Distribution]:
     """What the package needs without extras, by name; what is not installed is left out."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     wanted = {(ROOT, "")}
     seen: set[tuple[str, str]] = set()
     while wanted - seen:
         name, extra = min(wanted - seen)
         seen.add((name, extra))
         try:
-            found[name] = distribution(name)
+            distributions[name] = distribution(name)
         except PackageNotFoundError:
             continue
-        for each in map(Requirement, found[name].requires or []):
-            if each.marker is None or each.marker.evaluate({"extra": extra}):
-                wanted |= {(canonicalize_name(each.name), one) for one in ("", *each.extras)}
-    return found
+        for requirement in map(Requirement, distributions[name].requires or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                wanted |= {(canonicalize_name(requirement.name), one) for one in ("", *requirement.extras)}
+    return distributions
 
 
 def component(name: str, version: str, kind: str, licence: str) -> dict[str, object]:

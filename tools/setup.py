@@ -240,8 +240,8 @@ def cmake_version() -> tuple[int, ...]:
     if shutil.which("cmake") is None:
         return (0,)
     answer = subprocess.run(["cmake", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"version (\d+)\.(\d+)", answer)
-    return tuple(map(int, found.groups())) if found else (0,)
+    match = re.search(r"version (\d+)\.(\d+)", answer)
+    return tuple(map(int, match.groups())) if match else (0,)
 
 
 def requirements(extra: str = "") -> list[str]:

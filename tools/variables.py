@@ -105,23 +105,23 @@ def documented() -> Iterator[tuple[str, set[str]]]:
 def from_repositories(sources: Path) -> Iterator[tuple[str, set[str]]]:
     for name, patterns in REPOSITORIES.items():
         text = _lines(_folder(sources, name), "_[A-Z]")
-        found = {prefix + match for prefix, pattern in patterns for match in re.findall(pattern, text, re.MULTILINE)}
-        yield f"{name} {_revision(_folder(sources, name))}", found
+        names = {prefix + match for prefix, pattern in patterns for match in re.findall(pattern, text, re.MULTILINE)}
+        yield f"{name} {_revision(_folder(sources, name))}", names
     yield f"{UCX} {_revision(_folder(sources, UCX))}", set(_ucx(_folder(sources, UCX)))
 
 
 def from_programs() -> Iterator[tuple[str, set[str]]]:
     """Every installation on the PATH is asked, since each version has names of its own."""
     for program, (prefix, options, pattern) in PROGRAMS.items():
-        found: set[str] = set()
+        names: set[str] = set()
         for folder in os.environ["PATH"].split(os.pathsep):
             if (path := shutil.which(program, path=folder)) is not None:
                 text = subprocess.run([path, *options], capture_output=True, check=False).stdout.decode(
                     "utf-8", "replace"
                 )
-                found |= {prefix + one for one in re.findall(pattern, text, re.MULTILINE)}
-        if found:
-            yield f"{program} {' '.join(options)}", found
+                names |= {prefix + one for one in re.findall(pattern, text, re.MULTILINE)}
+        if names:
+            yield f"{program} {' '.join(options)}", names
 
 
 def _folder(sources: Path, name: str) -> Path:
@@ -164,11 +164,11 @@ _FIELD = re.compile(
 
 def _fields(body: str, constants: Mapping[str, str]) -> list[tuple[str, str]]:
     """Name of each field, and the table that it stands for."""
-    found = []
+    fields = []
     for match in _FIELD.finditer(body):
         inner = re.search(r"UCS_CONFIG_TYPE_TABLE\((\w+)\)", match[3])
-        found.append((match[1] if match[1] is not None else constants.get(match[2], ""), inner[1] if inner else ""))
-    return found
+        fields.append((match[1] if match[1] is not None else constants.get(match[2], ""), inner[1] if inner else ""))
+    return fields
 
 
 def _flat(table: str, prefix: str, tables: Mapping[str, list[tuple[str, str]]], depth: int) -> Iterator[str]:
