@@ -69,16 +69,16 @@ def proven_bad(verdict: Mapping[str, Any]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if "fleet" in verdict:
         # What came and went is to be watched; it is no proof that the node is bad now.
-        for each in verdict["fleet"]["bad"]:
-            worst = each["evidence"][0]
-            proofs = [one for one in each["evidence"] if one["verdict"] in _SLOW and one.get("code") != _PASSING]
+        for node in verdict["fleet"]["bad"]:
+            worst = node["evidence"][0]
+            proofs = [one for one in node["evidence"] if one["verdict"] in _SLOW and one.get("code") != _PASSING]
             if worst["verdict"] in _SLOW and proofs:
-                reasons[_text(each["node"])] = f"{_text(proofs[0]['part'])}: {_text(proofs[0]['message'])}"
+                reasons[_text(node["node"])] = f"{_text(proofs[0]['part'])}: {_text(proofs[0]['message'])}"
         return reasons
     for run in verdict["runs"]:
         if run["verdict"] == "FAIL" and len(hosts := _hosts(run)) == 1:
-            found = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]
-            messages = [_text(each["message"]) for each in found if each["verdict"] == "FAIL"]
+            problems = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]
+            messages = [_text(each["message"]) for each in problems if each["verdict"] == "FAIL"]
             reasons.setdefault(hosts[0], messages[0])
     return reasons
 
@@ -139,13 +139,13 @@ def ask_scheduler(scheduler: str) -> dict[str, Node]:
 
 
 def _slurm() -> dict[str, Node]:
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for line in _said("sinfo", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E").splitlines():
         name, partition, state, reason = line.strip().split("|", 3)
-        others = found[name].partitions if name in found else frozenset()
+        others = nodes[name].partitions if name in nodes else frozenset()
         away = state.startswith(("drain", "down", "fail"))
-        found[name] = Node(name, others | {partition}, away, reason if reason != "none" else "")
-    return found
+        nodes[name] = Node(name, others | {partition}, away, reason if reason != "none" else "")
+    return nodes
 
 
 def _pbs() -> dict[str, Node]:
@@ -162,14 +162,14 @@ def _pbs() -> dict[str, Node]:
 
 
 def _flux() -> dict[str, Node]:
-    found = {}
+    fleet_nodes = {}
     for line in _said("flux", "resource", "status", "--states=all", "-n", "-o", "{state}|{nodelist}|{reason}").split(
         "\n"
     ):
         state, nodes, reason = (*line.strip().split("|", 2), "", "")[:3]
         for name in unfold(nodes) if nodes else ():
-            found[name] = Node(name, frozenset([""]), not state.startswith("avail"), reason)
-    return found
+            fleet_nodes[name] = Node(name, frozenset([""]), not state.startswith("avail"), reason)
+    return fleet_nodes
 
 
 def _said(*command: str) -> str:

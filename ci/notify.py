@@ -31,11 +31,11 @@ _TEAMS = (".office.com", ".logic.azure.com", ".powerplatform.com")
 def lines_of(verdict: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """The verdict, what was tested, what explains it, and where the report is."""
     yield f"{verdict['verdict']} {verdict['system']}: {verdict['coverage']['message']}"
-    found = [*verdict["causes"], *verdict["problems"]] or [one for run in verdict["runs"] for one in _bad(run)]
-    for each in found[:_MOST_LINES]:
-        yield f"{each['verdict']} {each.get('code', '')}: {each['message']}"
-    if len(found) > _MOST_LINES:
-        yield f"and {len(found) - _MOST_LINES} more"
+    problems = [*verdict["causes"], *verdict["problems"]] or [one for run in verdict["runs"] for one in _bad(run)]
+    for problem in problems[:_MOST_LINES]:
+        yield f"{problem['verdict']} {problem.get('code', '')}: {problem['message']}"
+    if len(problems) > _MOST_LINES:
+        yield f"and {len(problems) - _MOST_LINES} more"
     yield f"report: {folder / 'report.html'}"
 
 
