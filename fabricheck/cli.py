@@ -115,17 +115,17 @@ class _Commands(click.Group):
         return [name for names in TASKS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = next((each for each in COMMANDS if each.name == cmd_name), None)
-        if found is None:
+        entry = next((each for each in COMMANDS if each.name == cmd_name), None)
+        if entry is None:
             return None
         try:
-            command = getattr(importlib.import_module(found.module), found.attribute or found.name)
+            command = getattr(importlib.import_module(entry.module), entry.attribute or entry.name)
         except ModuleNotFoundError as error:
-            if error.name not in (LAB, f"{LAB}.{found.name}"):
+            if error.name not in (LAB, f"{LAB}.{entry.name}"):
                 raise
-            command = _without_lab(found)
+            command = _without_lab(entry)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{found.module} has no command {found.name}")
+            raise TypeError(f"{entry.module} has no command {entry.name}")
         if not any(each.name == _SITE.name for each in command.params):
             command.params.append(_SITE)
         return command

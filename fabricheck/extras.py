@@ -140,14 +140,14 @@ def effort_problems(extras: Mapping[str, object]) -> Iterator[str]:
 
 def parse_cores(text: str) -> frozenset[int]:
     """The cores of a list as Linux writes it, such as `0-7,64-71`. Raises UserError for anything else."""
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in text.split(",") if isinstance(text, str) else [""]:
         ends = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if last < first:
             raise UserError(f"{text!r} is not a list of cores: give ranges, such as 0-7,64-71")
-        found |= set(range(first, last + 1))
-    return frozenset(found)
+        cores |= set(range(first, last + 1))
+    return frozenset(cores)
 
 
 def cores_problems(extras: Mapping[str, Any], gpus: int) -> Iterator[str]:
@@ -158,9 +158,9 @@ def cores_problems(extras: Mapping[str, Any], gpus: int) -> Iterator[str]:
     if not isinstance(cores, list) or len(cores) != gpus:
         yield f"cores in extras is not a list of the cores of each GPU: give {gpus} texts such as '0-7,64-71'"
         return
-    for each in cores:
+    for text in cores:
         try:
-            parse_cores(each)
+            parse_cores(text)
         except UserError as error:
             yield f"cores in extras: {error}"
 
@@ -173,8 +173,8 @@ def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:
 
 def nodes_problems(partition: Mapping[str, object], by_topology: int) -> Iterator[str]:
     """What a partition does not say of its number of nodes, so that checks of the network would silently not exist."""
-    found = partition.get("extras")
-    extras: Mapping[str, object] = found if isinstance(found, dict) else {}
+    given = partition.get("extras")
+    extras: Mapping[str, object] = given if isinstance(given, dict) else {}
     for name in ("nodes", "most_nodes"):
         value = extras.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -75,8 +75,8 @@ class Installation:
     @property
     def shell_commands(self) -> list[str]:
         """What a job script needs besides `environment` to start this MPI's launcher by the name `mpirun`."""
-        found = shutil.which("mpirun")
-        if self.mpirun.name == "mpirun" or (found and Path(found).resolve() == self.mpirun.resolve()):
+        on_path = shutil.which("mpirun")
+        if self.mpirun.name == "mpirun" or (on_path and Path(on_path).resolve() == self.mpirun.resolve()):
             return []
         return [f'mpirun() {{ "{self.mpirun}" "$@"; }}']
 
@@ -106,17 +106,17 @@ _OVERSUBSCRIBED = {
 }
 
 
-def launch(name: str, ranks: int, cores: int, each: int = 1) -> Launch:
+def launch(name: str, ranks: int, cores: int, share: int = 1) -> Launch:
     """How mpirun of the MPI `name` starts `ranks` ranks on each node, which has `cores` physical cores.
 
-    As long as each rank can have a core it is bound to `each` of them; 0: to none. Raises `UserError` for an MPI that
+    As long as each rank can have a core it is bound to `share` of them; 0: to none. Raises `UserError` for an MPI that
     is not in `NAMES`.
     """
     if name not in NAMES:
         raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
-    if ranks * each > cores:
+    if ranks * share > cores:
         return _OVERSUBSCRIBED[name]
-    return _BOUND[name] if each == 1 else Launch(_SHARE[name](each) if each else _UNBOUND[name])
+    return _BOUND[name] if share == 1 else Launch(_SHARE[name](share) if share else _UNBOUND[name])
 
 
 def share_of_cores(ranks: int, cores: int, cores_of_numa_node: int) -> int:
@@ -159,14 +159,14 @@ def find(name: str) -> Installation | None:
 
 def find_all() -> list[Installation]:
     """All installations to use, with one line on stderr for each MPI that is not there."""
-    found = []
+    installations = []
     for name in NAMES:
         installation = find(name)
         if installation:
-            found.append(installation)
+            installations.append(installation)
         else:
             print(f"fabricheck: no {name} on this machine; its tests are left out", file=sys.stderr)
-    return found
+    return installations
 
 
 def physical_cores() -> int:
@@ -210,5 +210,5 @@ def _inspect(name: str, origin: str, mpicxx: Path, mpirun: Path) -> Installation
 
 
 if __name__ == "__main__":
-    for one in find_all():
-        print(f"{one.name} {one.version} ({one.origin})\n  {one.mpicxx}\n  {one.mpirun}")
+    for mpi in find_all():
+        print(f"{mpi.name} {mpi.version} ({mpi.origin})\n  {mpi.mpicxx}\n  {mpi.mpirun}")

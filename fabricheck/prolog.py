@@ -50,14 +50,14 @@ def guard(seconds: float = ENDS_S) -> None:
     os.close(writing)
     said, status = _wait(child, reading, time.monotonic() + seconds)
     _say(said)
-    found = 0 if status is None else status - ADDED
-    if status is None or found not in (0, *FAULTS):
-        why = f"no response in {seconds:g} s" if status is None else f"ended with {found if found > 0 else status}"
+    code = 0 if status is None else status - ADDED
+    if status is None or code not in (0, *FAULTS):
+        why = f"no response in {seconds:g} s" if status is None else f"ended with {code if code > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
         text = f"fabricheck: the prolog has no result for this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
         _say(f"{text}\n".encode())
         syslog.syslog(syslog.LOG_WARNING, text)
-    os._exit(found if found in FAULTS else 0)
+    os._exit(code if code in FAULTS else 0)
 
 
 def _say(text: bytes) -> None:

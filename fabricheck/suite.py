@@ -41,9 +41,9 @@ def suite_root() -> Path:
         if not (Path(named) / "site_configs").is_dir():
             raise UserError(f"{SUITE} is {named!r}, which has no site_configs/: name the folder of a suite")
         return _trusted(SUITE, Path(named).resolve())
-    for each in (INSTALLED.parent.parent, INSTALLED):
-        if (each / "site_configs").is_dir() and (each / "config").is_dir():
-            return each
+    for folder in (INSTALLED.parent.parent, INSTALLED):
+        if (folder / "site_configs").is_dir() and (folder / "config").is_dir():
+            return folder
     raise UserError(f"this Fabricheck was installed without a suite: name the folder of one in {SUITE}")
 
 
@@ -55,15 +55,15 @@ def _trusted(variable: str, folder: Path) -> Path:
     inside = [each for name in _DECIDE for each in (folder / name, *(folder / name).rglob("*"))]
     for path in (*folder.parents, folder, *inside):
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             continue  # what cannot be read is no code
         # Above the suite others could rename folders, but not where these have the sticky bit, as /tmp has.
-        if found.st_mode & stat.S_IWOTH and not (path in folder.parents and found.st_mode & stat.S_ISVTX):
+        if status.st_mode & stat.S_IWOTH and not (path in folder.parents and status.st_mode & stat.S_ISVTX):
             raise UserError(f"{variable} names {folder}, and all users can change {path}: chmod o-w it first")
-        if os.geteuid() == 0 and found.st_uid not in owners:
+        if os.geteuid() == 0 and status.st_uid not in owners:
             raise UserError(
-                f"{variable} names {folder}, and {path} belongs to user {found.st_uid}: root does not run files "
+                f"{variable} names {folder}, and {path} belongs to user {status.st_uid}: root does not run files "
                 "of another user; chown it to root, or run as that user"
             )
     return folder
@@ -92,9 +92,9 @@ def output_folder(root: Path | None = None) -> Path:
 def outside_roots() -> tuple[Path, ...]:
     """The folders that FABRICHECK_SITES names. Raises UserError for one without site_configs/, or that others own."""
     named = [Path(each).resolve() for each in os.environ.get(SITES, "").split(os.pathsep) if each]
-    for each in named:
-        if not (each / "site_configs").is_dir():
-            raise UserError(f"{SITES} names {each}, which has no site_configs/: name the folder above it")
+    for folder in named:
+        if not (folder / "site_configs").is_dir():
+            raise UserError(f"{SITES} names {folder}, which has no site_configs/: name the folder above it")
     return tuple(_trusted(SITES, each) for each in named)
 
 

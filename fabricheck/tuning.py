@@ -110,9 +110,9 @@ class Profile:
     def read_by(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
         """The settings that any of `libraries` reads. Raises UserError for a library that no setting can be of."""
         known: tuple[str, ...] = ("ccl", "mpi", "gpu")
-        for each in libraries:
-            if each not in known:
-                raise UserError(f"{each!r} is not a library of a tuning profile: choose from {', '.join(known)}")
+        for library in libraries:
+            if library not in known:
+                raise UserError(f"{library!r} is not a library of a tuning profile: choose from {', '.join(known)}")
         return tuple(each for each in self.settings if each.library in libraries)
 
     def dispensable(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
@@ -129,9 +129,9 @@ class Profiles:
 
     def profile(self, name: str) -> Profile:
         """The profile of that name. Raises UserError, naming those that exist, where there is none."""
-        for each in self.profiles:
-            if each.name == name:
-                return each
+        for profile in self.profiles:
+            if profile.name == name:
+                return profile
         names = ", ".join(each.name for each in self.profiles)
         raise UserError(f"{self.path}: has no tuning profile {name!r}: choose from {names}")
 

@@ -41,13 +41,13 @@ def open_file(path: Path, most: int) -> BinaryIO:
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(number)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(number)
+        if stat.S_ISDIR(status.st_mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is a pipe or a device, and no file")
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {most:,} are allowed")
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes, and {most:,} are allowed")
     except OSError:
         os.close(number)
         raise
