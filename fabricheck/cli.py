@@ -58,7 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("pairwise", "fabricheck.commands.pairwise", "Plan rounds of node pairs, and locate the slow part."),
     Command("validate", "fabricheck.commands.topology", "Check the files of a system together."),
-    Command("emulate", "fabricheck_lab.emulate", "A Slurm cluster with shaped links on this machine."),
+    Command("emulate", "fabricheck_lab.emulate", "Build a Slurm cluster in miniature on this machine."),
     Command("doctor", "fabricheck.commands.doctor", "Check in seconds whether this node is fit."),
     Command("capture", "fabricheck.commands.site", "Store what a node reports, for init --from."),
 )
@@ -140,7 +140,15 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fabricheck")
 def cli() -> None:
-    """Acceptance, nightly and upgrade checks for the paths between GPUs."""
+    """Acceptance, nightly and upgrade checks for the paths between GPUs.
+
+    When: on the day a system arrives, every night, and after each upgrade. COMMAND --help has when to use it and an
+    example.
+
+    \b
+    fabricheck run --system alps --tag nightly
+    fabricheck explain --system alps
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from tests.support.words import BANNED, LONGEST, QUOTED, parse_command
+from tools.commands_page import commands
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ("first-run", "your-system", "every-night", "after-an-upgrade", "when-it-is-red")
@@ -80,6 +82,14 @@ def test_a_message_fits_into_a_line_of_a_terminal() -> None:
         if len(text) > LONGEST and " " in text and not code.search(text)
     ]
     assert [each for each in long if not each.startswith(QUOTED)] == []
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=lambda command: command.command_path)
+def test_help_says_when_to_use_a_command_and_gives_an_example(command: click.Context) -> None:
+    """A fault of the lab has an example; when to plant it stands with the group."""
+    text = inspect.cleandoc(command.command.help or "")
+    assert re.search(rf"\n\x08\n(fabricheck .*\n)*{command.command_path}( |$)", text, re.MULTILINE)
+    assert "\nWhen: " in text or command.command_path.startswith("fabricheck emulate fault ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -37,7 +37,14 @@ _MOST_BYTES = 64 << 20  # of a file with known routes
 
 @click.group()
 def pairwise() -> None:
-    """Plan rounds of pairs of nodes in one job, and name the slow part."""
+    """Plan rounds of pairs of nodes in one job, and name the slow part.
+
+    When: to measure pairs by hand, with job scripts of your own. `fabricheck run --nodes` does the same in one job.
+
+    \b
+    fabricheck pairwise plan alps --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
+    fabricheck pairwise locate pairs.jsonl --system alps
+    """
 
 
 @pairwise.command()

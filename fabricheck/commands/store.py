@@ -25,7 +25,13 @@ EXIT_CHANGED = 1
 
 @click.group()
 def store() -> None:
-    """List, verify, prune or import stored runs."""
+    """List, verify, prune or import stored runs.
+
+    When: to look up earlier verdicts, to free space, or after a disk failed.
+
+    \b
+    fabricheck store ls --system alps
+    """
 
 
 @store.command()

@@ -16,7 +16,14 @@ _name = click.option("--name", default="emulated", show_default=True, help="The 
 
 @click.group()
 def emulate() -> None:
-    """A Slurm cluster of network namespaces with shaped links, on this machine. Needs root."""
+    """Build a Slurm cluster in miniature on this machine, with root, and plant faults on it.
+
+    When: to try Fabricheck, a job script or your system's files before you have its nodes.
+
+    \b
+    fabricheck emulate up alps --nodes 2
+    fabricheck emulate fault slow nid002:hsn0 10
+    """
 
 
 @emulate.command()
@@ -32,8 +39,10 @@ def emulate() -> None:
 def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | None, name: str) -> None:
     """Build a cluster; returns when all nodes are idle.
 
-    SYSTEM is a system of site_configs/ that is brought up in miniature: emulated nodes with its NICs and GPUs, and all
-    rates scaled. Stand-ins take the place of the GPU libraries; what runs there is a rehearsal and no measurement.
+    When: before the first run on a new system, or to see what a fault looks like.
+
+    SYSTEM is a folder of site_configs/: its nodes, NICs and GPUs are emulated, with all rates scaled down. The GPU
+    libraries are stand-ins, so a run there is a rehearsal and not a measurement.
 
     \b
     fabricheck emulate up alps --nodes 2
@@ -59,7 +68,9 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
 @emulate.command()
 @_name
 def down(*, name: str) -> None:
-    """End a cluster and remove all that is left of it, also after a crash.
+    """End a cluster and remove all that is left of it.
+
+    When: you are done with it, or it crashed.
 
     \b
     fabricheck emulate down
@@ -73,7 +84,9 @@ def down(*, name: str) -> None:
 @_name
 @click.pass_context
 def status(context: click.Context, *, name: str) -> None:
-    """Print the state of the nodes and what was planted. The exit status is 1 where a node or a daemon is not there.
+    """Print the state of the nodes and which faults are planted.
+
+    When: a job does not start, or a result is unexpected. The exit status is 1 if a node or a daemon is missing.
 
     \b
     fabricheck emulate status
@@ -98,6 +111,8 @@ def status(context: click.Context, *, name: str) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def exec(*, name: str, command: tuple[str, ...]) -> None:
     """Run a command on the login node.
+
+    When: to use the cluster as a user of the system would.
 
     \b
     fabricheck emulate exec -- sinfo

@@ -17,7 +17,14 @@ _name = click.option("--name", default="emulated", show_default=True, help="The 
 
 @click.group()
 def fault() -> None:
-    """Plant a fault, or remove it again."""
+    """Plant a fault, or remove it again.
+
+    When: to see how Fabricheck reports a fault, before a real one.
+
+    \b
+    fabricheck emulate fault slow nid002:hsn0 10
+    fabricheck emulate exec -- fabricheck run --system emulated --tag smoke
+    """
 
 
 def cluster_of(name: str) -> Cluster:
