@@ -1,23 +1,23 @@
-"""Prints how to drain the nodes that a run proves bad. It drains none: a person, or the site's own script, decides.
+"""Prints the commands that drain the nodes that a run proves bad. You, or your script, run them.
 
     python ci/drain.py VERDICT_JSON --system SYSTEM [--scheduler slurm|pbs|flux] [--waivers FILE] [--after EARLIER]
 
-Of a run over many nodes (`fabricheck run --nodes`) those are named that are FAIL or DEGRADED there: with which MPI does
-not start, or that are slow against all others, by themselves or at a port of theirs. Of another run a node is named
-where a run on that node alone failed: a wrong byte, or less than the acceptance floor. What several nodes took part in
-names none of them (`fabricheck pairwise locate` does), and neither does a run that did not measure what it should.
+After a run over many nodes (`fabricheck run --nodes`) it names the nodes that are FAIL or DEGRADED there: MPI does not
+start with the node, or the node or one of its ports is slower than all others. After any other run it names a node if a
+run on that node alone failed: a wrong byte, or a value below the acceptance floor. A run of several nodes names none of
+them (`fabricheck pairwise locate` does), and neither does an INVALID or INCOMPLETE run.
 
-Nothing is printed where it would take more than a share of a partition (`most_drained` of config/policy.yaml, one node
-at least), those counted that an earlier verdict drained: that is software or a setting. `--really N` lifts that to N
-nodes. Refused are also a verdict of another system, one that is old (`--hours`), and nodes that others used meanwhile.
-The scheduler is asked: a name that it does not know is not printed, and a node that it has down or drained already is
-left as it is, with whoever's reason.
+It prints nothing if that would drain more than a share of a partition (`most_drained` of config/policy.yaml, at least
+one node), counting the nodes that an earlier verdict drained: so many bad nodes point to software or a setting.
+`--really N` raises the limit to N nodes. It refuses a verdict of another system, an old one (`--hours`), and nodes that
+others used during the run. It asks the scheduler, and leaves out names that the scheduler does not know and nodes that
+are already down or drained.
 
-With `--after`, the verdict.json by which nodes were drained, it also prints how to undrain those of them in which every
-test that failed then has passed now, where the scheduler's reason is still the one that this script printed.
+With `--after`, the verdict.json by which nodes were drained, it also prints the commands that undrain a node if every
+test that failed then passes now, and if the scheduler's reason is still the one that this script printed.
 
-A waiver is a line `NODES OWNER LAST-DAY REASON...`, the nodes as nid[001-004], the day as 2026-12-31: until its end the
-nodes are only told of, with the name of the owner.
+A waiver is a line `NODES OWNER LAST-DAY REASON...`, the nodes as nid[001-004], the day as 2026-12-31: until the end of
+that day the nodes are only reported, with the owner's name.
 """
 
 from __future__ import annotations
@@ -311,19 +311,25 @@ def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[N
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="drain.py", description="Print the commands that drain the bad nodes of a run."
+        prog="drain.py",
+        description="Print the commands that drain the bad nodes of a run.",
+        epilog="When: after a run with a bad node, and with --after once it was repaired. Example: "
+        "python ci/drain.py output/runs/alps-20261122T020000Z/verdict.json --system alps",
     )
     parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
     parser.add_argument("--system", required=True, help="the system of the verdict, as `fabricheck run --system`")
-    parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm")
-    parser.add_argument("--waivers", type=Path, metavar="FILE")
+    parser.add_argument("--scheduler", choices=("slurm", "pbs", "flux"), default="slurm", help="[default: slurm]")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="nodes that are not drained, by whom, until when")
     parser.add_argument(
-        "--after", type=Path, metavar="VERDICT_JSON", help="the earlier verdict, by which nodes were drained"
+        "--after",
+        type=Path,
+        metavar="VERDICT_JSON",
+        help="an earlier verdict: undrain its nodes that pass now",
     )
     parser.add_argument(
         "--really", type=int, default=0, metavar="N", help="print commands for N nodes of a partition at most"
     )
-    parser.add_argument("--hours", type=float, default=_HOURS, help="older verdicts are refused  [default: 24]")
+    parser.add_argument("--hours", type=float, default=_HOURS, help="refuse an older verdict  [default: 24]")
     return parser
 
 

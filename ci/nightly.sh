@@ -3,5 +3,5 @@
 # The options are those of `fabricheck run`; site.sh says what the exit status means and what can be set.
 set -eu
 . "$(dirname "$0")/site.sh"
-[ $# -ge 1 ] || usage
+case "${1:--}" in -*) usage ;; esac
 run_checks nightly "$@"

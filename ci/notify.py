@@ -1,13 +1,14 @@
-"""Sends the short verdict of a run that is not PASS to people.
+"""Sends the verdict of a run in a few lines to a chat or by mail, unless it is PASS.
 
     FABRICHECK_NOTIFY=TARGET python ci/notify.py VERDICT_JSON
 
-TARGET is the address of an incoming webhook of Slack, Mattermost, Teams or what takes the same, or `mailto:ADDRESS`,
-for which sendmail is called. It is taken from the environment only, since who knows it can write there.
+TARGET is the address of an incoming webhook (Slack, Mattermost, Teams or compatible), or `mailto:ADDRESS`, for which
+sendmail is called. It is read from the environment only, because anybody who knows a webhook's address can write to it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -29,7 +30,7 @@ _TEAMS = (".office.com", ".logic.azure.com", ".powerplatform.com")
 
 
 def lines_of(verdict: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """The verdict, what was tested, what explains it, and where the report is."""
+    """The verdict, what was tested, the causes or problems, and the path of the report."""
     yield f"{verdict['verdict']} {verdict['system']}: {verdict['coverage']['message']}"
     problems = [*verdict["causes"], *verdict["problems"]] or [one for run in verdict["runs"] for one in _bad(run)]
     for problem in problems[:_MOST_LINES]:
@@ -47,7 +48,7 @@ def _bad(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def content_for(target: str, text: str) -> dict[str, Any]:
-    """What the webhook takes."""
+    """The JSON that the webhook expects: a card for Teams, else a text."""
     host = urllib.parse.urlsplit(target).hostname or ""
     if not host.endswith(_TEAMS):
         return {"text": text}
@@ -60,7 +61,7 @@ def content_for(target: str, text: str) -> dict[str, Any]:
 
 
 def send(target: str, text: str) -> None:
-    """Sends the text; OSError or ValueError where that did not work, without the target in its message."""
+    """Sends the text. Raises OSError or ValueError if that fails, without the secret target in the message."""
     scheme, _, address = target.partition(":")
     if scheme == "mailto":
         message = f"To: {address}\nSubject: Fabricheck: {text.splitlines()[0]}\n\n{text}\n"
@@ -89,4 +90,11 @@ def main(file: Path, target: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), os.environ.get(TARGET, "")))
+    parser = argparse.ArgumentParser(
+        prog="notify.py",
+        description="Send the verdict of a run to a chat or by mail, unless it is PASS.",
+        epilog="When: after each run of CI or cron. Example: "
+        "FABRICHECK_NOTIFY=mailto:ops@example.org python ci/notify.py output/runs/alps-20261122T020000Z/verdict.json",
+    )
+    parser.add_argument("verdict", type=Path, metavar="VERDICT_JSON")
+    sys.exit(main(parser.parse_args().verdict, os.environ.get(TARGET, "")))

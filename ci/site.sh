@@ -17,7 +17,8 @@ export FABRICHECK_SUITE="${FABRICHECK_SUITE:-$suite}"
 output=${FABRICHECK_OUTPUT:-$suite/output}
 
 usage() {
-    echo "usage: $(basename "$0") SYSTEM [OPTION OF fabricheck run]..." >&2
+    name=$(basename "$0")
+    echo "usage: $name SYSTEM [OPTION OF fabricheck run]..., for example: ci/$name alps --nodes idle" >&2
     exit 2
 }
 
