@@ -46,7 +46,7 @@ class CollectiveTrains(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class InPlaceCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Collectives whose result lies where their input was, as training has them (PyTorch's all_reduce)."""
+    """Collectives in place: the result overwrites the input, as in PyTorch's all_reduce."""
 
     descr = "collectives in place over all GPUs of a node"
     transport = "ccl"

@@ -70,7 +70,7 @@ class HostZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class PageableZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Kernels that access memory of malloc in place, by page tables that GPU and CPU share (GH200; Schieffer et al.,
+    """Kernels that read and write malloc memory directly: GPU and CPU share page tables (GH200; Schieffer et al.,
     ICPP 2024, "Harnessing Integrated CPU-GPU System Memory for HPC")."""
 
     descr = "pageable host memory used by kernels where it lies"

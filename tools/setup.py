@@ -38,10 +38,10 @@ WHEELS = ROOT / "wheels"
 
 # What pip prints, and what helps; the first that fits.
 _ADVICE = {
-    "DO NOT MATCH THE HASHES": "the registry or mirror serves a file that tools/constraints.txt has no hash of",
-    "No space left on device": "TMPDIR and PIP_CACHE_DIR name folders with more space",
-    "Retrying (": "the registry does not answer: set PIP_INDEX_URL (a mirror) or HTTPS_PROXY, or make bundle-offline",
-    "Looking in links: ": "the folder wheels/ has no such file: make bundle-offline with this Python and architecture",
+    "DO NOT MATCH THE HASHES": "the registry or mirror sent a file whose hash is not in tools/constraints.txt",
+    "No space left on device": "no space left on the device: set TMPDIR and PIP_CACHE_DIR to folders with more space",
+    "Retrying (": "the registry does not answer: set PIP_INDEX_URL (a mirror) or HTTPS_PROXY, or use the archive of make bundle-offline",
+    "Looking in links: ": "wheels/ has no such file: run make bundle-offline with this Python and architecture",
     "No matching distribution found": "the registry or mirror has no such version for this Python and architecture",
 }
 
