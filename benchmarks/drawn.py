@@ -18,12 +18,15 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 from scipy.signal import lfilter
 
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
 from fabricheck.history.monitor import monitor
+from fabricheck.history.node_effects import without_node_effects
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
+from fabricheck.history.slow_nodes import slow_parts
 from fabricheck.judge.policy import load_policy
 from fabricheck.session.launches import MOST_LAUNCHES
 from fabricheck.suite import suite_root
@@ -241,6 +244,47 @@ def networks(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
     return [named / number, right / (number // 2)]
 
 
+NODES, VISITS = 40, 5
+
+
+def turns(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
+    """Sessions after which a healthy node of 40 is named, of which one or four take turns and that differ by a spread;
+    and nodes that lost 8 spreads, named after two visits more."""
+    named, right, looks, number = 0, 0, 0, 2 * effort.systems
+    for _ in range(number):
+        at_once, spread = int(rng.choice([1, 4])), float(np.exp(rng.uniform(np.log(0.002), np.log(0.02))))
+        rounds = NODES // at_once
+        order = np.concatenate([rng.permutation(NODES) for _ in range(VISITS)]).reshape(VISITS * rounds, at_once)
+        row, slot, place = np.indices((len(PAIRS), at_once, len(order))).reshape(3, -1)
+        node = order[place, slot]
+        noise = shape.make(rng, len(PAIRS) * at_once, len(order)).reshape(at_once, len(PAIRS), len(order))
+        worse = spread * (noise[slot, row, place] + rng.standard_normal((len(PAIRS), NODES))[row, node])
+        slow = worse + 8 * spread * ((node == 7) & (place >= (VISITS - 2) * rounds))
+        ends = np.asarray(PAIRS)[row]
+        visits = pl.DataFrame(
+            {
+                "row": row,
+                "place": place,
+                "nodes": [[f"n{each}"] for each in node.tolist()],
+                "components": [
+                    [f"n{each}", f"n{each}:gpu{a}", f"n{each}:gpu{b}", f"n{each}:gpu{min(a, b)}-gpu{max(a, b)}"]
+                    for each, a, b in zip(node.tolist(), *ends.T.tolist(), strict=True)
+                ],
+                "kind": np.zeros(row.size, dtype=np.int64),
+            }
+        )
+        for lost in (worse, slow):
+            told = without_node_effects(visits.with_columns(value=pl.Series(np.exp(lost))))
+            told = told.with_columns(worse="away", where=pl.col("nodes").list.first())
+            if lost is slow:
+                right += [each.component.key for each in slow_parts(told)] == ["n7"]
+                continue
+            for end in range(2 * rounds, len(order) + 1, rounds // 2):
+                named += bool(slow_parts(told.filter(pl.col("place") < end)))
+                looks += 1
+    return [named / looks, right / number]
+
+
 @dataclass(frozen=True)
 class Table:
     row: Row
@@ -259,6 +303,7 @@ TABLES: Mapping[str, Table] = {
     ),
     "watch": Table(watched, ("incidents a month", "3.5 spreads in 7 nights", "loss of all after warm-up"), (1, -1, -1)),
     "compare": Table(compared, ("comparisons with a false call", "-1% found", "smallest loss shown"), (1, -1, 1)),
+    "turns": Table(turns, ("sessions that name a healthy node", "a node that lost 8 spreads named"), (1, -1)),
     "networks": Table(networks, ("healthy networks red", "a node that lost 8 spreads named"), (1, -1)),
 }
 

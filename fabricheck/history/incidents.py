@@ -38,16 +38,15 @@ class Alert:
     """One metric that got worse and, with `ended` None, still is.
 
     `raised`: the session on which the chart crossed its threshold. `last_good` and `first_bad`: the sessions between
-    which the change lies. `ended`: when it was back, or `accepted`, or `worsened`: then a later alert has what it lost
-    on top. `before` and `after`: medians in `unit`; `change`
-    is after / before - 1. `spread`: of the baseline, relative, from session to session. `sum` and `threshold` are those
-    of the chart, `software` what changed between the two sessions.
+    which the change lies; None where it was never better. `ended`: when it was back, or `accepted`, or `worsened`: then
+    a later alert has what it lost on top. `before` and `after`: medians in `unit`; `change` is after / before - 1.
+    `spread`: of the baseline, relative, from session to session. `software`: what changed between the two sessions.
     """
 
     key: MetricKey
     unit: str
     raised: Session
-    last_good: Session
+    last_good: Session | None
     first_bad: Session
     ended: Session | None
     accepted: bool
@@ -56,11 +55,13 @@ class Alert:
     after: float
     change: float
     spread: float
-    chart: str
-    sum: float
-    threshold: float
     software: tuple[str, ...]
     components: tuple[Component, ...]
+
+    @property
+    def when(self) -> str:
+        """Between which sessions it changed, in words."""
+        return f"since {self.first_bad}, " + (f"last good {self.last_good}" if self.last_good else "its first session")
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class _Incidents:
         """The software that had another version when these were raised than before they got worse."""
         found: dict[Component, Changed] = {}
         for alert in alerts:
-            before = self._last_measured(alert, self._place[alert.last_good.session] - _NEAR)
+            before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - _NEAR)
             old, new = (self._software(alert, each) for each in (before, self._place[alert.raised.session]))
             found |= {
                 each: Changed(old[each], version) for each, version in new.items() if old.get(each, version) != version
@@ -244,7 +245,7 @@ def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int
     return Finding(
         code_of_slow(named) if named else "all-slow" if whole else "slower-than-before",
         Verdict.DEGRADED,
-        f"{several}{percent(worst.change)} since {worst.first_bad}, last good {worst.last_good}{software}",
+        f"{several}{percent(worst.change)} {worst.when}{software}",
         named,
         worst.after,
         worst.before,

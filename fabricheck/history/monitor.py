@@ -27,7 +27,7 @@ _BETTER_SESSIONS, _BETTER_EACH, _BETTER_MEAN = 10, 1.0, 2.5
 
 @dataclass(frozen=True)
 class MetricAlert:
-    """Metric and session by their index; `sum` of the chart that crossed its `threshold`.
+    """Metric and session by their index.
 
     `since`: the sessions before are of another level. `ended`: the session on which the metric was back, its new level
     `accepted`, or it got still worse, which is an alert of its own; None while it is none of these.
@@ -35,9 +35,6 @@ class MetricAlert:
 
     metric: int
     session: int
-    chart: str
-    sum: float
-    threshold: float
     centre: float  # of the baseline, as Series.worse
     spread: float
     began: int  # the session since which the sum was above 0
@@ -198,34 +195,22 @@ class _Watch:
             state.sums[chart] = np.where(ready, np.maximum(state.sums[chart] + step, 0), state.sums[chart])
         state.began = np.where((before <= 0) & (state.sums.max(axis=0) > 0), session, state.began)
         crossed = (state.sums > usual.thresholds) & ready & (~state.open | settled)
-        least = state.last.min(axis=0)
-        in_a_row = ready & (least > usual.streak) & (~state.open | settled)
+        in_a_row = ready & (state.last.min(axis=0) > usual.streak) & (~state.open | settled)
         jumped = ready & (beyond > usual.jump)
         for metric in np.flatnonzero(crossed.any(axis=0) | in_a_row | jumped).tolist():
-            chart = int(np.argmax(crossed[:, metric]))
-            if crossed[chart, metric]:
-                by = CHARTS[chart].name, state.sums[chart, metric], usual.thresholds[chart, metric]
-            elif in_a_row[metric]:
-                by = "streak", least[metric], usual.streak[metric]
-            else:
-                by = "jump", beyond[metric], usual.jump
             if state.open[metric]:
                 self._end(metric, session, worsened=True)
-            self._raise(metric, session, by[0], float(by[1]), float(by[2]))
+            self._raise(metric, session)
         self.base[state.open, session] = np.nan
 
-    def _raise(self, metric: int, session: int, chart: str, sum_: float, threshold: float) -> None:
-        state = self.state
-        usual = self.usual
+    def _raise(self, metric: int, session: int) -> None:
+        state, usual = self.state, self.usual
         worse = 0.0 if np.isnan(state.settled[metric]) else float(state.settled[metric])
         began = int(state.began[metric]) if state.sums[:, metric].max() > 0 else session
         self.alerts.append(
             MetricAlert(
                 metric=metric,
                 session=session,
-                chart=chart,
-                sum=sum_,
-                threshold=threshold,
                 centre=float(usual.centre[metric] + usual.level[metric] + worse * usual.spread[metric]),
                 spread=float(usual.spread[metric]),
                 began=began,

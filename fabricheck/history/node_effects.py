@@ -32,13 +32,14 @@ _REACH = 4.0
 
 def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
     """The `value` of each row as if on a node like the middle one, by its `nodes`, which are a list of names; as it was
-    where nothing is known of them.
+    where nothing is known of them. `away`: the logarithm of what was measured over the level of its metric; null of
+    metrics that were always on the same nodes.
 
-    `row` and `place` are the numbers of metric and session. Metrics that were always on the same nodes stay as they
-    are.
+    `row` and `place` are the numbers of metric and session.
     """
     # Most metrics of a fleet are a node's own, and those are many.
     turns = cells.group_by("row").agg(pl.col("nodes").hash().n_unique().alias("turns")).filter(pl.col("turns") > 1)
+    cells = cells.with_columns(away=pl.lit(None, pl.Float64))
     if turns.is_empty():
         return cells
     several = cells.join(turns, on="row", how="semi", maintain_order="left").sort("row", "place", maintain_order=True)
@@ -47,17 +48,17 @@ def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
     same = cells.join(turns, on="row", how="anti", maintain_order="left")
     changed = []
     for each in several.partition_by("row", maintain_order=True):
-        alike = _alike(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
-        changed.append(each.drop("where").with_columns(value=pl.Series(np.exp(alike))))
+        alike, away = _alike(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
+        changed.append(each.drop("where").with_columns(value=pl.Series(np.exp(alike)), away=pl.Series(away)))
     return pl.concat([same, *changed])
 
 
-def _alike(place: Ints, where: Ints, logs: Floats) -> Floats:
-    """The values of one metric without what their nodes differ by, shape (values,), by the values of the sessions
-    before."""
+def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
+    """The values of one metric without what their nodes differ by, by the values of the sessions before, and how far
+    they were from its level with that; shapes (values,)."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
     levels: deque[_Level] = deque(maxlen=_LEVEL_SESSIONS)
-    found = np.zeros(logs.size)
+    found, away = np.zeros(logs.size), np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
         nodes, known = where[start:end], _known(count, total, squares)
@@ -67,13 +68,13 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> Floats:
             level, drawn = levels[-1].value, np.ones(left.size)
         else:
             level, drawn = _level(levels, known, nodes)
-        found[start:end] = level + drawn * (left - level)
+        found[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
         reach = _REACH * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
         np.add.at(count, nodes, 1.0)
         np.add.at(total, nodes, moved)
         np.add.at(squares, nodes, moved**2)
-    return found
+    return found, away
 
 
 @dataclass(frozen=True)

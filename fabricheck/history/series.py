@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
 from typing import Literal, NoReturn
@@ -155,7 +155,9 @@ class Series:
     measured a metric more than once, their median; where sessions take turns on nodes, less what each node usually
     differs by. `components`: by metric, what its path crossed in all runs of its last sessions, hardware and software:
     where the nodes of a fleet take turns, none of them. `software`: the texts of versions, and `versions`, shape
-    (metrics, sessions), which of them each value has.
+    (metrics, sessions), which of them each value has. `visits`: of metrics whose sessions take turns on nodes, by `row`
+    and `place`, `where` (the nodes), the `components` and `value` as measured, and `worse`, how far that was from the
+    level of the metric (a logarithm).
     """
 
     keys: tuple[MetricKey, ...]
@@ -166,6 +168,7 @@ class Series:
     values: Floats
     software: tuple[str, ...]
     versions: npt.NDArray[np.int64]
+    visits: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
 
     @cached_property  # the logarithm of everything, and every alert asks
     def worse(self) -> Floats:
@@ -258,13 +261,18 @@ def series_of(frame: pl.DataFrame) -> Series:
         .sort(KEY)
         .with_row_index("row")
     )
-    runs = (
-        frame.select("session", *KEY, "value", "software", nodes_crossed())
+    runs = without_node_effects(
+        frame.with_row_index("run")
+        .select("run", "session", *KEY, "value", "software", "better", nodes_crossed())
         .join(sessions.select("session", "place"), on="session")
         .join(keys.select(*KEY, "row"), on=KEY)
     )
-    cells = (
-        without_node_effects(runs).group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
+    cells = runs.group_by("row", "place").agg(pl.col("value").median(), pl.col("software").first())
+    turns = runs.drop_nulls("away")
+    sign = pl.when(pl.col("better") == "higher").then(-1.0).otherwise(1.0)
+    where = pl.col("nodes").list.sort().list.join("+")
+    visits = turns.select("row", "place", where=where, worse=sign * pl.col("away")).with_columns(
+        frame.select("components", "value")[turns["run"]]
     )
     software = cells["software"].unique().sort()
     values = np.full((len(keys), len(sessions)), np.nan)
@@ -280,6 +288,7 @@ def series_of(frame: pl.DataFrame) -> Series:
         values=values,
         software=tuple(software),
         versions=versions,
+        visits=visits,
     )
 
 

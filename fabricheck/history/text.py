@@ -238,8 +238,8 @@ def alert_line(alert: Alert) -> str:
     how = "got worse again" if alert.worsened else "over since"
     over = f"; {how} {alert.ended}" if alert.ended is not None else ""
     return (
-        f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, since "
-        f"{alert.first_bad}, last good {alert.last_good}{changed}{over}"
+        f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, "
+        f"{alert.when}{changed}{over}"
     )
 
 

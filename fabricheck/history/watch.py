@@ -18,6 +18,7 @@ from fabricheck.history.hazard import CHARTS, CLIP
 from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
+from fabricheck.history.slow_nodes import slow_nodes
 from fabricheck.history.streak import LENGTH
 from fabricheck.history.usual import Options
 from fabricheck.records.component import Component
@@ -144,11 +145,11 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
     series = _with_whole_system(series, monitored.common)
     located = [_alert(series, each) for each in monitored.alerts]
     rows = np.flatnonzero(monitored.watched_sessions > 0).tolist()
-    incidents = incidents_of(series, rows, located)
+    incidents = [*incidents_of(series, rows, located), *slow_nodes(series, starts)]
     result = WatchResult(
         system=system,
         sessions=series.sessions,
-        incidents=incidents,
+        incidents=tuple(sorted(incidents, key=lambda each: each.raised.started)),
         improvements=tuple(_improvement(series, each) for each in monitored.improvements),
         states=tuple(_state(series, monitored, row, options, starts) for row in range(len(series.keys))),
         warm_up=options.warm_up,
@@ -229,9 +230,6 @@ def _alert(series: Series, found: MetricAlert) -> Alert:
         after=after,
         change=after / before - 1,
         spread=found.spread,
-        chart=found.chart,
-        sum=found.sum,
-        threshold=found.threshold,
         software=differences(software[0], software[1]),
         components=series.components[row],
     )

@@ -82,7 +82,7 @@ def test_an_alert_of_the_latest_session_is_new() -> None:
     assert incident.new
     # What was known that session is what is said of it later: the past does not change.
     assert incident.alerts[0].raised == whole.raised
-    assert incident.alerts[0].sum == whole.sum
+    assert incident.alerts[0].first_bad == whole.first_bad
     assert watched([lost(100, sessions=session)]).incidents == ()
 
 

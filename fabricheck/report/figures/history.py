@@ -147,8 +147,8 @@ def incident_figure(history: Watched, incident: Incident) -> Figure:
     named = f" {shared}" if shared else ""
     summary = (
         f"{plural(len(alerts), 'metric')}{named}{_of_all(incident)}; {names[0]} went from {number(worst.before)} to "
-        f"{number(worst.after)} {unit_shown(worst.unit)} ({percent(worst.change)}). Last good {worst.last_good}, "
-        f"first bad {worst.first_bad}, alert raised {incident.raised}. "
+        f"{number(worst.after)} {unit_shown(worst.unit)} ({percent(worst.change)}), {worst.when}, alert raised "
+        f"{incident.raised}. "
         f"The band is the baseline ± {size(spread)}, the variation from session to session"
     )
     raised = place[incident.raised.session]

@@ -1,0 +1,179 @@
+"""Parts of nodes that are slower than the same parts of other nodes, where sessions take turns on nodes.
+
+What a node usually differs by is taken out of a metric's series, so that turns are no noise, and its chart cannot tell
+of a slow node. The last sessions of the nodes are equals, and are judged as the equals of a run are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fabricheck.history.incidents import Alert, Incident
+from fabricheck.history.robust import FEWEST
+from fabricheck.history.series import Series, numbered, path_of
+from fabricheck.history.shares import percent
+from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.parts import LEAST_LOSS
+from fabricheck.records.catalogue import code_of_slow
+from fabricheck.records.component import Component, Kind, only_node
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+
+# One session can have a hiccup.
+_LAST = 2
+# A part is slow where so many of the metrics that cross it are: of a node's four GPUs one has half of its pairs.
+_WITH_IT = 0.75
+# Healthy nodes have an outlier in one session of so many, once in three years of nights.
+_SESSIONS = 1000
+# As of a metric (`calibrate`): what a clock cannot tell and nobody acts on.
+_LEAST_SPREAD = 0.001
+# The median distance of two normal values whose standard deviation is 1.
+_APART = 0.954
+# In this order: what is named explains its parts.
+_KINDS = (Kind.NODE, Kind.GPU, Kind.NIC, Kind.DEVICE, Kind.LINK)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A part of a node that is slower than `others` in a `kind` of measurement, by `excess` (a logarithm), with the
+    chance `p` of healthy ones; they differ by `spread`."""
+
+    component: Component
+    kind: int
+    others: int
+    excess: float
+    spread: float
+    p: float
+
+
+def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list[Incident]:
+    """What is slow on one node after the last session. `accepted`: metrics, by number, and the sessions from which on
+    what their nodes differ by is usual."""
+    visits = series.visits
+    if visits.is_empty():
+        return []
+    names = (
+        (key.partition, key.environment, key.test, unit) for key, unit in zip(series.keys, series.units, strict=True)
+    )
+    visits = visits.with_columns(kind=pl.Series(numbered(names))[visits["row"]])
+    if since := dict(accepted):
+        visits = visits.filter(pl.col("place") >= pl.col("row").replace_strict(since, default=0))
+        usual = pl.when(pl.col("row").is_in(list(since))).then(pl.col("worse").median().over("row", "where"))
+        visits = visits.with_columns(worse=pl.col("worse") - usual.fill_null(0.0))
+    slow: dict[Component, list[Slow]] = {}
+    for each in slow_parts(visits):
+        slow.setdefault(each.component, []).append(each)
+    return [_incident(series, visits, each) for each in slow.values()]
+
+
+def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Incident:
+    """What is told of a part that is slow in some kinds of measurements."""
+    worst = max(slow, key=lambda each: each.excess)
+    component = worst.component
+    of_kinds = visits.filter(pl.col("kind").is_in([each.kind for each in slow]))
+    crossing = of_kinds.filter(pl.col("components").list.contains(component.key))
+    # The sessions since which it has been slow, one after the other.
+    by_session = crossing.group_by("place").agg(pl.col("worse").median()).sort("place")
+    fine = np.flatnonzero(by_session["worse"].to_numpy() < worst.excess / 2)
+    first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - _LAST)
+    places = by_session["place"].to_list()
+    raised = series.sessions[places[first + _LAST - 1]]
+    alerts = []
+    for (row,), own in crossing.sort("place").group_by("row", maintain_order=True):
+        others = of_kinds.filter((pl.col("row") == row) & ~pl.col("components").list.contains(component.key))
+        before, after = others["value"].median(), own["value"].tail(_LAST).median()
+        alerts.append(
+            Alert(
+                key=series.keys[row],
+                unit=series.units[row],
+                raised=raised,
+                last_good=series.sessions[places[first - 1]] if first else None,
+                first_bad=series.sessions[places[first]],
+                ended=None,
+                accepted=False,
+                worsened=False,
+                before=before,
+                after=after,
+                change=after / before - 1,
+                spread=worst.spread,
+                software=(),
+                components=path_of(tuple(own["components"][-1])),
+            )
+        )
+    alerts.sort(key=lambda each: (-abs(each.change), each.key))
+    affected = [each for each in alerts if abs(math.log(each.after / each.before)) >= worst.excess / 2] or alerts[:1]
+    return Incident(
+        finding=Finding(
+            code_of_slow([component]),
+            Verdict.DEGRADED,
+            f"{len(affected)} of {len(alerts)} metrics that cross it are slower in its last {_LAST} sessions than "
+            f"those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
+            (component,),
+            alerts[0].after,
+            alerts[0].before,
+            alerts[0].unit,
+            tuple(str(each.key) for each in affected),
+            p=worst.p,
+        ),
+        raised=raised,
+        open=True,
+        new=raised == series.sessions[-1],
+        affected=len(affected),
+        watched=len(alerts),
+        next_step="",
+        alerts=tuple(affected),
+    )
+
+
+def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
+    """What was slow in both of its last sessions, those that it explains left out.
+
+    `visits`: by `row` and `place` (metric and session, by number), where that was, the keys of the
+    `components` of the path, the `kind` of measurement, and how much `worse` the value was than the level of its metric
+    (a logarithm). Healthy ones have any in one of so many `sessions`.
+    """
+    latest = visits.filter(pl.col("place").rank("dense", descending=True).over("row", "where") <= _LAST)
+    latest = latest.with_columns(path=pl.col("components").list.join("\t"))
+    crossed = [(path, each) for path in latest["path"].unique() for each in path_of(tuple(path.split("\t")))]
+    own = [(path, each.key, each.kind.value) for path, each in crossed if only_node([each])]
+    parts = {each.key: each for _, each in crossed}
+    last = (
+        latest.join(pl.DataFrame(own, dict.fromkeys(("path", "key", "part"), pl.String), orient="row"), on="path")
+        .group_by("kind", "part", "key", "place")
+        .agg(pl.col("worse").quantile(1 - _WITH_IT, "lower"))
+        .sort("place")
+        .group_by("kind", "part", "key")
+        .agg(pl.col("worse").tail(_LAST))
+        .filter(pl.col("worse").list.len() == _LAST)
+        .sort("kind", "key")
+    )
+    groups = last.partition_by("kind", "part", as_dict=True)
+    error, found = 1 / (sessions * max(len(groups), 1)), list[Slow]()
+    for wanted in _KINDS:
+        named = {(each.component.node, each.component.name) for each in found}
+        for (kind, part), group in sorted(groups.items()):
+            components = [parts[key] for key in group["key"]]
+            asked = [number for number, each in enumerate(components) if named.isdisjoint(_within(each))]
+            if part != wanted.value or len({components[number].node for number in asked}) < FEWEST:
+                continue
+            worse = np.array(group["worse"].to_list())[asked]
+            apart = np.abs(worse[:, 0] - worse[:, 1]) / _APART
+            equals = [Parts[Component]((components[number],)) for number in asked]
+            found += [
+                Slow(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
+                for each in outliers(worse.min(axis=1), apart, equals, _LEAST_SPREAD, error)
+                for member in each.members
+                if each.excess >= LEAST_LOSS
+            ]
+    return found
+
+
+def _within(component: Component) -> Iterator[tuple[str, str]]:
+    """What explains that a part is slow."""
+    yield component.node, ""
+    yield from ((each.node, each.name) for each in component.ends if each != component)
