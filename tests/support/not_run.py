@@ -3,6 +3,7 @@
 - Without FULL=1, tests marked `full` are left out, and the summary says how many and how to run them.
 - With CI=true a skipped test fails the run.
 - With FABRICHECK_NOT_RUN=FILE, what was left out or skipped, and why, is appended to FILE: tools/test.sh repeats it.
+  Where files are named, what is left out of them is no part of it: the whole suite counts that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _NotRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Before `-m` and `-k` choose, so that each part of `make test` counts those of the whole suite."""
+        """Before `-m` and `-k` choose, so that what `-m` leaves to the other part of `make test` is counted too."""
         if is_full():
             return
         left_out = [item for item in items if item.get_closest_marker("full")]
@@ -57,17 +58,19 @@ class _NotRun:
         """Each worker of pytest-xdist collects the whole suite; the process that starts them collects nothing."""
         self.left_out = max(self.left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        said = [f"{count} skipped: {reason}" for reason, count in Counter(why for _, why in self.skipped).items()]
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        skipped = [f"{count} skipped: {reason}" for reason, count in Counter(why for _, why in self.skipped).items()]
+        left_out = []
         if self.left_out:
-            said.append(f"{self.left_out} left out, since they take longer; `make test FULL=1` runs them")
-        if said:
+            left_out = [f"{self.left_out} left out, since they take longer; `make test FULL=1` runs them"]
+        if skipped or left_out:
             terminalreporter.section("tests that did not run")
-        for line in said:
+        for line in skipped + left_out:
             terminalreporter.line(line)
         if file := os.environ.get("FABRICHECK_NOT_RUN"):
+            counts_all = config.args_source is not pytest.Config.ArgsSource.ARGS
             with Path(file).open("a", encoding="utf-8") as out:
-                out.writelines(f"{line}\n" for line in said)
+                out.writelines(f"{line}\n" for line in (skipped + left_out if counts_all else skipped))
         if self.skipped and is_ci():
             terminalreporter.section("skipped although CI=true: this is a failure", red=True)
             for nodeid, _ in self.skipped:

@@ -54,7 +54,20 @@ def test_a_skip_is_no_failure_elsewhere_and_its_reason_is_said(
 
 
 @pytest.mark.parametrize("options", [["--numprocesses=0"], ["--numprocesses=2"], ["-m", "not full"]])
-def test_what_takes_long_is_left_out_and_counted(pytester: pytest.Pytester, options: list[str]) -> None:
+def test_what_takes_long_is_left_out_and_counted(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setenv("FABRICHECK_NOT_RUN", str(pytester.path / "not-run"))
     result = run(pytester, {"test_long": LONG}, *options)
     result.assert_outcomes(passed=1, deselected=None if "=2" in options[0] else 3)
-    result.stdout.fnmatch_lines(["3 left out, since they take longer; `make test FULL=1` runs them"])
+    line = "3 left out, since they take longer; `make test FULL=1` runs them"
+    result.stdout.fnmatch_lines([line])
+    assert {*(pytester.path / "not-run").read_text().splitlines()} == {line}
+
+
+def test_what_is_left_out_of_files_that_are_named_is_counted_among_all(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FABRICHECK_NOT_RUN", str(pytester.path / "not-run"))
+    run(pytester, {"test_long": LONG, **SKIPS}, "test_long.py", "test_by_a_mark.py")
+    assert (pytester.path / "not-run").read_text() == "1 skipped: no network\n"
