@@ -5,6 +5,7 @@ docs/state.md has every line, what it means and what to do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -15,13 +16,16 @@ from fabricheck.judge.evidence_of_nics import evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.evidence_of_paths import evidence_of_paths
 from fabricheck.judge.node_rules import EXPLAINS_PATHS, evidence_of_rules
+from fabricheck.judge.overall import badness
+from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, Samples
 from fabricheck.records.state import NodeState, States
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology
 
 #: More evidence beside one metric says nothing more.
@@ -35,7 +39,8 @@ _COUNTED = frozenset(
 )
 #: Of which one line of a session is enough, whichever node has it.
 _ONCE = frozenset(("few-cores", "node-busy"))
-_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
+#: Codes of metrics beside which nothing is told: of what passed, or is no measurement.
+_NEEDS_NO_REASON = ("", "no-baseline", "implausible-value")
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
 
@@ -188,42 +193,64 @@ def component_of(each: Evidence, topology: Topology | None) -> Component:
 
 
 def beside_metrics(judged: RunJudgement) -> RunJudgement:
-    """The judgement with what the nodes say beside each metric that is slow, once all yardsticks have judged it.
+    """The judgement with what the nodes say beside metrics that are slow, once all yardsticks have judged these.
 
-    A metric below the minimum proves nothing where processors of one node move the data and other programs used them.
+    What is the same of several metrics stands beside the worst of them. A metric below the minimum proves nothing where
+    processors of one node move the data and other programs used them.
     """
     found = evidence_of(judged.run, judged.topology)
     alone = len({rank.host for rank in judged.run.ranks}) == 1
-    by_processors = bool(judged.run.header) and not judged.run.on_gpus and alone
-    busy = next((each.message for each in found if each.code == "node-busy" and by_processors), "")
-    metrics = [_beside(_unless_busy(each, busy), judged.run, found) for each in judged.judgements]
+    busy = alone and any(evidence.code == "node-busy" for evidence in found)
+    metrics = [_unless_busy(metric, judged.run) if busy else metric for metric in judged.judgements]
+    worst_first = sorted(range(len(metrics)), key=lambda place: badness(metrics[place]))
+    places: dict[tuple[str, str | int, str], dict[int, Evidence]] = {}
+    for place in worst_first:
+        for evidence in _beside(metrics[place], judged.run, found):
+            places.setdefault((evidence.code, evidence.part, evidence.text), {}).setdefault(place, evidence)
+    told: dict[int, list[str]] = {}
+    for by_place in places.values():
+        place, evidence = next(iter(by_place.items()))
+        count = f" ({len(by_place)} metrics)" if len(by_place) > 1 else ""
+        told.setdefault(place, []).append(f"{evidence.short}{count}")
+    metrics = [_with_reasons(metric, told.get(place, ())) for place, metric in enumerate(metrics)]
     verdict = worst([judged.verdict, *(each.verdict for each in metrics)]) if metrics else judged.verdict
     return replace(judged, judgements=tuple(metrics), verdict=verdict)
 
 
-def _unless_busy(judgement: Judgement, busy: str) -> Judgement:
-    if not busy or judgement.code != "below-floor" or judgement.verdict is not Verdict.FAIL:
+def _unless_busy(judgement: Judgement, run: Run) -> Judgement:
+    if judgement.code != "below-floor" or judgement.verdict is not Verdict.FAIL:
         return judgement
-    return replace(judgement, verdict=Verdict.INCOMPLETE, reason=f"{busy}: run again; {judgement.reason}")
+    if not _by_processors(run, judgement.samples):
+        return judgement
+    return replace(judgement, verdict=Verdict.INCOMPLETE, reason=f"machine busy: run again; {judgement.reason}")
 
 
-def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Judgement:
-    """A metric that is not PASS, with what its own nodes and GPUs say."""
-    if judgement.verdict not in _SLOW:
-        return judgement
+def _by_processors(run: Run, samples: Samples) -> bool:
+    """Whether cores move the data of a measurement inside a node, or GPUs by way of the host's memory.
+
+    Copy engines that read or write pinned memory need no core.
+    """
+    if not run.on_gpus or run.header["transport"] == "staging" or host_memory_of(run, samples) == "pageable":
+        return True
+    paths = run.footer["proof"]["paths"] if run.footer else ()
+    return any(re.search(pattern, path) for pattern in HOST_STAGING for path in paths)
+
+
+def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Iterator[Evidence]:
+    """What the nodes and GPUs of a metric say that is slow."""
+    if judgement.code in _NEEDS_NO_REASON:
+        return
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_name(each.host) for each in ranks}
     devices = {(short_name(each.host), each.device.bus_id.lower()[-12:]) for each in ranks if each.device is not None}
-    own = [
-        each
-        for each in found
-        if each.host in hosts
-        and (not each.bus_id or (each.host, each.bus_id) in devices)
-        and (not each.network or len(hosts) > 1)
-    ]
-    own = list({(each.code, each.part, each.text): each for each in reversed(own)}.values())[::-1]
-    if not own:
+    for evidence in found:
+        own = evidence.host in hosts and (not evidence.bus_id or (evidence.host, evidence.bus_id) in devices)
+        if own and (not evidence.network or len(hosts) > 1):
+            yield evidence
+
+
+def _with_reasons(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
+    if not reasons:
         return judgement
-    more = f" (and {len(own) - _MOST_BESIDE} more)" if len(own) > _MOST_BESIDE else ""
-    text = "; ".join(each.short for each in own[:_MOST_BESIDE])
-    return replace(judgement, reason=f"{judgement.reason}; and {text}{more}")
+    more = f" (and {len(reasons) - _MOST_BESIDE} more)" if len(reasons) > _MOST_BESIDE else ""
+    return replace(judgement, reason=f"{judgement.reason}; and {'; '.join(reasons[:_MOST_BESIDE])}{more}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import any_rehearsal
 from fabricheck.records.verdict import Verdict, worst
 
@@ -33,3 +35,12 @@ def rehearsed(runs: Iterable[RunJudgement]) -> bool:
 def worst_first(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
     """The runs by their verdicts, in their own order where these are the same."""
     return tuple(sorted(runs, key=lambda each: -SEVERITY[each.final_verdict]))
+
+
+def badness(judged: Judgement) -> tuple[int, float]:
+    """A key that sorts the worst metric first: by verdict, then by how far the value is from what it should be."""
+    target = judged.expectation.expected or (judged.reference.value if judged.reference else None) or 1.0
+    ratio = judged.value / target
+    if math.isnan(ratio):
+        return -SEVERITY[judged.verdict], -math.inf
+    return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio

@@ -158,7 +158,8 @@ def _mark(slow: Slow, metrics: _Metrics, problem: Finding, verdicts: Sequence[li
         run, number = metrics.places[each]
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
-            reason = f"{judged.reason}; but {problem.message}"
+            others = f"; but below reference together with {slow.part.metrics.size - 1} more metrics"
+            reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
 
 

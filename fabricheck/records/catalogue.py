@@ -345,7 +345,8 @@ CATALOGUE: Mapping[str, Entry] = {
         "There is no reference, part value, published value, peer or model.",
         ("After a few healthy runs: `fabricheck calibrate {system}`",), "A metric"),
     "slow-while-busy": Entry("was below the minimum on a busy machine", _ENDED, _REPORTED,
-        "Processors move the data, and at least half of the cores had other work before the test began.",
+        "Processors move the data, or GPUs do by way of host memory, and at least half of the cores had other work "
+        "before the test began.",
         ("Is the machine idle? `top -b -n 1`", "`fabricheck run --system {system}`"), "A metric"),
     "gpu-in-use": Entry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",

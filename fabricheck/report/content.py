@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fabricheck.judge.overall import SEVERITY
+from fabricheck.judge.overall import SEVERITY, badness
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
@@ -201,7 +201,7 @@ def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
             judgement.unit,
         )
         members_of.setdefault(key, []).append(judgement)
-    groups = (Group(*key, tuple(sorted(members, key=_badness))) for key, members in members_of.items())
+    groups = (Group(*key, tuple(sorted(members, key=badness))) for key, members in members_of.items())
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
 
 
@@ -256,15 +256,6 @@ def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
     """The metrics of several groups, worst verdict first, else in their order."""
     judgements = [each for group in groups for each in group.judgements]
     return tuple(sorted(judgements, key=lambda each: -SEVERITY[each.verdict]))
-
-
-def _badness(judged: Judgement) -> tuple[int, float]:
-    """A key that sorts the worst first: by verdict, then by how far the value is from what it should be."""
-    target = judged.expectation.expected or (judged.reference.value if judged.reference else None) or 1.0
-    ratio = judged.value / target
-    if math.isnan(ratio):
-        return -SEVERITY[judged.verdict], -math.inf
-    return -SEVERITY[judged.verdict], ratio if judged.better == "higher" else -ratio
 
 
 def shown_kind(kind: str) -> str:

@@ -476,6 +476,24 @@ def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
     assert "PCIe" not in fast.judgements[0].reason
 
 
+@pytest.mark.parametrize("busy", [0.0, 60.0])
+def test_a_reason_stands_once_beside_the_worst_of_the_metrics_that_have_it(busy: float) -> None:
+    before = [node("nid001", busy_cores=busy)]
+    run = run_with(before, [node("nid001", "after")], environment={"NCCL_PROTO": "LL"})
+    rates = {(0, 1): 40.0, (1, 0): 10.0, (0, 2): 20.0}
+    samples = [made_samples("unidirectional", ranks, MIB, gbps) for ranks, gbps in rates.items()]
+    series = [{**run.header["plan"]["series"][0], "ranks": list(ranks)} for ranks in rates]
+    run = replace(run, header={**run.header, "plan": {**run.header["plan"], "series": series}})
+    remarks = [{"text": "P2P is disabled", "warning": False, "ranks": [0, 1], "of_ranks": 2}]
+    proof = {"paths": {"SHM/direct/direct": 2}, "evidence": "NCCL_DEBUG", "remarks": remarks}
+    found = judged(replace(run, samples=tuple(samples), footer={"proof": proof}))
+    verdict = Verdict.INCOMPLETE if busy else Verdict.FAIL
+    assert [metric.verdict for metric in found.judgements] == [verdict] * 3
+    for said in ("P2P is disabled (on 2 ranks) (3 metrics)", "NCCL_PROTO=LL (3 metrics)"):
+        assert [said in metric.reason for metric in found.judgements] == [False, True, False]
+    assert ["60.0 of 64 cores" in metric.reason for metric in found.judgements] == [False, bool(busy), False]
+
+
 def test_a_run_that_ended_before_its_header_is_what_it_says() -> None:
     """With what its nodes say, and not INVALID for having no metric."""
     ended = bad_finding(Verdict.INCOMPLETE, "run.jsonl:1: the benchmark ended with an error: rank 2 did not arrive")
@@ -492,20 +510,37 @@ def test_a_fault_of_the_machine_is_a_problem_of_the_run() -> None:
     assert (found.verdict, problem.verdict, problem.place) == (Verdict.INVALID, Verdict.INVALID, "nid001:gpu1")
 
 
-@pytest.mark.parametrize(("nodes", "gpus"), [(1, False), (1, True), (4, False)])
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "way", "by_processors"),
+    [
+        (1, False, ("mpi", ""), True),
+        (4, False, ("mpi", ""), False),
+        (1, True, ("mpi", ""), False),
+        (1, True, ("copy", ""), False),
+        (1, True, ("ccl", "P2P/CUMEM"), False),
+        (1, True, ("ccl", "SHM/direct/direct"), True),
+        (1, True, ("mpi", "cuda: cuda_copy/cuda"), True),
+        (1, True, ("staging", ""), True),
+        (4, True, ("staging", ""), False),
+        (4, True, ("ccl", "SHM/direct/direct"), False),
+    ],
+)
 @pytest.mark.parametrize("busy", [0.0, 60.0])
 def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
-    busy: float, nodes: int, gpus: bool
+    busy: float, nodes: int, gpus: bool, way: tuple[str, str], by_processors: bool
 ) -> None:
     """No FAIL, no diagnosis and no drain; but no green either. The links of GPUs and between nodes do not care."""
+    transport, path = way
     run = run_with([node(host, busy_cores=busy) for host in HOSTS], [node(host, "after") for host in HOSTS], gpus=gpus)
     places = tuple(replace(place, host=HOSTS[place.rank % nodes]) for place in run.ranks)
-    run = replace(run, ranks=places, header={**run.header, "backend": "cuda" if gpus else "host"})
+    header = {**run.header, "backend": "cuda" if gpus else "host", "transport": transport}
+    footer = {**(run.footer or {}), "proof": {"paths": {path: 24} if path else {}}}
+    run = replace(run, ranks=places, header=header, footer=footer)
     alone = judge_run(run, lambda *_: Expectation(1e9, 1e9, 2e9, 0.5, "made"), {})
     found = beside_metrics(alone)
     codes = {each.code for each in found.judgements}
     assert "below-floor" in {each.code for each in alone.judgements}
-    if busy and not gpus and nodes == 1:
+    if busy and by_processors:
         assert found.final_verdict is Verdict.INCOMPLETE
         assert "slow-while-busy" in codes and "below-floor" not in codes
     else:
