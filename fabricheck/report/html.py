@@ -9,11 +9,15 @@ would still not run.
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
+from importlib import resources
 from pathlib import Path
 
 import jinja2
@@ -40,14 +44,13 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
 from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.content import label_of, number, printable, reason_without_source
-from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
 from fabricheck.report.figures import Figure, figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.grid import grid_of
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.plotly_js import plotly_notice
+from fabricheck.report.plotly_js import plotly_js, plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
@@ -292,3 +295,28 @@ def _shown(value: object) -> object:
     if isinstance(value, (Markup, int)) or (isinstance(value, str) and value.isascii() and value.isprintable()):
         return value
     return printable(value)
+
+
+def own_file(name: str) -> str:
+    """A file of this package as text."""
+    return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
+
+
+def packed(content: bytes) -> str:
+    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
+
+
+def script_hash(script: bytes) -> str:
+    """The hash of a script, as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
+
+
+@lru_cache(maxsize=1)
+def plotly_hash() -> str:
+    return script_hash(plotly_js())
+
+
+@lru_cache(maxsize=1)
+def packed_plotly() -> str:
+    return packed(plotly_js())
