@@ -18,7 +18,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
-from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, bus_factor
+from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, bus_factor, kernel_settings
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -112,7 +112,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     run = judged.run
     mover = {"mpi": "nic", "ccl": "ccl nic pair"}.get(run.header["transport"]) if is_comparable(run) else None
     data = least_payload([nic.model for nic in topology.nics], mover) if mover is not None else None
-    if data is None or run.header["plan"].get("buffers") is not None or run.header["plan"].get("ccl_mode"):
+    if data is None or run.header["plan"].get("buffers") is not None or kernel_settings(run.header["plan"]):
         return None
     facts = Facts(run, topology)
     pairs = [
