@@ -19,7 +19,6 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
-from fabricheck.judge.board import Board
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
@@ -36,6 +35,7 @@ from fabricheck.records.operations import (
 )
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
+from fabricheck.topology.board import Board
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
