@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import VICTIMS
-from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.records.operations import SETTINGS, VICTIMS
+from fabricheck.results.fabricbench_format import is_plan_setting
 from fabricheck.units import bound_sizes, coarser_sizes
 
 #: What an aggressor's messages have where fabricbench is told nothing else.
@@ -203,6 +203,6 @@ def unsupported_problems(unsupported: object) -> Iterator[str]:
         return
     for setting, reason in unsupported.items():
         if not is_plan_setting(*str(setting).partition("=")[::2]):
-            yield f"unsupported has {setting!r}, which is not a NAME=VALUE of {', '.join(PLAN_SETTINGS)}"
+            yield f"unsupported has {setting!r}, which is not a NAME=VALUE of {', '.join(SETTINGS)}"
         if not isinstance(reason, str) or not reason.strip():
             yield f"unsupported has {setting!r} without a reason: state what showed it, and when"

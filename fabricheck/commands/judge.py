@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES, STORE
 from fabricheck.errors import UserError
+from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
     from fabricheck.findings.case_runs import CaseRun
     from fabricheck.findings.observations import Observation
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.records.verdict import Verdict
+    from fabricheck.records.finding import Finding
+    from fabricheck.results.vendor_output import VendorOutput
 
 _LARGEST_TEXT = 64 << 20
+_MOST_NAMED = 3
 
 
 @click.command()
@@ -93,14 +97,10 @@ def judge(
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
     """
-    from fabricheck.commands.vendor_judgement import VendorJudgement, judge_vendor_file
-    from fabricheck.commands.vendor_judgement import as_json as vendor_as_json
-    from fabricheck.commands.vendor_judgement import table as vendor_table
     from fabricheck.findings.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
-    from fabricheck.records.verdict import EXIT_CODES, worst
 
     if part is not None or gpus is not None or nics is not None:
         asked_beside = system or topology or references or test or keys
@@ -124,7 +124,7 @@ def judge(
             raise UserError(note)
         click.echo(f"fabricheck: {note}", err=True)
     if as_json:
-        content = [vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
+        content = [_vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
         click.echo(json.dumps(content, indent=2, allow_nan=False))
     else:
         for run in judged:
@@ -263,9 +263,7 @@ def _judge(
 
 
 def _table(judged: RunJudgement) -> Iterable[str]:
-    from fabricheck.commands.vendor_judgement import without_path
     from fabricheck.records.rehearsal import is_rehearsal, marked
-    from fabricheck.records.verdict import Verdict
     from fabricheck.report.lines import LONGEST
 
     path = f"{judged.run.path}: {judged.test}" if judged.test else judged.run.path
@@ -275,7 +273,7 @@ def _table(judged: RunJudgement) -> Iterable[str]:
     also = f", and {failed} of {count} metrics FAIL" if failed and judged.verdict is not Verdict.FAIL else ""
     yield f"{judged.verdict.value}{also}  {what}"
     for problem in judged.problems:
-        yield f"  {problem.verdict.value:10}  {without_path(problem.message, judged.run.path)}"
+        yield f"  {problem.verdict.value:10}  {_without_path(problem.message, judged.run.path)}"
     unjudged = sum(metric.unjudged for metric in judged.judgements)
     if unjudged > 1:
         step = (
@@ -286,3 +284,90 @@ def _table(judged: RunJudgement) -> Iterable[str]:
         if not (metric.unjudged and unjudged > 1):
             line = f"  {metric.verdict.value:10}  {metric.name}: {metric.reason}"
             yield line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"  # --json has all of it
+
+
+@dataclass(frozen=True)
+class VendorJudgement:
+    """An output with the problems that its parser found, and that it proves nothing of where it ran."""
+
+    output: VendorOutput
+    problems: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(each.verdict for each in self.problems)
+
+
+def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[VendorJudgement, ...]:
+    """The outputs of vendor tools in a file; none where it is another file, such as a result of fabricbench."""
+    from fabricheck.results.vendor import not_judged, read_vendor_outputs
+    from fabricheck.wholefile import open_file
+
+    try:
+        with open_file(file, sys.maxsize) as stream:
+            begin = stream.read(4096)
+    except OSError:
+        return ()  # whoever reads the result file says why it cannot be read
+    if begin.startswith(b"{") and b'"record"' in begin:
+        return ()
+    outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
+    # What is not read needs no second reason, and wrong data are wrong wherever it ran.
+    return tuple(
+        VendorJudgement(each, each.problems if _has_reason(each) else (*each.problems, not_judged(each)))
+        for each in outputs
+    )
+
+
+def _has_reason(output: VendorOutput) -> bool:
+    return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
+
+
+def _without_path(message: str, path: str) -> str:
+    """A message under a line that names the file: the place in the file alone, such as `line 47: …`."""
+    rest = message.removeprefix(f"{path}:")
+    return message if rest == message else f"line {rest}" if rest[:1].isdigit() else rest.lstrip()
+
+
+def _vendor_as_json(judged: VendorJudgement) -> dict[str, Any]:
+    output = judged.output
+    return {
+        "file": output.path,
+        "tool": output.tool,
+        "version": output.version,
+        "ranks": output.ranks,
+        "facts": dict(output.facts),
+        "verdict": judged.verdict.value,
+        "problems": [{"verdict": one.verdict.value, "message": one.message} for one in judged.problems],
+        "samples": [
+            {
+                "operation": each.operation,
+                "schedule": each.schedule,
+                "placement": each.placement,
+                "bytes": each.bytes,
+                "statistic": each.statistic,
+                "times_ns": each.times_ns.tolist(),
+                "wrong_bytes": each.wrong_bytes,
+            }
+            for each in output.samples
+        ],
+    }
+
+
+def vendor_table(judged: VendorJudgement) -> Iterator[str]:
+    output = judged.output
+    ranks = f", {output.ranks} ranks" if output.ranks is not None else ""
+    version = f" {output.version}" if output.version else ""
+    tool, _, benchmarks = output.tool.partition(" ")
+    several = benchmarks.count(",") >= _MOST_NAMED
+    title = (
+        f"{tool}{version}{ranks}, {benchmarks.count(',') + 1} benchmarks"
+        if several
+        else f"{output.tool}{version}{ranks}"
+    )
+    yield f"{judged.verdict.value}  {output.path}: {title}"
+    for problem in judged.problems:
+        yield f"  {problem.verdict.value:10}  {_without_path(problem.message, output.path)}"
+    for samples in output.samples:
+        time = float(samples.one_way_ns.mean()) / 1e3
+        words = " ".join(word for word in (samples.operation, samples.placement) if word)
+        yield f"  {words:30} {samples.bytes:>14,} B {time:>14,.2f} us {8e-3 * samples.bytes / time:>12,.2f} Gb/s"

@@ -11,10 +11,9 @@ from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
 from fabricheck.expectation.achievable import achievable
 from fabricheck.expectation.across_nodes import across_nodes, in_domains, unknown_domain
-from fabricheck.expectation.gpus import collective, pair, staging
+from fabricheck.expectation.gpus import collective, host_and_device, memory_path, pair, same_gpu, shared_memory, staging
 from fabricheck.expectation.in_rounds import Company
 from fabricheck.expectation.listed import listed
-from fabricheck.expectation.memory_paths import host_and_device, memory_path, same_gpu, shared_memory
 from fabricheck.expectation.question import FLOOR_FRACTION, Limits, Question
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING, Transport

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.records.case import Case
+from fabricheck.records.operations import kernel_settings
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.tuning import ACCEPTED
@@ -73,7 +74,7 @@ class CaseRun:
     def is_plain(self) -> bool:
         """Each rank has its own device, its buffers there, and writes; NCCL is used by its defaults."""
         plan = self.run.header["plan"]
-        special = plan.get("shared_devices") or plan.get("buffers") or plan.get("ccl_mode")
+        special = plan.get("shared_devices") or plan.get("buffers") or kernel_settings(plan)
         return not special and plan.get("access") in (None, "write")
 
 

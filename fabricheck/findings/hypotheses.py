@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricheck.findings.case_runs import CaseRun, Floats, Group, Point, common_points, groups_of, partners
-from fabricheck.findings.ratio_tests import (
+from fabricheck.findings.slowdown import Slowdown, slowdowns
+from fabricheck.judge.expectations import expect_from_topology
+from fabricheck.judge.statistics import (
     MARGIN,
     RatioTest,
     Truth,
@@ -25,8 +27,6 @@ from fabricheck.findings.ratio_tests import (
     most_of,
     no_faster,
 )
-from fabricheck.findings.slowdown import Slowdown, slowdowns
-from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, VICTIMS

@@ -21,7 +21,7 @@ from fabricheck.judge.part_values import Facts, Part, is_comparable, links_on_th
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import Metric, metrics_of
-from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.operations import COLLECTIVES, PAIRS, kernel_settings
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
@@ -115,6 +115,8 @@ def _key(metric: Metric, facts: Facts) -> _Key | None:
     host_memory = host_memory_of(facts.run, samples) or ""
     hosts = {each.host for each in facts.run.ranks}
     known = samples.schedule == "uncontended" and samples.statistic == "iterations" and len(hosts) == 1
+    kernels = kernel_settings(header["plan"])
+    known = known and not kernels.keys() - {"ccl_mode"}
     if not known or host_memory not in ("", "pinned") or header["transport"] == "staging":
         return None
     if not (alone or samples.operation in (*PAIRS, *COLLECTIVES)) or any(r not in facts.devices for r in samples.ranks):
@@ -129,7 +131,7 @@ def _key(metric: Metric, facts: Facts) -> _Key | None:
         links_on_the_way(facts, samples),
         str(header.get("plan", {}).get("access") or "write") if header["transport"] in ("copy", "kernel") else "",
         host_memory,
-        str(header.get("plan", {}).get("ccl_mode") or ""),
+        kernels.get("ccl_mode", ""),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from pathlib import Path
 
 import polars as pl
@@ -20,21 +18,8 @@ _SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
 READERS = 8
 
 
-def history(
-    store: Path,
-    *,
-    system: str,
-    partitions: Collection[str] = (),
-    environments: Collection[str] = (),
-    tests: Collection[str] = (),
-    metrics: Collection[str] = (),
-    sessions: Collection[str] = (),
-    tags: Collection[str] = (),
-    since: datetime | None = None,
-    until: datetime | None = None,
-    software: Mapping[str, str] | None = None,
-) -> pl.DataFrame:
-    """One row for each metric of each run of a system that every filter lets through, sorted by the run's start.
+def history(store: Path, *, system: str) -> pl.DataFrame:
+    """One row for each metric of each run of a system, sorted by the run's start.
 
     Columns: `session` (ReFrame's session uuid), `run_id`, `started` (UTC), `system`, `partition` (its name alone),
     `environment`, `test` (the unique name with parameters), `metric`, `unit`, `better` ("higher" or "lower"), `value`
@@ -44,43 +29,14 @@ def history(
     and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`,
     `rehearsal` (whether the session was on emulated GPUs).
 
-    A filter that is empty lets everything through; `tags` and `software` must all be there. `since` counts, `until` no
-    longer does; both need a time zone. Raises UserError where there is no store, no run that passes, a damaged or
-    foreign file, a run that is there twice, or a metric with two units.
+    Raises UserError where there is no store or no run, for a damaged or foreign file, a run that is there twice, and a
+    metric with two units.
     """
-    for name, moment in (("since", since), ("until", until)):
-        if moment is not None and moment.tzinfo is None:
-            raise ValueError(f"{name} needs a time zone")
-    entries = entries_of(store, system)
-    for session in sessions:
-        if not any(each.session == session for each in entries):
-            raise UserError(_no_session(store, session, entries))
-    chosen = [each for each in entries if not sessions or each.session in sessions]
     with ThreadPoolExecutor(READERS) as pool:
-        parts = list(pool.map(_metrics, chosen))
-    everything = pl.concat(parts) if parts else pl.DataFrame(schema=tables.HISTORY)
-    if everything.is_empty():
-        raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
-    condition = pl.lit(True)
-    for column, wanted in (
-        ("partition", partitions),
-        ("environment", environments),
-        ("test", tests),
-        ("metric", metrics),
-    ):
-        if wanted:
-            condition &= pl.col(column).is_in(sorted(set(wanted)))
-    for tag in tags:
-        condition &= pl.col("tags").list.contains(tag)
-    if since is not None:
-        condition &= pl.col("started") >= since.astimezone(timezone.utc)
-    if until is not None:
-        condition &= pl.col("started") < until.astimezone(timezone.utc)
-    for name, version in (software or {}).items():
-        condition &= pl.col("software").is_in(_with_software(everything, name, version))
-    found = everything.filter(condition)
+        parts = list(pool.map(_metrics, entries_of(store, system)))
+    found = pl.concat(parts)
     if found.is_empty():
-        raise UserError(f"{store}: these filters leave no metric of {system}, of {_what_there_is(everything)}")
+        raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
     _check_unique(store, found)
     _check_units(store, found)
     return found.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
@@ -173,11 +129,6 @@ def read_table(
         raise entry.damage(f"{name} {error}") from None
 
 
-def _with_software(table: pl.DataFrame, name: str, version: str) -> list[str]:
-    """The texts of the software column that say this version; there are few different ones."""
-    return [text for text in table["software"].unique() if json.loads(text).get(name) == version]
-
-
 def _check_unique(store: Path, table: pl.DataFrame) -> None:
     keys = ["run_id", "metric"]
     twice = table.filter(table.select(keys).is_duplicated())
@@ -204,19 +155,14 @@ def _check_units(store: Path, table: pl.DataFrame) -> None:
         )
         raise UserError(
             f"{store}: {first['metric']} of {first['test']} @{first['partition']}+{first['environment']} is in "
-            f"{units}: runs of different versions cannot be compared; choose some with since, until or sessions"
+            f"{units}: runs of different versions cannot be compared: move the sessions of one to a store of their own"
         )
 
 
-def _what_there_is(table: pl.DataFrame) -> str:
-    days = table["started"].dt.strftime("%Y-%m-%d").sort()
-    return f"{table['session'].n_unique()} sessions from {days[0]} to {days[-1]}"
+def _foreign(path: Path) -> str:
+    return f"{path}: does not belong in a store: {folders.HINT}"
 
 
 def _no_session(store: Path, session: str, entries: Sequence[Entry]) -> str:
     latest = ", ".join(each.session for each in entries[-3:])
     return f"{store}: no session {session!r}; the latest are {latest}"
-
-
-def _foreign(path: Path) -> str:
-    return f"{path}: does not belong in a store: {folders.HINT}"

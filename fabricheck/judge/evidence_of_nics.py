@@ -1,16 +1,24 @@
-"""What the network ports of a run's nodes say: links, rates, errors, drops, and TCP's own counters."""
+"""What the network ports of a run's nodes say: links, rates, errors, drops, TCP's own counters, the paths of large
+packets, and whether GPUs sent by the NICs that the topology associates with them."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
-from fabricheck.judge.evidence import Evidence, Node
-from fabricheck.records.state import NicState
+from fabricheck.errors import UserError
+from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.judge.evidence import Evidence, Node, short_name
+from fabricheck.judge.state_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
+from fabricheck.records.operations import PAIRS
+from fabricheck.records.run import Run
+from fabricheck.records.state import BlockedPath, NicState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
+from fabricheck.topology.network import fold
+from fabricheck.topology.nic import nic_of
 
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
@@ -136,3 +144,90 @@ def _tcp_rise(node: Node) -> Mapping[str, int]:
     if node.before is None or node.after is None:
         return {}
     return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}
+
+
+# The kernel counts more than the kept iterations, never less, where it counts them at all. A library may stripe a GPU's
+# data over some NICs; of one that it does not use at all there is next to nothing.
+_COUNTED, _TAKEN = 0.9, 0.2
+_FEWEST_BYTES = 1 << 20
+
+
+def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evidence]:
+    """A NIC that sent next to nothing of what its GPUs sent by *CCL, while all NICs of the node sent it together.
+
+    Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
+    libraries may spread the data of each rank over all NICs.
+    """
+    sent = (run.footer or {}).get("proof", {}).get("interfaces", {})
+    if topology is None or not sent or run.header.get("transport") != "ccl":
+        return
+    for host, least in _least_sent(run, topology).items():
+        counted = {nic.name: int(sent.get(host, {}).get(nic.name, 0)) for nic in topology.nics}
+        whole = sum(least.values())
+        if whole < _FEWEST_BYTES or sum(counted.values()) < _COUNTED * whole:
+            continue
+        for nic, bytes_ in least.items():
+            if counted[nic] < _TAKEN * bytes_:
+                most = max(counted, key=lambda name: counted[name] - least.get(name, 0))
+                text = (
+                    f"it sent {counted[nic] / 1e6:,.0f} MB where its GPUs sent {bytes_ / 1e6:,.0f} MB, and {most} "
+                    f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
+                )
+                yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
+
+
+def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:
+    """By host and NIC, the bytes that pairs of GPUs on different nodes have at least sent; by the kept iterations."""
+    try:
+        gpus = {rank: topology.gpu(index) for rank, index in gpu_of_ranks(run).items()}
+    except UserError:
+        return {}  # devices that the topology does not have: others say so
+    hosts = {each.rank: each.host for each in run.ranks}
+    found: dict[str, Counter[str]] = {}
+    for each in run.samples:
+        if each.operation not in PAIRS or len({hosts.get(rank) for rank in each.ranks}) < 2:
+            continue
+        for rank in each.ranks[:1] if each.operation == "unidirectional" else each.ranks:
+            nic = nic_of(topology, gpus[rank]) if rank in gpus else None
+            if nic is not None:
+                found.setdefault(hosts[rank], Counter())[nic.name] += each.bytes * int(each.times_ns.size)
+    return found
+
+
+def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+    """A line for each node that explains most of the ways that are left, and one for those that no node explains.
+
+    Where the topology names some of the ports, such as those of the fast network, the others' are only told.
+    """
+    described = {nic.name for nic in topology.nics} if topology is not None else set()
+    described &= {nic.name for node in nodes for nic in node.last.nics}
+    by_port: dict[str, list[tuple[str, BlockedPath]]] = {}
+    for node in nodes:
+        for way in node.last.blocked:
+            by_port.setdefault(way.port, []).append((node.host, way))
+    for port, ways in by_port.items():
+        verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
+        yield from _of_port(port, ways, verdict)
+
+
+def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdict) -> Iterator[Evidence]:
+    left = list(ways)
+    while left:
+        ends = Counter(host for source, way in left for host in (source, way.to))
+        (host, most), *others = ends.most_common()
+        alone = all(count < most for _, count in others)
+        own = [each for each in left if not alone or host in (each[0], each[1].to)]
+        left = [each for each in left if each not in own]
+        lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
+        where = "to or from it" if alone else f"between {fold(sorted(ends))}"
+        text = (
+            f"packets of {lost:,} bytes are lost {where}, those of {passed:,} pass ({_ways(own)}): "
+            "a port on the path has a smaller MTU"
+        )
+        yield Evidence("packets-too-large", host, port, text, verdict, network=True)
+
+
+def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:
+    named = [f"{source} → {way.to}" for source, way in ways]
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return f"{', '.join(named[:3])}{more}"

@@ -14,7 +14,7 @@ from fabricheck.judge.part_values import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import SPARSE, VICTIMS, is_small_type
+from fabricheck.records.operations import SPARSE, VICTIMS, kernel_settings
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.model import Topology
 
@@ -75,8 +75,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         if without_switch and samples.operation == "allreduce" and _can_reduce(topology):
             found = replace(found, source=f"{found.source}; {without_switch} keeps NCCL from reducing in the switch")
         # What links carry of data is measured with NCCL as it is by default: each mode and type has kernels of its own.
-        plan = run.header["plan"]
-        return replace(found, achievable=None) if plan.get("ccl_mode") or is_small_type(plan) else found
+        return replace(found, achievable=None) if kernel_settings(run.header["plan"]) else found
 
     return expect
 

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
-from fabricheck.judge.evidence_of_association import evidence_of_association
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
-from fabricheck.judge.evidence_of_nics import evidence_of_nics
+from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
-from fabricheck.judge.evidence_of_paths import evidence_of_paths
-from fabricheck.judge.node_rules import EXPLAINS_PATHS, evidence_of_rules
 from fabricheck.judge.overall import badness
 from fabricheck.judge.policy import host_memory_of
+from fabricheck.judge.state_rules import EXPLAINS_PATHS, evidence_of_rules
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding

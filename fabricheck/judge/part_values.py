@@ -19,7 +19,6 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
-from fabricheck.judge.board import Board
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
@@ -31,11 +30,12 @@ from fabricheck.records.operations import (
     Schedule,
     Transport,
     bus_factor,
-    is_small_type,
+    kernel_settings,
     uses_host_memory,
 )
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
+from fabricheck.topology.board import Board
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
@@ -259,8 +259,7 @@ def matches(where: Where, metric: Metric, facts: Facts) -> bool:
         scope_of(facts.run, samples) == where.scope
         and where.access in (None, plan.get("access") or "write")
         and where.host_memory in (None, host_memory_of(facts.run, samples))
-        and where.ccl_mode == plan.get("ccl_mode")
-        and not is_small_type(plan)
+        and kernel_settings(plan) == ({"ccl_mode": where.ccl_mode} if where.ccl_mode else {})
         and (where.library is None or _begins(facts.library, where.library))
         and all(environment.get(name) == value for name, value in where.environment.items())
         and where.links in (None, links_on_the_way(facts, samples))

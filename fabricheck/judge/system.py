@@ -10,19 +10,16 @@ from pathlib import Path
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.in_switch import switch_not_used
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.levels import is_of, level_on
-from fabricheck.judge.nics_unused import nics_not_filled
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
-from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.part_values import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import References, load_references
+from fabricheck.judge.run_rules import find_stalls, nics_not_filled, problem_of_gpus, switch_not_used
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
-from fabricheck.judge.stalls import find_stalls
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, Key, name_of_header, parse_case
 from fabricheck.records.finding import Finding

@@ -1,4 +1,4 @@
-"""The operations that are measured, and what each of them is: one table for readers, judge and checks.
+"""The operations that are measured, and the settings they are measured with: tables for readers, judge and checks.
 
 fabricbench has the same table (src/fabricbench), and a test compares the two. A new operation is a line in each.
 """
@@ -125,9 +125,43 @@ HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Backend = Literal["host", "cuda", "hip", "sycl"]
 
 
-def is_small_type(plan: Mapping[str, object]) -> bool:
-    """Whether reductions of a run's plan add up numbers of less than four bytes."""
-    return DATA_TYPES.get(str(plan.get("datatype")), 4) < 4
+@dataclass(frozen=True)
+class Setting:
+    """An option of fabricbench that the plan of a run repeats, and that a check may set.
+
+    `text`: what people read of a value, empty where it is of no interest. `usual`: the value of a run that has none.
+    `kernels`: the library runs other code with it, so that values of runs without it say nothing.
+    """
+
+    text: str = ""
+    usual: str | None = None
+    kernels: bool = False
+
+
+#: Where buffers lie, who moves the data and how.
+SETTINGS: Mapping[str, Setting] = {
+    "access": Setting("by {}", usual="write"),
+    "buffers": Setting("{} buffers"),
+    "ccl_mode": Setting("mode {}", kernels=True),
+    "datatype": Setting("{}", usual="float32", kernels=True),
+    "host_memory": Setting("{} host memory"),
+    "host_numa": Setting("{} to the GPU", usual="any"),
+    "in_place": Setting("in place"),
+    "split": Setting("split {}"),
+    "train": Setting("trains of {}"),
+    "verify": Setting(),
+}
+
+
+def chosen_settings(plan: Mapping[str, object]) -> Mapping[str, str]:
+    """The settings of a plan that are not the usual ones."""
+    chosen = {name: plan.get(name) for name, setting in SETTINGS.items()}
+    return {name: str(value) for name, value in chosen.items() if value not in (None, SETTINGS[name].usual)}
+
+
+def kernel_settings(plan: Mapping[str, object]) -> Mapping[str, str]:
+    """Those with which the library runs other code than by default."""
+    return {name: value for name, value in chosen_settings(plan).items() if SETTINGS[name].kernels}
 
 
 def backend_of(extras: Mapping[str, object]) -> str:

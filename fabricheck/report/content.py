@@ -15,7 +15,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, bus_factor, is_small_type
+from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, SETTINGS, bus_factor, chosen_settings
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
@@ -344,19 +344,7 @@ def facts_of(judged: RunJudgement) -> Facts:
 
 def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
     """What tells the run from others of the same operations and transport; nothing of what is usual."""
-    if plan.get("buffers"):
-        yield f"{plan['buffers']} buffers"
-    if plan.get("host_memory"):
-        numa = {"local": "near ", "remote": "far "}.get(str(plan.get("host_numa")), "")
-        yield f"{numa}{plan['host_memory']} host memory"
-    if plan.get("ccl_mode"):
-        yield f"mode {plan['ccl_mode']}"
-    if plan.get("in_place"):
-        yield "in place"
-    if is_small_type(plan):
-        yield str(plan["datatype"])
-    if plan.get("access") == "read":
-        yield "reading"
+    yield from filter(None, (SETTINGS[name].text.format(value) for name, value in chosen_settings(plan).items()))
     if plan.get("shared_devices"):
         yield "processes sharing GPUs"
 

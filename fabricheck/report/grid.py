@@ -14,23 +14,12 @@ from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.report.content import groups_of, number, percent, plural, unit_shown
+from fabricheck.report.figures.tables import Cell
 from fabricheck.report.shares import indirectness, shade_of, share_of
 from fabricheck.units import format_size
 
 # Wider, a map is no map.
 _MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 64, 512, 4096
-
-
-@dataclass(frozen=True)
-class Place:
-    """A cell: a verdict, its text and colour, what it says when asked, and the run behind it; no verdict where nothing
-    was measured."""
-
-    verdict: Verdict | None
-    text: str = ""
-    title: str = ""
-    link: str = ""
-    shade: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +30,7 @@ class Grid:
     corner: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
-    cells: tuple[tuple[Place, ...], ...]
+    cells: tuple[tuple[Cell, ...], ...]
     legend: str
 
 
@@ -138,18 +127,18 @@ def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mappi
     return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in by_host.items()}
 
 
-def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Place:
+def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Cell:
     if not on_nodes:
-        return Place(None, "-", f"{host}, {name}: not measured")
+        return Cell("-", title=f"{host}, {name}: not measured")
     worst = max(on_nodes, key=lambda on_node: SEVERITY[on_node.verdict])
     metrics = plural(len(worst.judgements), "metric")
     of = f"{worst.bad} of {metrics} not PASS" if worst.bad else metrics
     title = f"{host}, {name}: {worst.verdict.value}, {of}"
     if worst.verdict is Verdict.PASS:
         shares = [share for each in worst.judgements if (share := share_of(each)) is not None]
-        return _place(Verdict.PASS, statistics.median(shares) if shares else None, "")
+        return _cell(Verdict.PASS, statistics.median(shares) if shares else None, "")
     bad = [share for each in worst.judgements if each.verdict is worst.verdict if (share := share_of(each)) is not None]
-    return _place(worst.verdict, min(bad, default=None), title, worst.link)
+    return _cell(worst.verdict, min(bad, default=None), title, worst.link)
 
 
 def _on_node(run: RunJudgement, host: str) -> tuple[Judgement, ...]:
@@ -157,10 +146,10 @@ def _on_node(run: RunJudgement, host: str) -> tuple[Judgement, ...]:
     return tuple(each for each in run.judgements if own.intersection(each.samples.ranks))
 
 
-def _place(verdict: Verdict, share: float | None, title: str, link: str = "") -> Place:
+def _cell(verdict: Verdict, share: float | None, title: str, link: str = "") -> Cell:
     if share is None:
-        return Place(verdict, "ok" if verdict is Verdict.PASS else verdict.value, title, link)
-    return Place(verdict, percent(share), title, link, shade_of(share))
+        return Cell("ok" if verdict is Verdict.PASS else verdict.value, verdict, None, title, link)
+    return Cell(percent(share), verdict, shade_of(share), title, link)
 
 
 def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
@@ -220,13 +209,13 @@ class _Pair:
         return f"{samples.operation} {format_size(samples.bytes)} over {self.run.run.header.get('transport', '?')}"
 
 
-def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Place:
+def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Cell:
     if not pairs:
-        return Place(None, title="" if a == b else f"{a}→{b}: not measured")
+        return Cell("", title="" if a == b else f"{a}→{b}: not measured")
     bad = [pair for pair in pairs if pair.judged.verdict is not Verdict.PASS]
     shown = min(bad, key=lambda pair: (-SEVERITY[pair.judged.verdict], share_of(pair.judged) or 0.0), default=None)
     shown = shown or min(pairs, key=lambda pair: pair.indirectness)
     judged = shown.judged
     title = f"{'→'.join(map(str, judged.samples.ranks))} {judged.name} in {shown.check}: {judged.verdict.value}, "
     title += f"{number(judged.value)} {unit_shown(judged.unit)}"
-    return _place(judged.verdict, share_of(judged), title, shown.link if bad else "")
+    return _cell(judged.verdict, share_of(judged), title, shown.link if bad else "")

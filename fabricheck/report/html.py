@@ -9,11 +9,15 @@ would still not run.
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
+from importlib import resources
 from pathlib import Path
 
 import jinja2
@@ -38,16 +42,16 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
+from fabricheck.report.content import Slow, label_of, number, printable, reason_without_source
 from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.content import label_of, number, printable, reason_without_source
-from fabricheck.report.embedded import own_file, packed, packed_plotly, plotly_hash, script_hash
-from fabricheck.report.figures import Figure, figures_of
+from fabricheck.report.figures import figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
+from fabricheck.report.figures.tables import Figure
 from fabricheck.report.grid import grid_of
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.plotly_js import plotly_notice
+from fabricheck.report.plotly_js import plotly_js, plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
@@ -110,20 +114,6 @@ class _Row:
     packed: int
 
 
-@dataclass(frozen=True)
-class _NotPassed:
-    """Something that is not PASS, for the top of the page; of the session where there is no `run`.
-
-    A finding, or of metrics `what` they are and the `reason` of the worst.
-    """
-
-    run: RunView | None
-    verdict: Verdict
-    finding: Explained | None = None
-    what: str = ""
-    reason: str = ""
-
-
 def write_html(
     runs: Sequence[RunJudgement],
     path: Path,
@@ -182,8 +172,11 @@ def render_html(
     history_figures = _numbered(figures_of_history(past.watched) if past.watched is not None else [], figures)
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
-    of_session = [_NotPassed(None, each.verdict, Explained.of(each, system)) for each in all_problems]
-    not_passed = sorted([*of_session, *_of_runs(views)], key=lambda each: -SEVERITY[each.verdict])
+    not_passed: list[tuple[RunView | None, Explained | Slow]] = []
+    not_passed += [(None, Explained.of(each, system)) for each in all_problems]
+    for view in views:
+        not_passed += [*((view, each) for each in view.problems), *((view, each) for each in view.slow)]
+    not_passed.sort(key=lambda pair: -SEVERITY[pair[1].verdict])
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = cards_of(runs, diagnosis, system=system, watched=result, comparison=past.comparison)
@@ -213,7 +206,7 @@ def render_html(
         transports=sorted({each.run.transport for each in rows if each.run.transport}),
         verdicts=[each for each, _ in count_verdicts(each.run.verdict for each in rows)],
         not_passed=not_passed[:_MOST_NOT_PASSED],
-        more_not_passed=count_verdicts(each.verdict for each in not_passed[_MOST_NOT_PASSED:]),
+        more_not_passed=count_verdicts(each.verdict for _, each in not_passed[_MOST_NOT_PASSED:]),
         style=Markup(style),
         script=Markup(script),
         policy=Markup(
@@ -246,13 +239,6 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
         in_the_open = used <= _IN_THE_OPEN or not rows
         rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))
     return rows
-
-
-def _of_runs(runs: Sequence[RunView]) -> Iterator[_NotPassed]:
-    """The problems of runs, and their metrics that are not PASS."""
-    for run in runs:
-        yield from (_NotPassed(run, each.verdict, each) for each in run.problems)
-        yield from (_NotPassed(run, each.verdict, None, each.what, each.reason) for each in run.slow)
 
 
 def _numbered(drawn: Sequence[Figure], figures: _Pack) -> tuple[Figure, ...]:
@@ -292,3 +278,28 @@ def _shown(value: object) -> object:
     if isinstance(value, (Markup, int)) or (isinstance(value, str) and value.isascii() and value.isprintable()):
         return value
     return printable(value)
+
+
+def own_file(name: str) -> str:
+    """A file of this package as text."""
+    return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
+
+
+def packed(content: bytes) -> str:
+    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
+
+
+def script_hash(script: bytes) -> str:
+    """The hash of a script, as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
+
+
+@lru_cache(maxsize=1)
+def plotly_hash() -> str:
+    return script_hash(plotly_js())
+
+
+@lru_cache(maxsize=1)
+def packed_plotly() -> str:
+    return packed(plotly_js())

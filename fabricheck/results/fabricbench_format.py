@@ -24,6 +24,7 @@ from pydantic import (
 
 from fabricheck.records.metrics import MOST_RANKS
 from fabricheck.records.operations import (
+    SETTINGS,
     Backend,
     DataType,
     HostKind,
@@ -39,20 +40,6 @@ FORMAT = 2
 # Files of version 1 list each pair, and are read as ever.
 READABLE_FORMATS = (1, FORMAT)
 
-
-# Where buffers lie, who moves the data and how: options of fabricbench that the plan repeats.
-PLAN_SETTINGS = (
-    "access",
-    "buffers",
-    "ccl_mode",
-    "datatype",
-    "host_memory",
-    "host_numa",
-    "in_place",
-    "split",
-    "train",
-    "verify",
-)
 
 _LARGEST = (1 << 63) - 1
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -232,8 +219,8 @@ class PlanModel(_Line):
 
 
 def is_plan_setting(name: str, value: str) -> bool:
-    """Whether fabricbench has an option of a plan by this name, of `PLAN_SETTINGS`, with this value."""
-    if name not in PLAN_SETTINGS:
+    """Whether fabricbench has an option of a plan by this name, with this value."""
+    if name not in SETTINGS:
         return False
     kind: Any = PlanModel.model_fields[name].annotation
     try:

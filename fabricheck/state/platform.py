@@ -1,6 +1,7 @@
 """What of a node's firmware, kernel and limits decides how GPUs, NICs and memory reach each other, each cheap to read.
 
-Every value is text, empty where it is not known: `fabricheck.judge.node_rules` judges it, and equal nodes are compared.
+Every value is text, empty where it is not known: `fabricheck.judge.state_rules` judges it, and equal nodes are
+compared.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fabricheck.findings.affinity import find_far_cores
 from fabricheck.findings.case_runs import CaseRun
+from fabricheck.findings.of_session import find_far_cores
 from tests.support.made_runs import made_case, made_run
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.findings.distances import distance_classes, find_distance_classes
+from fabricheck.findings.of_session import distance_classes, find_distance_classes
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.topology.network import Network

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.findings.ratio_tests import RatioTest, Truth, all_of, any_of, both, count, most_of
-from fabricheck.judge.statistics import ratio_interval
+from fabricheck.judge.statistics import RatioTest, Truth, all_of, any_of, both, count, most_of, ratio_interval
 from tests.support.effort import effort
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.scaling import find_scalings, scalings
+from fabricheck.findings.of_session import find_scalings, scalings
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import Finding

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.fleet.guilt import find_guilty
+from fabricheck.fleet.screen import find_guilty
 
 NAMES = [f"nid{number:03}" for number in range(1, 65)]
 

@@ -36,6 +36,14 @@ def test_each_machine_is_one_value(tmp_path: Path) -> None:
     assert value.spread == pytest.approx(0.01, rel=0.2)
 
 
+def test_what_other_kernels_gave_is_no_value_of_a_part(tmp_path: Path) -> None:
+    """Sums of two-byte numbers would judge those of four."""
+    ((run, node),) = runs(3000.0)
+    header = {**run.header, "plan": {**run.header["plan"], "datatype": "bfloat16"}}
+    with pytest.raises(UserError, match="no value to write"):
+        part_text(tmp_path / "made.yaml", [(replace(run, header=header), node)], "made", source())
+
+
 def test_another_source_stands_beside_and_the_same_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "made.yaml"
     for name, level in (("one", 3000.0), ("two", 3100.0), ("one", 3050.0)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -171,38 +171,6 @@ def test_history_is_what_was_judged(root: Path, store: Path) -> None:
     assert json.loads(first["tuning"])["profile"] == "default"
 
 
-def test_filters(root: Path, store: Path) -> None:
-    for night in range(4):
-        add(root, store, night, software={"suite": f"rev{night // 2}"})
-    day = timedelta(days=1)
-
-    def nights(**filters: Any) -> list[int]:
-        found = history(store, system="local", **filters)
-        return sorted({int(each[:8]) for each in found["session"]})
-
-    assert nights(since=FIRST_NIGHT + day) == [1, 2, 3]
-    assert nights(until=FIRST_NIGHT + 2 * day) == [0, 1]
-    assert nights(sessions=["00000003-0000-4000-8000-000000000000"]) == [3]
-    assert nights(software={"suite": "rev1"}) == [2, 3]
-    assert nights(tags=["nightly", "acceptance"]) == [0, 1, 2, 3]
-    one = history(store, system="local")["metric"][0]
-    assert set(history(store, system="local", metrics=[one])["metric"]) == {one}
-    for nothing in (
-        {"tags": ["weekly"]},
-        {"partitions": ["gpu"]},
-        {"environments": ["mpich"]},
-        {"tests": ["PingPong"]},
-        {"software": {"suite": "rev2"}},
-        {"since": NOW},
-    ):
-        with pytest.raises(
-            UserError, match="these filters leave no metric of local, of 4 sessions from 2026-09-01 to 2026-09-04"
-        ):
-            nights(**nothing)
-    with pytest.raises(ValueError, match="time zone"):
-        nights(since=datetime(2026, 1, 1))
-
-
 @pytest.mark.parametrize(
     ("changes", "problems", "expected"),
     [
@@ -351,7 +319,6 @@ def test_mixed_units(root: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UserError) as error:
         history(store, system="local")
     assert "is in GB/s and Gb/s" in only_line(error)
-    assert history(store, system="local", since=FIRST_NIGHT + timedelta(days=1)).height == 2
 
 
 def test_clocks_that_are_wrong(root: Path, store: Path) -> None:
@@ -480,8 +447,6 @@ def test_a_session_of_format_1_is_read(root: Path, store: Path) -> None:
     assert [each.message for each in record.findings] == ["it scales"]
 
 
-def test_utc_whatever_the_zone_of_who_asks(root: Path, store: Path) -> None:
+def test_times_are_in_utc(root: Path, store: Path) -> None:
     add(root, store, 0)
-    zone = timezone(timedelta(hours=9))
-    assert history(store, system="local", since=FIRST_NIGHT.astimezone(zone)).height == 2
     assert history(store, system="local").schema["started"] == pl.Datetime("us", "UTC")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.evidence_of_association import evidence_of_association
+from fabricheck.judge.evidence_of_nics import evidence_of_association
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_state import (
     beside_metrics,

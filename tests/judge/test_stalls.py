@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fabricheck.judge.stalls import find_stalls
+from fabricheck.judge.run_rules import find_stalls
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fabricheck.judge.judge import strongest_level
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.yardsticks import strongest_level
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, Quantity
 from tests.support.made_runs import MIB, made_samples

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from fabricheck.report.figures import Figure, Rows
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.plot import told_apart
+from fabricheck.report.figures.tables import Figure, Rows
 from tests.report.test_figures import plot
 from tests.support.histories import Made, normal
 from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, compared, pair_metrics

@@ -13,7 +13,8 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.figures import Curves, Figure, Listing, Matrix, figures_of
+from fabricheck.report.figures import figures_of
+from fabricheck.report.figures.tables import Curves, Figure, Matrix, Rows
 from tests.support.nodes import system
 from tests.support.pages import render_html
 from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples, with_yardstick
@@ -143,8 +144,8 @@ def test_a_sparse_matrix_is_a_list() -> None:
     pairs = [(each, each + 100) for each in range(100)]
     run = judged([judgement(samples(pair, GIB), world=200) for pair in pairs], ranks=[rank(n) for n in range(200)])
     figure = find(run, "pingpong uncontended 1GiB goodput")
-    assert isinstance(figure.table, Listing)
-    assert len(figure.table.pairs) == 100
+    assert isinstance(figure.table, Rows)
+    assert len(figure.table.rows) == 100
 
 
 def test_curves_hold_the_quartiles_of_the_iterations() -> None:

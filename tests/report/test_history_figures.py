@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fabricheck.history.accepted import Accepted
-from fabricheck.report.figures import Figure, Rows
 from fabricheck.report.figures.history import incident_figure, overview, short_names, states_table
+from fabricheck.report.figures.tables import Figure, Rows
 from tests.report.test_figures import plot
 from tests.support.histories import Made, normal
 from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, pair_metrics, watched

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import fabricheck.rfm
-from fabricheck.results.fabricbench_format import PLAN_SETTINGS, is_plan_setting
+from fabricheck.records.operations import SETTINGS
+from fabricheck.results.fabricbench_format import is_plan_setting
 from tests.support.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-suites.md say what they mean.
@@ -81,6 +82,6 @@ def test_each_option_that_is_set_is_passed_on(name: str) -> None:
     """An attribute that `plan_settings` forgets would measure fabricbench's default under the test's name."""
     found = CHECKS[name]
     chosen = ast.literal_eval(found["plan_settings"]) if "plan_settings" in found else []
-    assert chosen == [each for each in PLAN_SETTINGS if each in found]
+    assert chosen == [each for each in SETTINGS if each in found]
     for setting in chosen:
         assert all(is_plan_setting(setting, str(value)) for value in values_of(found[setting]))

@@ -16,7 +16,7 @@ from fabricheck.cli import cli
 from fabricheck.commands.topology import expected, validate
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.scaling import scalings
+from fabricheck.findings.of_session import scalings
 from fabricheck.history.tables import Measured, metrics_table
 from fabricheck.history.writing import yardsticks_of
 from fabricheck.judge.system import SystemJudge

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.other_gpus import problem_of_gpus
 from fabricheck.judge.part_values import Part, load_parts
+from fabricheck.judge.run_rules import problem_of_gpus
 from fabricheck.site.facts import read_facts
 from fabricheck.site.write import topology_text
 from fabricheck.topology.model import Link, Topology, load_topology

@@ -13,7 +13,7 @@ from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import Group, describe_rank, number, percent, plural, unit_shown, who
-from fabricheck.report.figures.tables import Cell, End, Figure, Listing, Matrix
+from fabricheck.report.figures.tables import Cell, End, Figure, Matrix, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.network import Network
 
@@ -55,9 +55,9 @@ def matrix_of(group: Group, judged: RunJudgement) -> Figure:
     legend, hosts = f"of {of}", _hosts(ends[1])
     if any(_AT_ANOTHER_SWITCH in end.edge for side in ends for end in side):
         legend += "; a double line separates nodes without a common switch"
-    table: Matrix | Listing = Matrix(*ends, cells, hosts, legend)
+    table: Matrix | Rows = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
-        table = Listing(tuple((f"{a}→{b}", cell((a, b))) for a, b in sorted(pairs)))
+        table = Rows(("pair", "value"), tuple((Cell(f"{a}→{b}"), cell((a, b))) for a, b in sorted(pairs)))
     return Figure("matrix", f"{group.name}: pairs, in % of {of}", _summary(shares, measured, planned), "", table)
 
 

@@ -14,12 +14,13 @@ MOST_CURVES = 64
 @dataclass(frozen=True)
 class Cell:
     """One cell of a table; `verdict` is `None` where nothing was judged. `shade`: its colour on a map, 0 to 9 from bad
-    to good; `title`: what it says when asked."""
+    to good; `title`: what it says when asked; `link`: the run behind it, by its id on the page."""
 
     text: str
     verdict: Verdict | None = None
     shade: int | None = None
     title: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,6 @@ class Matrix:
     cells: tuple[tuple[Cell, ...], ...]
     hosts: tuple[tuple[str, int, str], ...]
     legend: str
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A matrix that is mostly empty, as a list of pairs."""
-
-    pairs: tuple[tuple[str, Cell], ...]
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,7 @@ class Figure:
     title: str
     summary: str
     plot: str
-    table: Matrix | Listing | Curves | Rows
+    table: Matrix | Curves | Rows
     number: int = -1
 
 

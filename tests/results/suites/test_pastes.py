@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.commands.vendor_judgement import judge_vendor_file, table
+from fabricheck.commands.judge import judge_vendor_file, vendor_table
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.vendor import not_judged, other_tool, vendor_outputs
@@ -244,7 +244,7 @@ def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Pa
     found = judged.output.samples
     assert [each.operation for each in found] == [operation for operation, _ in wanted]
     assert [float(each.goodput_gbps[0]) for each in found] == pytest.approx([value for _, value in wanted], rel=1e-3)
-    assert len(list(table(judged))) == 2 + len(wanted)
+    assert len(list(vendor_table(judged))) == 2 + len(wanted)
 
 
 def test_a_transfer_of_less_than_a_nanosecond_is_shown() -> None:

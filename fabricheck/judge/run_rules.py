@@ -1,0 +1,166 @@
+"""What a run as a whole shows beside its metrics: stalls, other GPUs, and a switch or NICs that are left unused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from fabricheck.expectation.algorithms import allreduce_in_switch
+from fabricheck.expectation.gpus import algorithm_of, node_part
+from fabricheck.expectation.payload import least_payload
+from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.judge.evidence import short_name
+from fabricheck.judge.part_values import Facts, is_comparable
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import LADDER
+from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, bus_factor, kernel_settings
+from fabricheck.records.rehearsal import is_rehearsal
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.proof_logs import facts_of_remarks
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.model import Topology
+
+# Of 26,830 recorded series of healthy machines (docs/results) none has an iteration that took 0.37 s more than its
+# median; retransmission after a lost link, a hung driver or a paused process take seconds.
+_STALL_S = 1.0
+_TWICE = 2.0
+# The slowest set-up of 1,359 recorded runs took 4 s, on four GPUs; libraries need more for many nodes, so that it is
+# told only.
+_SETUP_S = 20.0
+_FLAPS = frozenset(("nic-flaps", "gpu-links-down"))
+
+
+def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
+    """Where a run stood still: DEGRADED where it did so more than once, or its nodes say that a link went down."""
+    run = judged.run
+    slow: list[tuple[float, int, int]] = []
+    for number, each in enumerate(run.samples):
+        if each.times_ns.size > 1:
+            middle = float(np.median(each.times_ns))
+            late = each.times_ns[(each.times_ns > _TWICE * middle) & (each.times_ns - middle > _STALL_S * 1e9)]
+            slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
+    flapped = any(each.code in _FLAPS for each in judged.problems)
+    name = run.path or judged.test
+    if slow:
+        seconds, _, number = max(slow)
+        count, samples = sum(each for _, each, _ in slow), run.samples[number]
+        total = sum(each.times_ns.size for each in run.samples)
+        usual = float(np.median(samples.times_ns)) / 1e6
+        hosts = dict.fromkeys(short_name(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
+        text = (
+            f"{samples.operation} of {samples.bytes:,} bytes made no progress for {seconds:.3g} s, its median is "
+            f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
+            f"{'; a link went down' if flapped else ''}"
+        )
+        verdict = Verdict.DEGRADED if count > 1 or flapped else Verdict.PASS
+        yield Finding("stalled", verdict, text, tuple(map(Component.of_node, hosts)), seconds, usual / 1e3, "s")
+    setup_s = float((run.footer or {}).get("setup_ns", 0)) / 1e9
+    if setup_s > _SETUP_S:
+        text = f"{name}: the set-up of {len(run.ranks):,} ranks took {setup_s:.3g} s"
+        yield Finding("stalled", Verdict.DEGRADED if flapped else Verdict.PASS, text, (), setup_s, None, "s")
+
+
+def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
+    """DEGRADED where an allreduce by NCCL in a node is too slow, and no faster than what the links allow without the
+    switch, which can reduce and which no variable keeps NCCL from using."""
+    run = judged.run
+    if not is_comparable(run) or run.header["transport"] != "ccl":
+        return None
+    facts, gpus = Facts(run, topology), gpu_of_ranks(run)
+    for each in judged.judgements if facts.in_switch else ():
+        samples = each.samples
+        slow = each.verdict in (Verdict.DEGRADED, Verdict.FAIL) and each.better == "higher"
+        if samples.operation != "allreduce" or not slow or facts.nodes(samples) > 1:
+            continue
+        used = tuple(dict.fromkeys(topology.gpu(gpus[rank]) for rank in samples.ranks if rank in gpus))
+        if len(used) < len(samples.ranks):
+            continue
+        most = algorithm_of(topology, "allreduce", "ccl", used).gbps
+        reduced = allreduce_in_switch(node_graph(node_part(topology, frozenset(used))))
+        if reduced is None or reduced.gbps <= most or each.value > most:
+            continue
+        to_bus = bus_factor("allreduce", len(samples.ranks)) / 8
+        text = (
+            f"allreduce of {len(used)} GPUs: {each.value * to_bus:.4g} GB/s busbw, no more than the "
+            f"{most * to_bus:.4g} of the links without reduction in the switch ({reduced.gbps * to_bus:.4g} with it)"
+        )
+        told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
+        text += f"; the library: {told}" if told else ""
+        name, _, version = facts.library.partition(" ")
+        library = Component(Kind.LIBRARY, name or "NCCL", version=version)
+        figures = (each.value, reduced.gbps, each.unit)
+        return Finding("nvls-not-used", Verdict.DEGRADED, text, (library,), *figures, metrics=(each.name,))
+    return None
+
+
+_LEAST_BYTES = 256 << 20
+_STRONGER = LADDER[: LADDER.index("siblings")]
+
+
+def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) -> Finding | None:
+    """DEGRADED where even the best pair of nodes by GPU-aware MPI or NCCL is under what the NIC carries of data.
+
+    Distance and the load of others slow some pairs, and speed none up. Of NCCL and RCCL over Slingshot nobody says that
+    every GPU fills its NIC with a single pair: CSCS has 54% of it with A100 and MI250X, and 96% with GH200.
+    """
+    run = judged.run
+    mover = {"mpi": "nic", "ccl": "ccl nic pair"}.get(run.header["transport"]) if is_comparable(run) else None
+    data = least_payload([nic.model for nic in topology.nics], mover) if mover is not None else None
+    if data is None or run.header["plan"].get("buffers") is not None or kernel_settings(run.header["plan"]):
+        return None
+    facts = Facts(run, topology)
+    pairs = [
+        (each.value / each.expectation.expected, each)
+        for each in judged.judgements
+        if each.samples.operation in (PAIRS if mover == "ccl nic pair" else ORDERED_PAIRS)
+        and each.better == "higher"
+        and each.samples.bytes >= _LEAST_BYTES
+        and each.expectation.expected
+        and each.expectation.achievable is None
+        and facts.nodes(each.samples) > 1
+    ]
+    if not pairs or any(each.judged_by in _STRONGER for _, each in pairs):
+        return None
+    share, best = max(pairs, key=lambda pair: pair[0])
+    if share >= data.share * (1 - (policy.achievable_margin if data.margin is None else data.margin)):
+        return None
+    text = (
+        f"the best of {len(pairs)} pairs between nodes has {best.value:.4g} {best.unit}, {share:.0%} of its NIC, which "
+        f"can carry {data.share:.0%} ({data.source}); look at software, settings and what all of them share"
+    )
+    expected = data.share * (best.expectation.expected or 0.0)
+    return Finding("all-slow", Verdict.DEGRADED, text, (), best.value, expected, best.unit, metrics=(best.name,))
+
+
+# H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", say nothing here.
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}(?![A-Za-z0-9])")
+
+# The GPU of a Grace Hopper superchip calls itself by the name of that; papers and people also say what it is.
+_ALSO = {"GH200": "H100"}
+
+
+def problem_of_gpus(run: Run, topology: Topology) -> Finding | None:
+    """INVALID where ranks drove GPUs of another model than the topology has: another system's file was given."""
+    described = [gpu.model for gpu in topology.gpus]
+    known = _numbers(described)
+    if not known or is_rehearsal(run):
+        return None
+    for rank in run.ranks:
+        name = rank.device.name if rank.device is not None else ""
+        found = _numbers([name])
+        if found and not found & known:
+            wanted = " and ".join(dict.fromkeys(described))
+            todo = "give the system of this machine, or correct `model` in its topology"
+            what = f"rank {rank.rank} used {name}, and the GPUs of {topology.system} are {wanted}"
+            return Finding("other-gpus", Verdict.INVALID, f"{run.path}: {what}: {todo}")
+    return None
+
+
+def _numbers(names: Iterable[str]) -> set[str]:
+    return {_ALSO.get(number, number) for name in names for number in _NUMBER.findall(name)}
