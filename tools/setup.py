@@ -40,7 +40,7 @@ WHEELS = ROOT / "wheels"
 _ADVICE = {
     "DO NOT MATCH THE HASHES": "the registry or mirror sent a file whose hash is not in tools/constraints.txt",
     "No space left on device": "no space left on the device: set TMPDIR and PIP_CACHE_DIR to folders with more space",
-    "Retrying (": "the registry does not answer: set PIP_INDEX_URL (a mirror) or HTTPS_PROXY, or use the archive of make bundle-offline",
+    "Retrying (": "no answer from the registry: set PIP_INDEX_URL or HTTPS_PROXY, or use make bundle-offline",
     "Looking in links: ": "wheels/ has no such file: run make bundle-offline with this Python and architecture",
     "No matching distribution found": "the registry or mirror has no such version for this Python and architecture",
 }

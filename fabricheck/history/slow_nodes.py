@@ -86,7 +86,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Inc
     alerts = []
     for (row,), own in crossing.sort("place").group_by("row", maintain_order=True):
         others = of_kinds.filter((pl.col("row") == row) & ~pl.col("components").list.contains(component.key))
-        before, after = others["value"].median(), own["value"].tail(_LAST).median()
+        before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(_LAST)))
         alerts.append(
             Alert(
                 key=series.keys[row],

@@ -38,7 +38,7 @@ def test_planted_faults_are_found_and_named(recorded: Sessions, parts: tuple[obj
         (seed, each)
         for seed in range(100, 100 + effort(5))
         for each in planted(seed, judge, recorded)
-        if not (each.found and each.named)
+        if not (each.seen and each.named)
     ]
     assert missed == []
 

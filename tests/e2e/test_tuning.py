@@ -189,7 +189,7 @@ def test_every_launch_is_kept_and_only_the_first_of_a_test_is_stored(compared: F
                 # The rest of the profile is in effect on both sides.
                 assert header[HURTS[0]] == HURTS[1]
     session = json.loads((compared.folder / "reframe.json").read_text())["session_info"]["uuid"]
-    stored = history(suite / "store", system="local", sessions=[session])
+    stored = history(suite / "store", system="local").filter(session=session)
     assert stored["run_id"].n_unique() == 3
     assert {json.loads(text)[HURTS[0]] for text in stored["tuning"]} == {HURTS[1]}
 
