@@ -128,11 +128,10 @@ def run(
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
-    jobs, options = "one-by-one" if one_by_one else "together", (*prebuilt(built), *reframe_options)
-    selection = Selection(system, tags, names, environments, options, jobs)
+    options = (*prebuilt(built), *reframe_options)
+    selection = Selection(system, tags, names, environments, options, ("together", "one-by-one")[one_by_one])
     output = output or output_folder(suite.root)
-    kept_in = None if no_store else store or output / "store"
-    name = selection.whole_system
+    kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
         _list(suite, selection, output)
         return
