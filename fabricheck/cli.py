@@ -42,6 +42,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("init", "fabricheck.commands.site", "Write the files of a new system."),
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
+    Command("upgrade", "fabricheck.commands.upgrade", "Old and new software interleaved in one job: go, or stay?"),
     Command("judge", "fabricheck.commands.judge", "Judge result files, or the output of a vendor's tool."),
     Command("observations", "fabricheck.commands.judge", "Test the SC24 paper's observations on this system."),
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
@@ -67,7 +68,7 @@ COMMANDS: tuple[Command, ...] = (
 #: The commands by what they are for, in the order of the help.
 TASKS = {
     "Describe a system": ("init", "capture", "validate", "doctor"),
-    "Measure": ("run", "ledger"),
+    "Measure": ("run", "upgrade", "ledger"),
     "Understand a result": ("explain", "judge", "report", "expected", "observations"),
     "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
     "Beyond one run": ("bundle", "pairwise", "emulate"),

@@ -128,16 +128,16 @@ def run(
     wanted = Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
     suite = Suite(suite_root())
-    selection = Selection(system, tags, names, environments, (*_prebuilt(built), *reframe_options), one_by_one)
+    options = (*prebuilt(built), *reframe_options)
+    selection = Selection(system, tags, names, environments, options, ("together", "one-by-one")[one_by_one])
     output = output or output_folder(suite.root)
-    kept_in = None if no_store else store or output / "store"
-    name = selection.whole_system
+    kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
         _list(suite, selection, output)
         return
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
-    with _only_run(context, suite, selection, output) as has_locks:
+    with alone(context, suite, selection, output) as has_locks:
         tell(f"{name}: {', '.join((*tags, *names)) or 'all tests'}; what is not built yet is built first")
         _judge_abandoned(suite, name, output, kept_in)
         progress = (lambda: None) if is_short else _progress
@@ -158,7 +158,7 @@ def run(
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
 
 
-def _prebuilt(program: Path | None) -> tuple[str, ...]:
+def prebuilt(program: Path | None) -> tuple[str, ...]:
     """ReFrame's option that has a built fabricbench taken."""
     if program is None:
         return ()
@@ -196,7 +196,7 @@ def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kep
 
 
 @contextlib.contextmanager
-def _only_run(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
+def alone(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
     """While this lasts no other run of the system has this output; whether files can be locked there."""
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict

@@ -91,14 +91,14 @@ def read_sides(case: Path) -> Sides | None:
         raise UserError(f"{file}: does not name what was compared: it was changed, or cut off") from None
 
 
-def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Finding, ...]:
+def require_alike(runs: Iterable[Run], besides: Iterable[str] | None) -> tuple[Finding, ...]:
     """What keeps runs from being comparable: they have to differ in the variables `besides` and in nothing else.
 
-    Ranks on the same hosts and devices, the same plan, libraries and variables. A run without a header has a problem
-    already, and is passed over.
+    Ranks on the same hosts and devices, the same plan, libraries and variables; with None, where the software is what
+    is compared, ranks and plan alone. A run without a header has a problem already, and is passed over.
     """
     complete = [each for each in runs if each.header]
-    ignored = frozenset(besides)
+    ignored = None if besides is None else frozenset(besides)
     problems = []
     for run in complete[1:]:
         wanted, present = _conditions(complete[0], ignored), _conditions(run, ignored)
@@ -111,15 +111,20 @@ def require_alike(runs: Iterable[Run], besides: Iterable[str]) -> tuple[Finding,
     return tuple(problems)
 
 
-def _conditions(run: Run, ignored: frozenset[str]) -> Mapping[str, Any]:
+def _conditions(run: Run, ignored: frozenset[str] | None) -> Mapping[str, Any]:
     header = run.header
+    measured = {
+        "where its ranks were": [(each.host, each.device.uuid if each.device else None) for each in run.ranks],
+        "what was measured": header["plan"]["series"],
+    }
+    if ignored is None:
+        return measured
 
     def tunes(name: str) -> bool:
         return name not in ignored and not set_by_launcher(name)
 
     return {
-        "where its ranks were": [(each.host, each.device.uuid if each.device else None) for each in run.ranks],
-        "what was measured": header["plan"]["series"],
+        **measured,
         "libraries": {name: (one["name"], one["version"]) for name, one in header["libraries"].items()},
         "other variables": {name: value for name, value in header["environment"].items() if tunes(name)},
     }

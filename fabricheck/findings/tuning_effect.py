@@ -66,16 +66,16 @@ class Effect:
 
     @property
     def quantity(self) -> Quantity:
-        return "goodput" if self.bytes >= SMALLEST_GOODPUT_BYTES else "latency"
+        return quantity_of(self.bytes)
 
     @property
     def change(self) -> float:
         """The metric on side B over that on side A, less 1: above 0 is better for a goodput and worse for a latency."""
-        return self._change(self.gain)
+        return change_of(self.gain, self.quantity)
 
     @property
     def change_interval(self) -> tuple[float, float]:
-        low, high = sorted(map(self._change, self.interval))
+        low, high = sorted(change_of(each, self.quantity) for each in self.interval)
         return low, high
 
     @property
@@ -88,10 +88,7 @@ class Effect:
 
     def __str__(self) -> str:
         low, high = self.change_interval
-        return f"{self.name} {_percent(self.change)} ({_percent(low)} to {_percent(high)})"
-
-    def _change(self, gain: float) -> float:
-        return gain - 1 if self.quantity == "goodput" else 1 / gain - 1
+        return f"{self.name} {percent(self.change)} ({percent(low)} to {percent(high)})"
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,16 @@ class Comparison:
         return f"{head}{'; '.join(filter(None, parts))}; {self.sides.rounds} rounds, {together}"
 
 
-def _percent(change: float) -> str:
+def quantity_of(size: int) -> Quantity:
+    return "goodput" if size >= SMALLEST_GOODPUT_BYTES else "latency"
+
+
+def change_of(gain: float, quantity: Quantity) -> float:
+    """The change of a metric that is `gain` times as fast: above 0 is better for a goodput and worse for a latency."""
+    return gain - 1 if quantity == "goodput" else 1 / gain - 1
+
+
+def percent(change: float) -> str:
     """A change as a percentage, or as a factor where that says more."""
     return f"{change:+.1%}" if change < 9 else f"x{1 + change:.3g}"
 
@@ -170,7 +176,7 @@ def effects_of(
     """
     if len(rounds) < FEWEST_ROUNDS:
         raise UserError(f"a comparison needs {FEWEST_ROUNDS} rounds or more, not {len(rounds)}")
-    each_round = [_log_gains(a, b, percentiles) for a, b in rounds]
+    each_round = [log_gains(a, b, percentiles) for a, b in rounds]
     keys = list(each_round[0])
     if not keys or any(list(one) != keys for one in each_round):
         raise UserError("the rounds of a comparison hold different measurements, or none")
@@ -178,10 +184,11 @@ def effects_of(
     return tuple(_effect(key, np.array([one[key] for one in each_round]), single, smallest_effect) for key in keys)
 
 
-_Key = tuple[str, str, Groups | None, int, float]
+#: Operation, schedule, groups, bytes and percentile of a metric.
+Key = tuple[str, str, Groups | None, int, float]
 
 
-def _effect(key: _Key, gains: npt.NDArray[np.float64], confidence: float, smallest: float) -> Effect:
+def _effect(key: Key, gains: npt.NDArray[np.float64], confidence: float, smallest: float) -> Effect:
     mean = robust_mean(gains, confidence)
     low, high = mean.interval
     if -smallest < low and high < smallest:
@@ -192,19 +199,19 @@ def _effect(key: _Key, gains: npt.NDArray[np.float64], confidence: float, smalle
         kind = Kind.HURTS
     else:
         kind = Kind.CANNOT_SAY
-    return Effect(*key, gain=_factor(mean.value), interval=(_factor(low), _factor(high)), kind=kind)
+    return Effect(*key, gain=factor(mean.value), interval=(factor(low), factor(high)), kind=kind)
 
 
-def _factor(logarithm: float) -> float:
+def factor(logarithm: float) -> float:
     return math.exp(min(max(logarithm, -_FAR), _FAR))
 
 
-def _log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[_Key, float]:
+def log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[Key, float]:
     """Logarithm of A's time over B's, averaged over pairs and groups, by metric."""
     theirs = {_series(each): each for each in b.samples}
     if {_series(each) for each in a.samples} != set(theirs):
         raise UserError("the two sides of a round hold different measurements")
-    gains: dict[_Key, list[float]] = defaultdict(list)
+    gains: dict[Key, list[float]] = defaultdict(list)
     for samples in a.samples:
         times = samples.times_ns, theirs[_series(samples)].times_ns
         for percentile in percentiles:

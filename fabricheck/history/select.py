@@ -15,7 +15,8 @@ FORMS = "a session, FROM..TO (dates, the last included), software:NAME=VERSION o
 
 def select_runs(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     """The rows of a history that `text` means, in its order: a session (or how its name begins, where that is
-    unambiguous), `2026-11-01..2026-11-20` (either end may be left out), `software:nccl=2.28.3` or `tag:before-upgrade`.
+    unambiguous), `2026-11-01..2026-11-20` (either end may be left out), `software:NCCL=2.28.3` (in any case) or
+    `tag:before-upgrade`.
 
     Raises UserError where that is nothing, or more than one session.
     """
@@ -49,11 +50,15 @@ def _by_software(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     name, equals, version = text.partition("=")
     if not (name and equals and version):
         raise UserError(f"'software:{text}' is not software:NAME=VERSION")
-    versions = {each: json.loads(each).get(name) for each in frame["software"].unique().sort().to_list()}
-    wanted = [each for each, has in versions.items() if has == version]
+    versions = {each: json.loads(each) for each in frame["software"].unique().sort().to_list()}
+    own = {text: {has.casefold(): str(of) for has, of in some.items()} for text, some in versions.items()}
+    if not any(name.casefold() in some for some in own.values()):
+        names = sorted({has for some in versions.values() for has in some})
+        raise UserError(f"no run has the software {name!r}: the history has {', '.join(names) or 'none'}")
+    known = {text: some[name.casefold()] for text, some in own.items() if name.casefold() in some}
+    wanted = [text for text, has in known.items() if has == version]
     if not wanted:
-        known = sorted({str(each) for each in versions.values() if each is not None})
-        fail_unknown(f"run with {name}", version, known)
+        fail_unknown(f"run with {name}", version, sorted(set(known.values())))
     return frame.filter(pl.col("software").is_in(wanted))
 
 

@@ -104,6 +104,12 @@ class Case:
         """The name that all repetitions of `--repeat` share."""
         return re.sub(r" %\.?repeat_no=\d+", "", self.name)
 
+    @property
+    def repetition(self) -> int:
+        """Which one of `--repeat` it is, from 0."""
+        found = re.search(r" %\.?repeat_no=(\d+)", self.name)
+        return int(found[1]) if found else 0
+
     def result_files(self) -> list[Path]:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
         if self.folder is None or self.result == "skip":

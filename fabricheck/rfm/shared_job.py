@@ -30,9 +30,10 @@ from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
 from fabricheck.rfm.resume import take_over
 
-#: Variable of ReFrame's environment: whether tests share jobs.
+#: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
+# for each repetition of the tests (ReFrame's --repeat): A B, B A, A B, …
 JOBS = "FABRICHECK_JOBS"
-ONE_BY_ONE, TOGETHER = "one-by-one", "together"
+TOGETHER, INTERLEAVED = "together", "interleaved"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
 
@@ -108,6 +109,9 @@ class SharedJobs(SerialExecutionPolicy):
                 case.prepare()  # tests take it as it is, before it is built
                 self._unbuilt[case] = None
             elif self.dry_run_mode or not (plan_list := list_of(case)):
+                if _is_interleaved() and not self.dry_run_mode:
+                    self._leave_out(case, "it cannot be interleaved: it has a job of its own")
+                    return
                 self._build_for(case)
                 super().runcase(case)
             else:
@@ -155,16 +159,21 @@ class SharedJobs(SerialExecutionPolicy):
         try:
             for task in [task for task in self._waiting if (_stage(task) / EXIT_STATUS).exists()]:
                 self._judge(task)
+            if _is_interleaved():
+                self._waiting = in_turns(self._waiting)
             while self._waiting:
                 self._run_together(_of_a_job(self._waiting))
         except ABORT_REASONS as error:
             self._abort(error)
             raise
         for case in self._unbuilt:
-            with _ending(task := self._new_task(case)):
-                task.check.not_applicable = True
-                task.do_skip("no selected check runs in this environment")
+            self._leave_out(case, "no selected check runs in this environment")
         super().exit()
+
+    def _leave_out(self, case: Any, reason: str) -> None:
+        with _ending(task := self._new_task(case)):
+            task.check.not_applicable = True
+            task.do_skip(reason)
 
     def _abort(self, error: BaseException) -> None:
         """What has ended is judged all the same."""
@@ -260,11 +269,12 @@ class SharedJobs(SerialExecutionPolicy):
 
     def _write_launches(self, folder: Path, tasks: Sequence[RegressionTask]) -> list[str]:
         """Writes the folder of each launch; its name and that of the list of plans in it."""
-        launches: dict[tuple[str, str], list[RegressionTask]] = {}
+        launches: dict[tuple[str, str, int], list[RegressionTask]] = {}
         for task in tasks:
-            launches.setdefault((self._bodies[task], task.check.plan_list), []).append(task)
+            turn = _round(task) if _is_interleaved() else 0
+            launches.setdefault((self._bodies[task], task.check.plan_list, turn), []).append(task)
         words = []
-        for number, ((body, list_name), members) in enumerate(launches.items(), start=1):
+        for number, ((body, list_name, _), members) in enumerate(launches.items(), start=1):
             place = folder / f"launch-{number}"
             place.mkdir(parents=True)
             self._launch_of |= dict.fromkeys(members, place)
@@ -295,10 +305,36 @@ def list_of(case: Any) -> str:
     of fabricbench, or in a container or a fleet."""
     check = case.check
     alone = getattr(type(check), "write_command", None) is not FabricbenchCheck.write_command
-    if os.environ[JOBS] != TOGETHER or alone or "container" in case.environ.extras or KEY in case.partition.extras:
+    if (
+        os.environ[JOBS] not in (TOGETHER, INTERLEAVED)
+        or alone
+        or "container" in case.environ.extras
+        or KEY in case.partition.extras
+    ):
         return ""
     libraries = {"ccl": "ccl", "mpi": f"mpi-{getattr(check, 'buffers', 'device-device')}"}
     return f"plans-{libraries.get(check.transport, 'without-library')}"
+
+
+def _is_interleaved() -> bool:
+    return os.environ.get(JOBS) == INTERLEAVED
+
+
+def _round(task: RegressionTask) -> int:
+    """Which repetition of its test a task is, from 0."""
+    return int(getattr(task.check, ".repeat_no", 0))
+
+
+def in_turns(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
+    """Round by round, each with the launches of one environment beside those of the other, in every other round
+    backwards: what drifts steadily cancels over an even number of rounds."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(task.testcase.environ.name for task in tasks))}
+
+    def turn(task: RegressionTask) -> tuple[int, str, int]:
+        place, number = places[task.testcase.environ.name], _round(task)
+        return number, task.check.plan_list, -place if number % 2 else place
+
+    return sorted(tasks, key=turn)
 
 
 def _of_a_job(tasks: Sequence[RegressionTask]) -> list[RegressionTask]:
@@ -322,7 +358,8 @@ def _key(task: RegressionTask) -> tuple[object, ...]:
     shape: tuple[object, ...] = (check.num_nodes, check.num_tasks, check.num_tasks_per_node)
     if _size_of_step(check):
         shape = ("nodes",)
-    return (case.partition.fullname, case.environ.name, *shape, check.num_cpus_per_task, tuple(check.job.options))
+    environment = "" if _is_interleaved() else case.environ.name
+    return (case.partition.fullname, environment, *shape, check.num_cpus_per_task, tuple(check.job.options))
 
 
 def _size_of_step(check: Any) -> list[str]:

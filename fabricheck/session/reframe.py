@@ -49,14 +49,15 @@ OUTPUT = "reframe.out"
 
 @dataclass(frozen=True)
 class Selection:
-    """What to run. `system` may name a partition (`local:default`); the others select as ReFrame's options do."""
+    """What to run. `system` may name a partition (`local:default`); the others select as ReFrame's options do. `jobs`:
+    which tests share one (`fabricheck.rfm.shared_job`)."""
 
     system: str
     tags: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
-    one_by_one: bool = False
+    jobs: str = "together"
 
     @property
     def whole_system(self) -> str:
@@ -308,7 +309,7 @@ def _environment(suite: Suite, selection: Selection, output: Path, *, has_locks:
         # there `_require_listed` finds the warnings.
         "RFM_WARN_AS_ERROR": "yes",
         "RFM_COLORIZE": "no",
-        "FABRICHECK_JOBS": "one-by-one" if selection.one_by_one else "together",
+        "FABRICHECK_JOBS": selection.jobs,
         # CMake may come from a wheel, beside this Python.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }

@@ -256,12 +256,16 @@ def require_partition(root: Path, system: str) -> None:
     """Raises UserError where `system` is a `system:partition` and the system's settings have no such partition."""
     name, colon, partition = system.partition(":")
     settings = site_root(name, root) / "site_configs" / name / "settings.py"
-    if not colon or not settings.is_file():
-        return
+    if colon and settings.is_file() and partition not in (partitions := environments_of(root, name)):
+        raise UserError(f"{name} has no partition {partition!r}: {settings} has {', '.join(partitions)}")
+
+
+def environments_of(root: Path, system: str) -> dict[str, list[str]]:
+    """The environments of each partition of a system. Raises UserError where ReFrame does not load its settings."""
+    settings = site_root(system, root) / "site_configs" / system / "settings.py"
     with contextlib.redirect_stderr(io.StringIO()):  # what the settings leave out is of no interest here
-        names = [str(one["name"]) for one in _loaded(settings, name)[0]]
-    if partition not in names:
-        raise UserError(f"{name} has no partition {partition!r}: {settings} has {', '.join(names)}")
+        partitions: list[dict[str, Any]] = _loaded(settings, system)[0]
+    return {str(one["name"]): [*map(str, one["environs"])] for one in partitions}
 
 
 def _extras_problems(

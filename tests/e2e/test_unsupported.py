@@ -50,7 +50,7 @@ def told(toy: ToySuite, extras: str) -> tuple[list[Finding], list[Finding]]:
         "toy",
         names=("HostNuma %host_numa=remote",),
         more=(f"--setvar=BuildFabricbench.prebuilt={built}",),
-        one_by_one=True,
+        jobs="one-by-one",
     )
     session = run_suite(toy.suite, selection, toy.output)
     told = (*session.problems, *problems_of_cases(session.cases))

@@ -11,7 +11,7 @@ import pytest
 from reframe.core.exceptions import JobError
 
 from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
-from fabricheck.rfm.shared_job import SharedJobs, _line, _of_a_job
+from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _line, _of_a_job, in_turns
 
 
 def made_task(folder: Path, name: str, seconds: float, limit: float | None = None) -> Any:
@@ -27,6 +27,18 @@ def made_task(folder: Path, name: str, seconds: float, limit: float | None = Non
     return SimpleNamespace(
         check=check, testcase=SimpleNamespace(partition=partition, environ=SimpleNamespace(name="e"))
     )
+
+
+def test_environments_take_turns_in_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = []
+    for environment, number, plans in ((e, n, p) for e in "ab" for p in "yx" for n in range(3)):
+        tasks.append(task := made_task(tmp_path, f"{environment}{number}{plans}", 1))
+        task.testcase.environ.name, task.check.plan_list = environment, plans
+        setattr(task.check, ".repeat_no", number)
+    assert len(_of_a_job(tasks)) == 6
+    monkeypatch.setenv(JOBS, INTERLEAVED)
+    ordered = "a0x b0x a0y b0y b1x a1x b1y a1y a2x b2x a2y b2y"
+    assert names_of(_of_a_job(in_turns(tasks))) == ordered.split()
 
 
 def names_of(tasks: Sequence[Any]) -> list[str]:

@@ -1,0 +1,194 @@
+"""What a session of two environments, interleaved, says of the new one: does it run, is it slower, and by what.
+
+The session has each test of either environment once a round (ReFrame's --repeat), all in one job.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabricheck.diagnosis.blame import blamed, count_crossing, evidence_of, gains
+from fabricheck.errors import UserError
+from fabricheck.findings.rounds import require_alike
+from fabricheck.findings.upgrade import Answer, Changes, changes_of
+from fabricheck.history.changes import software_of, tuning_of
+from fabricheck.history.software import software_crossed
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.case import Case
+from fabricheck.records.component import Component
+from fabricheck.records.run import Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.outcome import read_result
+from fabricheck.session.problems import problems_of_cases
+from fabricheck.session.reading import Session
+from fabricheck.suite import Suite
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What came of an upgrade from the environment `old` to `new`.
+
+    `failures`: why tests that ran with the old one do not with the new one. `left_out`: what was not compared, and why.
+    `software`: what differs, as `NCCL: 2.28.3 -> 2.29.1`. `suspects`: software that explains what is worse, with its
+    version; more than one where they cannot be told apart.
+    """
+
+    system: str
+    old: str
+    new: str
+    rounds: int
+    margin: float
+    changes: Changes
+    failures: tuple[str, ...]
+    left_out: tuple[str, ...]
+    software: tuple[str, ...]
+    suspects: tuple[Component, ...]
+
+    @property
+    def answer(self) -> Answer:
+        if self.failures:
+            return Answer.WORSE
+        known = self.changes.answer
+        return Answer.CANNOT_SAY if self.left_out and known is not Answer.WORSE else known
+
+    @property
+    def exit_status(self) -> int:
+        """0: go; 1: stay; 4: the data cannot say."""
+        return {Answer.WORSE: 1, Answer.CANNOT_SAY: 4}.get(self.answer, 0)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What one environment measured of a test: the runs in the order of their rounds, and the cases without one."""
+
+    test: str
+    cases: tuple[Case, ...]
+    runs: tuple[Run, ...]
+    bad: tuple[Case, ...]
+
+    @classmethod
+    def of(cls, test: str, cases: Iterable[Case], suite: Suite, system: str) -> _Side:
+        in_order = sorted(cases, key=lambda case: case.repetition)
+        runs: list[Run] = []
+        bad: list[Case] = []
+        for case in in_order:
+            files = case.result_files() if case.trusts_its_run else []
+            read = [read_result(file, suite, system) for file in files]
+            if not read or any(samples.wrong_bytes for run in read for samples in run.samples):
+                bad.append(case)
+            else:
+                runs += read
+        return cls(test, tuple(in_order), tuple(runs), tuple(bad))
+
+    @property
+    def why(self) -> str:
+        """Why it did not measure; empty where it always did."""
+        if not self.cases:
+            return f"no {self.test} in this environment"
+        if not self.bad:
+            return ""
+        told = next((each.message for each in problems_of_cases(self.bad[:1])), self.bad[0].reason or "no reason given")
+        often = "" if len(self.bad) == len(self.cases) else f" ({len(self.bad)} of {len(self.cases)} launches)"
+        return f"{told.splitlines()[0]}{often}"
+
+
+def judge_upgrade(
+    session: Session, suite: Suite, system: str, names: tuple[str, str], *, rounds: int, margin: float
+) -> Upgrade:
+    """Compares what a session measured with the environments `names`, the old and the new one."""
+    old, new = names
+    smallest_effect = SystemJudge.of(system, suite.root).policy.smallest_effect
+    pairs: dict[str, list[tuple[Run, Run]]] = {}
+    sides: dict[str, tuple[_Side, _Side]] = {}
+    failures, left_out = list(_not_built(session.cases, new)), list(_not_built(session.cases, old))
+    tests = [case for case in session.cases if not case.is_build and not case.does_not_apply]
+    for test in dict.fromkeys(f"{case.name_without_repeat} @{case.partition}" for case in tests):
+        own = [case for case in tests if f"{case.name_without_repeat} @{case.partition}" == test]
+        before, after = (
+            _Side.of(test, (case for case in own if case.environment == name), suite, system) for name in (old, new)
+        )
+        both = list(zip(before.runs, after.runs, strict=False))
+        unlike = [found for pair in both for found in require_alike(pair, None)]
+        if before.why:
+            left_out.append(f"{old}: {before.why}")
+        elif after.why:
+            failures.append(after.why)
+        elif unlike:
+            left_out.append(unlike[0].message)
+        else:
+            pairs[test], sides[test] = both, (before, after)
+    try:
+        changes = changes_of(pairs, smallest_effect=smallest_effect, margin=margin)
+    except UserError as error:
+        changes = Changes((), ())
+        left_out.append(str(error))
+    if session.interrupted:
+        left_out.append("the run was interrupted")
+    versions = [[_software(side[number]) for side in sides.values()] for number in (0, 1)]
+    return Upgrade(
+        system,
+        old,
+        new,
+        rounds,
+        margin,
+        changes,
+        tuple(dict.fromkeys(failures)),
+        tuple(dict.fromkeys(left_out)),
+        _different(*([json.loads(text) for pair in side for text in pair] for side in versions)),
+        _suspects(
+            changes,
+            {test: software_crossed(test, _software(before)[0]) for test, (before, _) in sides.items()},
+            {test: software_crossed(test, _software(after)[0]) for test, (_, after) in sides.items()},
+        ),
+    )
+
+
+def _not_built(cases: Iterable[Case], environment: str) -> Iterator[str]:
+    builds = [case for case in cases if case.is_build and case.environment == environment]
+    yield from (each.message for each in problems_of_cases(builds) if each.verdict is not Verdict.PASS)
+
+
+def _software(side: _Side) -> tuple[str, str]:
+    """Versions and variables of the first round, as JSON."""
+    run, case = side.runs[0], side.cases[0]
+    return software_of(run, case, {}, {}), tuning_of(run, case)
+
+
+def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    def known(side: Sequence[Mapping[str, str]], name: str) -> str:
+        return ", ".join(sorted({each[name] for each in side if name in each})) or "none"
+
+    names = sorted({name for each in (*old, *new) for name in each})
+    return tuple(
+        f"{name}: {known(old, name)} -> {known(new, name)}" for name in names if known(old, name) != known(new, name)
+    )
+
+
+def _suspects(
+    changes: Changes,
+    old: Mapping[str, Mapping[Component, str]],
+    new: Mapping[str, Mapping[Component, str]],
+) -> tuple[Component, ...]:
+    """Software that changed, that all which is worse passes, and that what is as fast as ever does not clear."""
+    before = {each: version for crossed in old.values() for each, version in crossed.items()}
+    versions = {each: version for crossed in new.values() for each, version in crossed.items()}
+    changed = {each for each, version in versions.items() if before.get(each) != version}
+    worse_classes = {each.of for each in changes.classes if each.answer is Answer.WORSE}
+    worse = [each for each in changes.metrics if each.answer is Answer.WORSE]
+    worse = worse or [each for each in changes.metrics if each.of in worse_classes]
+    if not worse:
+        return ()
+    others = [each for each in changes.metrics if each not in worse and each.of not in worse_classes]
+    shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
+    lost = {each: -math.log(each.gain) for each in changes.metrics}
+    loss = float(np.median([lost[each] for each in worse]))
+    gained = gains(np.array([lost[each] for each in others]), np.array([each.error for each in others]), loss)
+    evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
+    crossing = count_crossing(new[each.test] for each in changes.metrics)
+    found = blamed(shared, crossing, [evidence], changed)
+    return tuple(Component(each.kind, each.name, version=versions[each]) for each in found)

@@ -1,0 +1,115 @@
+"""What a session of two environments says of the new one, from the files that its tests leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fabricheck.findings.upgrade import Answer
+from fabricheck.records.case import Case, CheckJudgement
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+from fabricheck.session.reading import Session
+from fabricheck.session.upgrade import Upgrade, judge_upgrade
+from fabricheck.suite import Suite
+from tests.support.result_files import CUDA, HOST, Line
+from tests.support.sessions import case, make_suite, result_file
+
+ROUNDS = 4
+NO_RUN = Finding("not-measured", Verdict.INCOMPLETE, "fabricbench left no results")
+
+
+def newer(lines: list[Line]) -> None:
+    lines[0]["libraries"]["ccl"]["version"] = "2.99.1"
+
+
+def as_ever(_: list[Line]) -> None:
+    pass
+
+
+def cases_of(
+    folder: Path, source: Path, environment: str, factor: float = 1.0, change: Callable[[list[Line]], object] = as_ever
+) -> Iterable[Case]:
+    """The case of each round, whose times are `factor` times those of the source, and differ a little."""
+    transport = "ccl" if source == CUDA else "mpi"
+    for number in range(ROUNDS):
+        own = folder / f"{transport}-{environment}-{number}"
+        noise = 1 + 0.001 * (number % 2 if environment == "old" else number % 3)
+        result_file(own, 1, number, source=source, factor=factor * noise, change=change)
+        name = f"Made %transport={transport} %.repeat_no={number}"
+        yield case("hgx-h200", name=name, environment=environment, folder=own)
+
+
+def judge(folder: Path, cases: Iterable[Case]) -> Upgrade:
+    session = Session(folder, tuple(cases), ())
+    return judge_upgrade(
+        session, Suite(make_suite(folder / "suite")), "hgx-h200", ("old", "new"), rounds=ROUNDS, margin=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "answer", "status"), [(1.0, Answer.SAME, 0), (1.2, Answer.WORSE, 1), (0.8, Answer.BETTER, 0)]
+)
+def test_go_or_stay(tmp_path: Path, factor: float, answer: Answer, status: int) -> None:
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", factor)])
+    assert (found.answer, found.exit_status, found.software, found.suspects) == (answer, status, (), ())
+
+
+def test_what_changed_and_what_only_the_slow_ones_use_is_suspected(tmp_path: Path) -> None:
+    """NCCL is slower, and the same ranks by MPI are not."""
+
+    def other_mpi(lines: list[Line]) -> None:
+        lines[0]["libraries"]["mpi"]["version"] = "9.9.9"
+
+    def both(lines: list[Line]) -> None:
+        newer(lines)
+        other_mpi(lines)
+
+    found = judge(
+        tmp_path,
+        [
+            *cases_of(tmp_path, CUDA, "old"),
+            *cases_of(tmp_path, CUDA, "new", 1.2, both),
+            *cases_of(tmp_path, HOST, "old"),
+            *cases_of(tmp_path, HOST, "new", change=other_mpi),
+        ],
+    )
+    assert found.answer is Answer.WORSE
+    assert found.suspects == (Component(Kind.LIBRARY, "NCCL", version="2.99.1"),)
+    assert len(found.software) == 2
+
+
+@pytest.mark.parametrize(("broken", "status"), [("new", 1), ("old", 4)])
+def test_who_does_not_run_is_named(tmp_path: Path, broken: str, status: int) -> None:
+    cases = [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new")]
+    lost = next(each for each in cases if each.environment == broken and each.repetition == 1)
+    empty = replace(lost, folder=None, result="fail", phase="sanity", judged=CheckJudgement.of([NO_RUN]))
+    found = judge(tmp_path, [empty if each is lost else each for each in cases])
+    assert (len(found.failures), len(found.left_out)) == ((1, 0) if broken == "new" else (0, 1))
+    assert found.exit_status == status
+
+
+def test_wrong_data_of_the_new_one_are_a_failure(tmp_path: Path) -> None:
+    def wrong(lines: list[Line]) -> None:
+        lines[1]["wrong_bytes"] = 4
+
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", change=wrong)])
+    assert len(found.failures) == 1 and found.exit_status == 1
+
+
+def test_a_test_that_the_new_one_has_not_is_a_failure(tmp_path: Path) -> None:
+    found = judge(tmp_path, cases_of(tmp_path, HOST, "old"))
+    assert len(found.failures) == 1 and found.exit_status == 1
+
+
+def test_other_ranks_are_not_compared(tmp_path: Path) -> None:
+    def elsewhere(lines: list[Line]) -> None:
+        for rank in lines[0]["ranks"]:
+            rank["host"] = "elsewhere"
+
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", change=elsewhere)])
+    assert (found.changes.metrics, len(found.left_out), found.exit_status) == ((), 1, 4)
