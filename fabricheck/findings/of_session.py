@@ -29,7 +29,7 @@ from fabricheck.records.finding import Finding, split
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import DISTANCES, Network, fold, unfold
 from fabricheck.units import format_size
 
@@ -71,9 +71,7 @@ def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: s
     run = replace(CaseRun.of_file(judged.run), partition=partition)
     findings = (each for part in _of_one(run, judge) for each in _or_why_not(judged.run.path, part))
     problems, _ = split([*compared.problems, *findings])
-    problems = diagnose((judged,), problems).problems
-    verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-    return replace(judged, verdict=verdict, problems=(*judged.problems, *problems))
+    return judged.with_problems(diagnose((judged,), problems).problems)
 
 
 def _or_why_not(where: str, findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -166,8 +166,7 @@ def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> R
         replace(one, message=f"{one.message}{why}") if one.code in ("path-forbidden", "path-unproven") else one
         for one in judged.problems
     ]
-    verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-    return replace(judged, verdict=verdict, problems=(*own, *problems))
+    return replace(judged, problems=tuple(own)).with_problems(problems)
 
 
 def _each_once(found: Sequence[Evidence]) -> Iterable[Evidence]:

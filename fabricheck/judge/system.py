@@ -27,7 +27,7 @@ from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, metrics_of
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
@@ -138,13 +138,10 @@ class SystemJudge:
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
         if topology is not None:
             unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
-            found = tuple(each for each in (*unused, problem_of_gpus(run, topology)) if each is not None)
-            verdict = worst([judged.verdict, *(each.verdict for each in found)])
-            judged = replace(judged, verdict=verdict, problems=(*judged.problems, *found))
+            found = (*unused, problem_of_gpus(run, topology))
+            judged = judged.with_problems([each for each in found if each is not None])
         judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
-        stalls = tuple(each for each in find_stalls(judged) if each.is_problem)
-        verdict = worst([judged.verdict, *(each.verdict for each in stalls)])
-        return replace(judged, verdict=verdict, problems=(*judged.problems, *stalls))
+        return judged.with_problems([each for each in find_stalls(judged) if each.is_problem])
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
         if not is_comparable(run):
@@ -173,7 +170,7 @@ class SystemJudge:
             found = judge_run(run, lambda *_: NO_EXPECTATION, {}, self.policy)
         except Exception:
             found = RunJudgement(run, Verdict.INVALID, run.problems, ())
-        return replace(found, verdict=worst([found.verdict, problem.verdict]), problems=(problem, *found.problems))
+        return found.with_problems([problem], first=True)
 
     def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
         if self.references is None or test is None or test not in self.references.tests or not run.header:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fabricheck.records.finding import Finding
@@ -52,3 +53,9 @@ class RunJudgement:
         """Its verdict, and never a better one than that of any of its parts."""
         verdicts = [self.verdict, *(each.verdict for each in self.all_problems)]
         return worst([*verdicts, *(each.verdict for each in self.judgements)])
+
+    def with_problems(self, problems: Sequence[Finding], *, first: bool = False) -> RunJudgement:
+        """With these problems too, after its own or `first`, and no better a verdict than theirs."""
+        verdict = worst([self.verdict, *(problem.verdict for problem in problems)])
+        every = (*problems, *self.problems) if first else (*self.problems, *problems)
+        return replace(self, verdict=verdict, problems=every)

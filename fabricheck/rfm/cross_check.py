@@ -12,7 +12,7 @@ from reframe.core.builtins import variable
 from fabricheck.findings.cross_check import compare_rounds, table
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import Plan
 from fabricheck.rfm.launch import launch_command
@@ -108,8 +108,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             problems += check_output(checked, asked.checking)
         self.comparisons = compare_rounds(ours, theirs, asked.benchmark.program)
         (folder / RATIOS).write_text(table(self.comparisons))
-        verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-        return replace(judged, problems=(*problems, *judged.problems), verdict=verdict)
+        return judged.with_problems(problems, first=True)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
         return ((f"{each.operation}_{size_label(each.bytes)}_ratio", each.ratio) for each in self.comparisons)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import reframe.core.runtime as rt
@@ -18,7 +17,7 @@ from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, c
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.launch import launch_command, profile_of
 from fabricheck.rfm.measure import FabricbenchCheck
@@ -124,8 +123,7 @@ class InterleavedCheck(FabricbenchCheck):
                 self.comparison = compare_rounds(case, self.compared, runs, policy)
             except UserError as error:
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, str(error)))
-        verdict = worst([judged.verdict, *(each.verdict for each in problems)])
-        return replace(judged, problems=(*judged.problems, *problems), verdict=verdict)
+        return judged.with_problems(problems)
 
     def read_side(self, case: Path, launch: Launch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
@@ -122,9 +121,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             proof=proof_of(self.tool, folder / LOGS, text),
         )
         write_result(folder / RESULT, Measured(place, asked, output, samples, job), problems)
-        judged = super().judge()
-        every = (*problems, *judged.problems)
-        return replace(judged, problems=every, verdict=worst([judged.verdict, *(each.verdict for each in problems)]))
+        return super().judge().with_problems(problems, first=True)
 
     def read_place(self) -> Run:
         file = Path(self.stagedir) / PLACE
