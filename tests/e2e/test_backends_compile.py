@@ -12,14 +12,14 @@ import pytest
 from fabricheck.errors import UserError
 from tools import build
 
-pytestmark = [pytest.mark.compile, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.full, pytest.mark.compile, pytest.mark.timeout(1200)]
 
 ARCHITECTURES = {"cuda": (b"sm_80", b"sm_90"), "hip": (b"gfx90a",)}
 PLANTED = "\nstatic int planted() {\n  int never_used;\n  return 0;\n}\n"
 
 
 # The folder is that of all tests that run this backend.
-@pytest.mark.parametrize("backend", ["cuda", pytest.param("hip", marks=pytest.mark.full)])
+@pytest.mark.parametrize("backend", ["cuda", "hip"])
 def test_a_backend_compiles_for_its_architectures_and_without_a_warning(backend: str, tmp_path: Path) -> None:
     try:
         build.options(backend)

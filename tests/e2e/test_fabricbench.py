@@ -179,7 +179,7 @@ def test_what_ranks_have_otherwise_than_the_first_is_in_the_header(openmpi: Benc
 SLOW_START = ROOT / "tests/data/programs/slow_start.cpp"
 
 
-@pytest.mark.parametrize("seconds", [4, 60])
+@pytest.mark.parametrize("seconds", [pytest.param(4, marks=pytest.mark.full), 60])
 def test_the_set_up_has_a_limit_of_its_own(openmpi: Bench, seconds: int, tmp_path: Path) -> None:
     compiler = [f"{openmpi.installation.mpicxx}", "-shared", "-fPIC", f"{SLOW_START}", "-o", "libslow.so"]
     subprocess.run(compiler, cwd=tmp_path, check=True)

@@ -70,7 +70,8 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(("gpus", "together"), [(1, []), (3, ["0+1", "0+1+2"])] if is_full() else [(2, ["0+1"])])
+@pytest.mark.full
+@pytest.mark.parametrize(("gpus", "together"), [(1, []), (3, ["0+1", "0+1+2"])])
 def test_every_check_of_a_small_node_has_something_to_measure(
     openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_job_runs_out_of_time(toy: ToySuite) -> None:
     assert [file.read_text() for file in done.results] == [toy.result.read_text()]
 
 
+@pytest.mark.full
 def test_the_results_database_is_locked(toy: ToySuite) -> None:
     assert run(toy).status == 0
     common = toy.suite.root / "config" / "common.py"
