@@ -87,12 +87,12 @@ class PageableZeroCopy(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class HostMemory(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Host memory near each GPU by all cores of its NUMA node, as STREAM's copy (McCalpin 1995): no copy between a GPU
-    and that memory can pass it."""
+    """Host memory near each GPU by all cores of its NUMA node: reads, STREAM's copy and triad (McCalpin 1995). No copy
+    between a GPU and that memory can pass them."""
 
-    descr = "host memory near each GPU, copied by all cores of its NUMA node"
+    descr = "host memory near each GPU, used by all cores of its NUMA node"
     transport = "cores"
-    operations = ["host_stream"]
+    operations = ["host_read", "host_stream", "host_triad"]
     schedules = ["uncontended"]
     least_ranks = 1
     sizes = {"other": "64MiB"}

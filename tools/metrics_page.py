@@ -63,9 +63,14 @@ _MEASURES = {
     "host_to_device": ("host memory to the memory of a GPU", "sum over all active GPUs"),
     "device_to_host": ("the memory of a GPU to host memory", "sum over all active GPUs"),
     "host_bidirectional": ("both directions at once", "sum over all active GPUs, one direction"),
+    "host_read": ("all cores of a NUMA node read a buffer in host memory", "each byte that is read, once"),
     "host_stream": (
         "a kernel, or all cores of a NUMA node, copies a buffer in host memory to another",
         "each byte that is copied, once",
+    ),
+    "host_triad": (
+        "all cores of a NUMA node add two buffers in host memory and write a third (STREAM's triad, of bytes)",
+        "each byte that is written, once",
     ),
     "local_copy": ("a copy inside the memory of a GPU", "each byte that is copied, once"),
 }

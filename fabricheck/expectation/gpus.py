@@ -240,13 +240,20 @@ def memory_path(question: Question) -> Limits:
     return Limits(nominal, expected, nominal, start_up, why)
 
 
+# How often the memory is read or written for each byte (McCalpin 1995, without the reads of what is overwritten).
+_MEMORY_ACCESSES = {"host_read": 1, "host_stream": 2, "host_triad": 3}
+
+
 def _by_cores(question: Question) -> Limits:
-    """By all cores of a NUMA node, of which each copied byte is read and written."""
-    topology, nominal = question.topology, None
-    why, expected = "all cores copy as much as one of them at least", question.host_copy_gbps
+    """By all cores of a NUMA node."""
+    topology, nominal, expected = question.topology, None, question.host_copy_gbps
+    accesses = _MEMORY_ACCESSES[question.operation]
+    why = "all cores copy as much as one of them at least"
     if topology.host_memory_gbps:
-        why = "half of the bandwidth of a NUMA node's memory (McCalpin 1995)"
-        nominal = expected = topology.host_memory_gbps / max(1, len(topology.cpus)) / 2
+        why = f"bandwidth of a NUMA node's memory, which each byte takes {accesses}x (McCalpin 1995)"
+        nominal = expected = topology.host_memory_gbps / max(1, len(topology.cpus)) / accesses
+    elif expected and accesses > 2:
+        expected *= 2 / accesses
     return Limits(nominal, expected, None, START_UP_US["cores"], why)
 
 

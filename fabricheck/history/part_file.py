@@ -21,13 +21,12 @@ from fabricheck.judge.part_values import Facts, Part, is_comparable, links_on_th
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import Metric, metrics_of
-from fabricheck.records.operations import COLLECTIVES, PAIRS, kernel_settings
+from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, kernel_settings
 from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
 
-_ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
 # Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
 _MEMORY_SLACK = 0.06
 
@@ -111,7 +110,7 @@ def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
 
 def _key(metric: Metric, facts: Facts) -> _Key | None:
     samples, header = metric.samples, facts.run.header
-    alone = samples.operation in _ALONE and len(samples.ranks) == 1
+    alone = samples.operation in ONE_WAY_MEMORY_PATHS and len(samples.ranks) == 1
     host_memory = host_memory_of(facts.run, samples) or ""
     hosts = {each.host for each in facts.run.ranks}
     known = samples.schedule == "uncontended" and samples.statistic == "iterations" and len(hosts) == 1

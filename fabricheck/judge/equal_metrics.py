@@ -23,7 +23,7 @@ from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.graph import node_graph
@@ -33,7 +33,6 @@ from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
 from fabricheck.units import format_size
 
-_ALONE = ("local_copy", "host_to_device", "device_to_host", "host_stream")
 # Fewer iterations do not tell how much a series varies.
 _FEWEST_ITERATIONS = 5
 # Of so many one is beyond the 95th percentile.
@@ -175,7 +174,7 @@ class _Places:
         if not all(rank in self.gpus for rank in samples.ranks) or samples.groups is not None:
             return None
         gpus = tuple(self.gpus[rank] for rank in samples.ranks)
-        if samples.operation in _ALONE:
+        if samples.operation in ONE_WAY_MEMORY_PATHS:
             if len(gpus) > 1 or host_memory not in (None, "pinned"):
                 return None
             return "alone", orbit(self.topology, gpus, hosts=host_memory is not None)

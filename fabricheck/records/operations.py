@@ -73,7 +73,9 @@ OPERATIONS: Mapping[str, Traits] = {
     "host_to_device": Traits("memory", host=True),
     "device_to_host": Traits("memory", host=True),
     "host_bidirectional": Traits("memory", host=True),
+    "host_read": Traits("memory", host=True),
     "host_stream": Traits("memory", host=True),
+    "host_triad": Traits("memory", host=True),
     "local_copy": Traits("memory"),
 }
 
@@ -91,6 +93,8 @@ PAIRS = _of("pair")
 ORDERED_PAIRS = tuple(name for name in PAIRS if name != "bidirectional")
 COLLECTIVES = _of("collective")
 MEMORY_PATHS = _of("memory")
+#: Of these, what goes one way: data do not share a path with others.
+ONE_WAY_MEMORY_PATHS = tuple(name for name in MEMORY_PATHS if name != "host_bidirectional")
 STRIPING = _of("striping")
 SPARSE = _of("sparse")
 #: Patterns that are lists of messages.

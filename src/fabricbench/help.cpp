@@ -26,7 +26,7 @@ const std::vector<Family>& families() {
                                           {"over two groups", {Kind::striping}},
                                           {"of a matrix", {Kind::sparse}},
                                           {"of victims", {Kind::victim}},
-                                          {"of each GPU (host_stream: host to host by a kernel)", {Kind::memory}}};
+                                          {"of each GPU (host_stream: host to host)", {Kind::memory}}};
   return all;
 }
 
@@ -81,8 +81,8 @@ constexpr char kBefore[] =
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
 What
-  --transport NAME        staging, copy, kernel, ccl, mpi, or cores: host_stream by all cores of a
-                          NUMA node (the host backend has mpi and cores)                    [mpi]
+  --transport NAME        staging, copy, kernel, ccl, mpi, or cores: host_read, host_stream and
+                          host_triad by all cores of a NUMA node (host: mpi and cores)      [mpi]
   --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
   --ccl-mode LIST         of ccl: registered, symmetric or copy-engine (buffers), graph-N (N calls
                           in a CUDA graph) or communicators-N (each has a part of a message)

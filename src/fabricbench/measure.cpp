@@ -109,8 +109,7 @@ class Loop {
       // Others may still be reading what this rank sent when its own part is done.
       if (verifies()) context_.shared.barrier();
       if (work_) stamp();
-      take_out_all();
-      if (work_) work_->rewind();
+      make_ready();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();
@@ -163,11 +162,12 @@ class Loop {
     if (beside) contention_->end_attack();
   }
 
-  void take_out_all() {
-    if (uncached_.empty()) return;
+  // Outside the clock.
+  void make_ready() {
     const std::int64_t start = now_ns();
     for (const auto& [data, bytes] : uncached_) take_out_of_caches(data, bytes);
-    uncaching_ns_ += now_ns() - start;
+    if (work_) work_->rewind();
+    readying_ns_ += now_ns() - start;
   }
 
   // Its time where the device took it, else -1.
@@ -181,7 +181,7 @@ class Loop {
     local_.assign(static_cast<std::size_t>(count) * lanes_, 0);
     const std::int64_t each = options_.verify == Verify::every ? 1 : count;
     const std::int64_t start = now_ns();
-    uncaching_ns_ = 0;
+    readying_ns_ = 0;
     for (std::int64_t done = 0; done < count; done += each) {
       fill();
       if (contention_) {
@@ -196,7 +196,7 @@ class Loop {
     // Where a cache is slow to give its lines back, that takes longer than the copies do.
     if (is_memory_path(measurement_.operation)) {
       std::int64_t longest = 0;
-      mpi_check(MPI_Reduce(&uncaching_ns_, &longest, 1, MPI_INT64_T, MPI_MAX, 0, context_.world.all), "MPI_Reduce");
+      mpi_check(MPI_Reduce(&readying_ns_, &longest, 1, MPI_INT64_T, MPI_MAX, 0, context_.world.all), "MPI_Reduce");
       typical_ns_ += longest / count;
     }
     // Filling and checking all data may take longer than to move them.
@@ -394,7 +394,7 @@ class Loop {
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
-  std::int64_t uncaching_ns_ = 0;
+  std::int64_t readying_ns_ = 0;
   std::uint64_t wrong_ = 0;
 };
 

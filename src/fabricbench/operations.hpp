@@ -23,7 +23,8 @@ enum Property : unsigned {
   kSymmetric = 8,  // both directions of a pair are one and the same measurement
   kIncast = 16,    // the aggressor is an incast; else it is an alltoall
   kRooted = 32,    // a collective with one root, the first rank
-  kInPlace = 64    // libraries know it with its result where its input was
+  kInPlace = 64,   // libraries know it with its result where its input was
+  kByCores = 128   // processors alone do it
 };
 
 // Name, kind, direction, properties; in the order in which they are shown.
@@ -63,7 +64,9 @@ enum Property : unsigned {
   X(host_to_device, memory, none, kDivides) \
   X(device_to_host, memory, none, kDivides) \
   X(host_bidirectional, memory, none, kDivides) \
+  X(host_read, memory, none, kDivides | kByCores) \
   X(host_stream, memory, none, kDivides) \
+  X(host_triad, memory, none, kDivides | kByCores) \
   X(local_copy, memory, none, kDivides)
 // clang-format on
 

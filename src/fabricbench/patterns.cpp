@@ -221,7 +221,9 @@ Step memory_path(Operation operation, int rank, std::uint64_t bytes) {
       return {from(Place::device, Place::host)};
     case Operation::host_bidirectional:
       return {from(Place::host, Place::device), from(Place::device, Place::host)};
+    case Operation::host_read:
     case Operation::host_stream:
+    case Operation::host_triad:
       return {from(Place::host, Place::host)};
     default:
       return {from(Place::device, Place::device)};

@@ -135,10 +135,11 @@ bool moves_between_ranks(const std::vector<Series>& plan) {
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan) {
   for (const Series& series : plan) {
     if (is_collective(series.operation)) continue;
-    if (!transport.reaches(series.first_transfer())) {
+    const bool by_cores = describe(series.operation).has(kByCores) && options.transport != "cores";
+    if (by_cores || !transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
-                       " between these memories: --transport copy or kernel moves data between a GPU and its host, "
-                       "mpi between the buffers of two ranks, cores host_stream");
+                       " between these memories: --transport copy and kernel have GPU and host, mpi two ranks, "
+                       "cores host_read, host_stream and host_triad");
     }
   }
   const HostBufferBytes host = host_buffer_bytes(plan);

@@ -22,7 +22,7 @@ class Verifier {
   void stamp();
   // Straight after it: the stamps of what this rank received.
   void check_stamps();
-  // After a batch: every byte.
+  // After a batch: every byte, of what is read and not kept the stamps.
   void check_all();
   // Bytes that were wrong in all checks so far.
   std::uint64_t wrong_bytes();
@@ -40,6 +40,7 @@ class Verifier {
 
   const Context& context_;
   device::Content content_;
+  bool stamps_alone_;
   pattern::Summands summands_;
   std::uint64_t place_ = 0;  // of this rank, among those whose numbers are added up
   std::uint64_t rank_;       // whose pattern it sends: of these its first rank's

@@ -184,6 +184,24 @@ TEST(in_place_a_reduction_that_does_not_happen_leaves_wrong_sums) {
   CHECK(wrong_in_place(Operation::reduce_scatter, 4, 4096) > 256);
 }
 
+TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
+  const std::uint64_t bytes = 4 * pattern::kLongestStride;
+  Rank rank(1, bytes);
+  const Context context = rank.context();
+  const Group group{{0}, {{{0, 0, bytes}}}};
+  const Measurement measurement{
+      Operation::host_read, Implementation::transfers, Schedule::uncontended, -1, bytes, {group}, {}, {}, 0};
+  for (const std::uint64_t stamps : {4, 3}) {
+    Verifier verifier(context, measurement, &group);
+    verifier.fill();
+    verifier.stamp();
+    for (std::uint64_t at = 0; at < stamps * pattern::kLongestStride; at += pattern::kLongestStride)
+      std::memcpy(context.receive.data() + at, context.send.data() + at, 8);
+    verifier.check_all();
+    CHECK_EQUAL(verifier.wrong_bytes() > 0, stamps < 4);
+  }
+}
+
 TEST(a_window_has_all_its_messages_outstanding_before_it_waits) {
   for (const int source : {0, 1}) {
     Rank rank(2, 4096);

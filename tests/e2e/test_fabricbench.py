@@ -246,11 +246,21 @@ def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Pat
     assert "train" in job.stderr
 
 
-@pytest.mark.parametrize(("options", "status"), [("", 0), ("--inject=wrong-byte", 5), ("--operations=local_copy", 2)])
-def test_all_cores_of_a_numa_node_copy_every_byte(openmpi: Bench, options: str, status: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ("", 0),
+        ("--operations=host_read --inject=wrong-byte", 5),
+        ("--operations=host_triad --inject=wrong-byte", 5),
+        ("--operations=local_copy", 2),
+        ("--operations=host_triad --transport=mpi", 2),
+    ],
+)
+def test_all_cores_of_a_numa_node_use_every_byte(openmpi: Bench, options: str, status: int, tmp_path: Path) -> None:
     job = openmpi.run(
         tmp_path,
-        "--transport=cores --operations=host_stream --schedules=uncontended --sizes=8,1MiB --iterations=8 --warmup=2",
+        "--transport=cores --operations=host_read,host_stream,host_triad --schedules=uncontended --sizes=8,1000003",
+        "--iterations=8 --warmup=2",
         f"--verify=every --quiet --output=result.jsonl {options}",
         ranks=1,
     )

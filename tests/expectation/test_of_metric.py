@@ -229,11 +229,16 @@ def test_expected_is_never_above_nominal_or_ceiling(name: str, transport: str, o
             assert found.source
 
 
-def test_cores_copy_half_of_what_their_memory_carries_or_as_much_as_one_of_them_at_least() -> None:
-    known = ask(system("frontier"), "host_stream", (0,), transport="cores", ranks=1)
-    assert known.expected == pytest.approx(8 * 204.8 / len(system("frontier").cpus) / 2)
-    measured = ask(system("hgx-h200"), "host_stream", (0,), transport="cores", ranks=1, host_copy_gbps=80.0)
-    assert (measured.nominal, measured.expected, measured.ceiling) == (None, 80.0, None)
+@pytest.mark.parametrize(
+    ("operation", "accesses", "measured"), [("host_read", 1, 80), ("host_stream", 2, 80), ("host_triad", 3, 160 / 3)]
+)
+def test_cores_share_what_their_memory_carries_or_reach_as_much_as_one_of_them_at_least(
+    operation: str, accesses: int, measured: float
+) -> None:
+    known = ask(system("frontier"), operation, (0,), transport="cores", ranks=1)
+    assert known.expected == pytest.approx(8 * 204.8 / len(system("frontier").cpus) / accesses)
+    unknown = ask(system("hgx-h200"), operation, (0,), transport="cores", ranks=1, host_copy_gbps=80.0)
+    assert (unknown.nominal, unknown.expected, unknown.ceiling) == (None, pytest.approx(measured), None)
 
 
 @pytest.mark.parametrize("transport", ["copy", "mpi"])
