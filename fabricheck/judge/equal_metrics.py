@@ -20,6 +20,7 @@ from fabricheck.expectation.in_rounds import is_in_round, round_of
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.judge.outliers import Parts
 from fabricheck.judge.policy import host_memory_of
+from fabricheck.judge.statistics import OF_DEVIATION
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
@@ -37,7 +38,6 @@ from fabricheck.units import format_size
 _FEWEST_ITERATIONS = 5
 # Of so many one is beyond the 95th percentile.
 _FEWEST_FOR_TAIL = 20
-_NORMAL = 1.4826
 
 _Round = tuple[str, int, int]
 
@@ -134,7 +134,7 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     higher = judged.better == "higher"
     values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
     middle = float(np.median(values))
-    inside = _NORMAL * float(np.median(np.abs(values - middle))) / middle
+    inside = OF_DEVIATION * float(np.median(np.abs(values - middle))) / middle
     places, parts = where.places(judged.samples)
     times = judged.samples.times_ns
     tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None

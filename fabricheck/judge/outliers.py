@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes half a second to import
 
+from fabricheck.judge.statistics import OF_DEVIATION, OF_MEDIAN
+
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -20,8 +22,6 @@ T = TypeVar("T")
 # How well the spread of equals is known before they are looked at, in degrees of freedom. With 8 the tails are those of
 # recorded launches: of 3,000 goodputs of healthy H200 one lay 5 standard deviations from its equals.
 _PRIOR_FREEDOM = 8
-# A normal distribution's standard deviation over its median absolute deviation; variance of a median over a mean's.
-_NORMAL, _OF_MEDIAN = 1.4826, 1.57
 # The median of so many has lighter tails than each of them; those of fewer are no lighter than with so many degrees of
 # freedom more than the prior's, however many equals there are.
 _FEWEST_FOR_NORMAL = 5
@@ -207,7 +207,7 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
     cost = np.abs(left).sum(axis=-1)
     freedom = max(size - 2, 0)
     if size >= _FEWEST_TO_CUT:
-        reach = (_CUT * np.maximum(_NORMAL * np.median(np.abs(left), axis=-1), prior))[..., None]
+        reach = (_CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
         left = np.clip(left, -reach, reach)
     own = np.maximum(prior, _median(inside, masks))
     variance = (_PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (_PRIOR_FREEDOM + freedom)
@@ -252,4 +252,4 @@ def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
 
 def _weight(count: Numbers) -> Floats:
     """Variance of the median of `count` values, over that of one."""
-    return np.where(count <= 2, 1.0, _OF_MEDIAN) / count
+    return np.where(count <= 2, 1.0, OF_MEDIAN) / count

@@ -10,14 +10,13 @@ import numpy as np
 from fabricheck.diagnosis.blame import Group
 from fabricheck.diagnosis.network.localize import Localization
 from fabricheck.diagnosis.network.routes import Ways, design
+from fabricheck.judge.statistics import ONE_IN_100
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import node_of
 
 _FEWEST_PAIRS = 3
-# The one-sided 99% quantile of the normal distribution.
-_SURE = 2.33
 # Of the loss in the screen (the lower end of its interval); a fault that comes and goes shows more again.
 _LEFT = 0.5
 
@@ -55,7 +54,7 @@ def find_cleared(
             for part in suspect.components
         ]
         if all(
-            each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else _SURE) < most
+            each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else ONE_IN_100) < most
             for each in over
         ):
             worst = min(over, key=lambda losses: float(np.median(losses)))

@@ -31,15 +31,15 @@ from fabricheck.diagnosis.network.model import Model
 from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
+from fabricheck.judge.statistics import OF_DEVIATION, ONE_IN_100
 
 # Of the probability of a false alarm, what the first fault gets: tails that are heavier than the model's (t with three
 # degrees of freedom) make false alarms several times as frequent. The second gets twice _FURTHER of it, the third three
 # times: what counts is the share of false ones among the faults that are named (Benjamini and Hochberg, 1995).
 _FIRST, _FURTHER = 0.1, 0.2
-# The 99% quantile of the normal distribution, and how far a component that is really at fault falls behind another in 1
-# of 100 cases at most: the difference of two log likelihoods is normal (d²/2, d²).
-_SURE = 2.326
-_AMBIGUOUS = 0.5 * _SURE**2
+# How far a component that is really at fault falls behind another in 1 of 100 cases at most: the difference of two log
+# likelihoods is normal (d²/2, d²).
+_AMBIGUOUS = 0.5 * ONE_IN_100**2
 # Half of the 95% quantile of chi-squared with one degree of freedom.
 _INTERVAL = 1.92
 _CANDIDATES, _SECONDS = 4, 2
@@ -197,7 +197,7 @@ class Locator:
             if fit.min() < 0 and beside.size:
                 scale = float(np.median(beside))
                 loss = max(scale - float(np.median(over)), null.noise) / float(share[share > 0].mean())
-                noise = max(1.4826 * float(np.median(np.abs(beside - scale))), null.noise / 4, null.least)
+                noise = max(OF_DEVIATION * float(np.median(np.abs(beside - scale))), null.noise / 4, null.least)
                 start = replace(null, faults=tuple(best), losses=(loss,) * len(best), scale=scale, noise=noise)
                 yield self.model.fit(y, start)
 
@@ -295,7 +295,7 @@ class Locator:
             model.effect((*others.faults, each), (*others.losses, float(losses[each]))) for each in (best, other)
         )
         apart = float(np.linalg.norm(effect - two)) / others.noise
-        return _SURE * max(apart, _SURE) - 0.5 * max(apart, _SURE) ** 2
+        return ONE_IN_100 * max(apart, ONE_IN_100) - 0.5 * max(apart, ONE_IN_100) ** 2
 
     def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
         """The components of hypotheses and of those of their classes.

@@ -12,6 +12,7 @@ import numpy as np
 
 from fabricheck.diagnosis.network.noise import OUTLIER_DENSITY, State, density_of, least_noise
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
+from fabricheck.judge.statistics import OF_DEVIATION
 
 # The losses that are tried are so far apart, relative; a fit in small noise is drawn in by these steps.
 _BLUR = (0.1, 0.03, 0.01, 0.003)
@@ -166,7 +167,7 @@ class Model:
         """No fault."""
         middle = float(np.median(y))
         least = least_noise(y)
-        noise = max(1.4826 * float(np.median(np.abs(y - middle))), least)
+        noise = max(OF_DEVIATION * float(np.median(np.abs(y - middle))), least)
         return self.fit(y, State((), (), middle, noise, least))
 
     def fit(self, y: FloatArray, state: State) -> State:
