@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
-from fabricheck.history.baseline import fit, shift_of_all
-from fabricheck.history.hazard import CHARTS, CLIP, thresholds
-from fabricheck.history.levels import level_of
-from fabricheck.history.noise import kinds_of_noise
+from fabricheck.history.hazard import BAD_SESSIONS, CHARTS, CLIP, thresholds
+from fabricheck.history.levels import FIRST, errors_of, level_of, levels_of
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import CUT, FEWEST, normal_score
-from fabricheck.history.rows import sample_of
+from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, normal_score
+from fabricheck.history.rows import Arrays, by_rows, sample_of
 from fabricheck.history.streak import least_of_streak
 
 Floats = npt.NDArray[np.float64]
@@ -184,3 +186,124 @@ class Usual:
     def score(self, deviation: Floats) -> Floats:
         """The standard normal value that is as improbable as a deviation, cut off at what one session may count for."""
         return np.minimum(normal_score(deviation, np.maximum(self.count, FEWEST)), CLIP)
+
+
+# The worse side is what false alarms come from: how many sessions lie between these many spreads tells how it looks.
+_EDGES = np.asarray([-np.inf, 0.75, 1.25, 1.75, 2.25, 3.0, np.inf])
+# What is taken to be so before anything was measured, as if of this many metrics: most are quiet, some dip or have a
+# second mode. A few metrics are judged by it, a thousand by themselves.
+_PRIOR_METRICS = 5.0
+_PRIOR = np.asarray([0.52, 0.08, 0.08, 0.08, 0.05, 0.03, 0.01, 0.01, *np.full(len(BAD_SESSIONS) - 8, 0.028)])
+_ROUNDS, _SETTLED = 100, 1e-6  # of EM, until nothing changes by more than this
+
+
+def kinds_of_noise(deviations: Floats) -> Floats:
+    """How probable each of BAD_SESSIONS is for each metric, shape (metrics, kinds); each row adds up to 1.
+
+    `deviations`, shape (metrics, sessions): distance of the sessions from what was expected of the metric, in its
+    spreads, worse side positive, NaN where there is none. Dips and modes are told from how many sessions lie how far on
+    the worse side. How common a kind is among metrics comes from all of them (empirical Bayes: Robbins, 1956;
+    nonparametric maximum likelihood by EM, Laird, JASA 73, 1978), so that a metric whose few sessions cannot tell is
+    taken for what its peers are.
+    """
+
+    def likelihoods(rows: slice) -> Arrays:
+        some = deviations[rows]
+        counts = np.stack([((some > low) & (some <= high)).sum(axis=1) for low, high in pairwise(_EDGES)], axis=1)
+        logs = counts @ np.log(_shares()).T
+        return (np.exp(logs - logs.max(axis=1, keepdims=True)),)
+
+    (likelihood,) = cast("tuple[Floats]", by_rows(likelihoods, len(deviations)))
+    likelihood *= _shares_of_kinds(likelihood[sample_of(np.arange(len(likelihood)))], len(likelihood))
+    likelihood /= likelihood.sum(axis=1, keepdims=True)
+    return likelihood
+
+
+@lru_cache(maxsize=1)
+def _shares() -> Floats:
+    """How probable a session between two of _EDGES is, shape (kinds, intervals)."""
+    rows = []
+    for bad in BAD_SESSIONS:
+        mean, width = bad.others
+        row = (1 - bad.rate) * np.diff(norm.cdf((_EDGES - mean) / width))
+        if bad.width > 0:
+            row += bad.rate * np.diff(norm.cdf((_EDGES - bad.depth) / bad.width))
+        else:
+            row[-1] += bad.rate
+        rows.append(row)
+    return np.asarray(rows)
+
+
+def _shares_of_kinds(likelihood: Floats, metrics: int) -> Floats:
+    """How common each kind is among so many metrics, by the likelihood of some of them, shape (some, kinds)."""
+    share, alike = _PRIOR, metrics / len(likelihood)
+    for _ in range(_ROUNDS - 1):
+        weights = share * (alike * (1 / (likelihood @ share)) @ likelihood)  # added up over the metrics
+        before, share = share, (weights + _PRIOR_METRICS * _PRIOR) / (metrics + _PRIOR_METRICS)
+        if np.abs(share - before).max() < _SETTLED:
+            break
+    return share
+
+
+# Fewer metrics tell too little of what all have in common.
+FEWEST_FOR_COMMON = 20
+# What at least so many of the metrics do is what all do.
+_OUTER = 0.35
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What is usual, shapes (metrics,); `error` has (metrics, sessions of the window).
+
+    `whole_spread` is that of the values, `own_spread` that of `error`: the values less all that is known before. `gain`
+    and `keep`: those of the level (`levels`), which is at `level` after the window.
+    """
+
+    count: Ints
+    centre: Floats
+    whole_spread: Floats
+    own_spread: Floats
+    gain: Floats
+    keep: Floats
+    level: Floats
+    error: Floats
+
+
+def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float) -> Baseline:
+    """The baseline of a window of sessions, shape (metrics, sessions); more is worse, NaN is not measured. Those from
+    `until` on tell only where a level is that is followed.
+
+    `shared`: which metrics tell what all have in common. `least`: the least spread.
+    """
+
+    def known(rows: slice) -> Arrays:
+        found = centre_and_spread(values[rows, :until])
+        return found.count, found.centre, np.maximum(found.spread, 1e-12), values[rows] - found.centre[:, None]
+
+    parts = by_rows(known, len(values))
+    count, centre, whole, error = cast("tuple[Ints, Floats, Floats, Floats]", parts)
+    gain, keep, level, own = np.ones(len(values)), np.zeros(len(values)), np.zeros(len(values)), whole.copy()
+    for rows in (shared, ~shared):  # what all have in common is one series, of which they tell nothing
+        gain[rows], keep[rows] = levels_of(error[rows, :until], least)
+    follows = np.flatnonzero(keep)
+    if follows.size:
+        filtered = CUT * whole[follows], gain[follows], keep[follows]
+        level[follows] = level_of(error[follows], *filtered)
+        error[follows, :until] = errors_of(error[follows, :until], *filtered)
+        error[follows, :FIRST] = np.nan
+        own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
+    return Baseline(count, centre, whole, own, gain, keep, level, error[:, :until])
+
+
+def shift_of_all(values: Floats, spread: Floats) -> tuple[float, float]:
+    """What all metrics of one session, shape (metrics,), have lost in common: their median by weight, and what at least
+    65% of the weight is beyond, 0 where it is not on one side. A weight is one over the spread; NaN where too few tell.
+    """
+    there = np.flatnonzero(np.isfinite(values) & np.isfinite(spread))
+    if there.size < FEWEST_FOR_COMMON:
+        return float("nan"), 0.0
+    order = there[np.argsort(values[there], kind="stable")]
+    share = np.cumsum(1 / spread[order])
+    places = np.searchsorted(share, np.asarray([_OUTER, 0.5, 1 - _OUTER]) * share[-1])
+    low, middle, high = (float(values[order[min(each, order.size - 1)]]) for each in places)
+    return middle, low if low > 0 else high if high < 0 else 0.0

@@ -43,8 +43,7 @@ from fabricheck.results.fabricbench_plan import (
     planned_keys,
     samples_mistakes,
 )
-from fabricheck.results.fabricbench_records import rank_of, samples_of, timed_ns
-from fabricheck.results.node_names import mistaken_names
+from fabricheck.results.fabricbench_records import mistaken_names, rank_of, samples_of, timed_ns
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 from fabricheck.wholefile import open_file

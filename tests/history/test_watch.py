@@ -18,11 +18,10 @@ from fabricheck.history.hazard import BAD_SESSIONS, CHARTS, CLIP, false_alarm_ra
 from fabricheck.history.incidents import Incident
 from fabricheck.history.levels import levels_of
 from fabricheck.history.monitor import monitor
-from fabricheck.history.noise import kinds_of_noise
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.streak import least_of_streak
 from fabricheck.history.text import to_json, watch_lines
-from fabricheck.history.usual import Options
+from fabricheck.history.usual import Options, kinds_of_noise
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
 

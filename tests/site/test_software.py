@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.site.gpu_aware import GpuAware, gpu_aware
-from fabricheck.site.software import Software, find_software, software_of
+from fabricheck.site.software import GpuAware, Software, find_software, gpu_aware, software_of
 
 #: Open MPI 4 and 5, as `ompi_info --parsable --all` prints them.
 OMPI_4 = "mca:mpi:base:param:mpi_built_with_cuda_support:value:{}"
