@@ -240,14 +240,15 @@ def memory_path(question: Question) -> Limits:
     return Limits(nominal, expected, nominal, start_up, why)
 
 
-# How often the memory is read or written for each byte (McCalpin 1995, without the reads of what is overwritten).
-_MEMORY_ACCESSES = {"host_read": 1, "host_stream": 2, "host_triad": 3}
+# How often the memory is read or written for each byte (McCalpin 1995, without the reads of what is overwritten); of
+# copies twice.
+_MEMORY_ACCESSES = {"host_read": 1, "host_triad": 3}
 
 
 def _by_cores(question: Question) -> Limits:
     """By all cores of a NUMA node."""
     topology, nominal, expected = question.topology, None, question.host_copy_gbps
-    accesses = _MEMORY_ACCESSES[question.operation]
+    accesses = _MEMORY_ACCESSES.get(question.operation, 2)
     why = "all cores copy as much as one of them at least"
     if topology.host_memory_gbps:
         why = f"bandwidth of a NUMA node's memory, which each byte takes {accesses}x (McCalpin 1995)"
