@@ -11,16 +11,17 @@ from typing import Any, TextIO, cast
 _OURS = re.compile(r"(\x1b\[(?:0|1|2|3[1-6]|9[1-6])m|\r\x1b\[K)")
 
 
-def escaped(text: str) -> str:
-    """`text` with whatever is neither printable nor the end of a line, such as an escape character, as its escape.
+def escaped(text: str, *, keep: str = "\n\t") -> str:
+    """`text` with whatever is neither printable nor to `keep`, such as an escape character, as its escape.
 
     Host names, file names and messages come from elsewhere: control characters could move a terminal's cursor, marks of
     direction turn a line around, and lone surrogates cannot be written at all.
     """
-    if text.replace("\n", "").replace("\t", "").isprintable():  # pages of text in one step
+    if text.translate(dict.fromkeys(map(ord, keep))).isprintable():  # pages of text in one step
         return text
     return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode("ascii") for each in text
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
     )
 
 

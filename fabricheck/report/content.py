@@ -20,6 +20,7 @@ from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.units import format_size
+from fabricheck.visible import escaped
 
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
@@ -100,17 +101,11 @@ class Facts:
 
 
 def printable(value: object) -> str:
-    """`value` as text that shows on any terminal and page as what it is.
-
-    Host names, command lines and messages come from elsewhere: control characters could move a terminal's cursor,
-    marks of direction turn a line around, and lone surrogates cannot be written at all. Each becomes its escape.
-    """
+    """`value` as text of one line, not too long, that shows on any terminal and page as what it is."""
     text = str(value)
     if len(text) > _LONGEST_TEXT:
         text = f"{text[:_LONGEST_TEXT]}… ({len(text) - _LONGEST_TEXT} more characters)"
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+    return escaped(text, keep="")
 
 
 def number(value: float) -> str:

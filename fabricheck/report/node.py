@@ -19,10 +19,10 @@ from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.report.content import groups_of, percent, plural, printable, who
+from fabricheck.report.content import groups_of, percent, plural, who
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.report.shares import shade_of, shares_of
-from fabricheck.topology.drawing import Layout, box_width, describe, layout, width_of
+from fabricheck.topology.drawing import Layout, add, add_device, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
 
 _OUTLINE_PX = 2.5
@@ -149,60 +149,39 @@ def _draw(topology: Topology, links: list[LinkState]) -> Markup:
     ys = [y for each in links for y in made.curve(each.link.ends).ys] + [y for _, y in made.places.values()]
     left, highest, bottom = middle - half, min(ys) - _ABOVE_PX, max(ys) + _ABOVE_PX
     box = f"{left:.0f} {highest:.0f} {2 * half:.0f} {bottom - highest + 26:.0f}"
-    top = _add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
+    top = add(None, "svg", viewBox=box, role="img", aria_label=f"Node of {topology.system}")
     # What was measured lies over what was not, and the worst over all.
     for link in sorted(links, key=lambda link: -link.median if link.pairs else float("-inf")):
         _line(top, link, made, width_of(link.link, topology))
     for link in links:
         if link.pairs:
             x, y = made.curve(link.link.ends).label
-            _add(top, "text", f"{100 * link.median:.0f}", class_="share", x=f"{x:.1f}", y=f"{y + 4:.1f}")
+            add(top, "text", f"{100 * link.median:.0f}", class_="share", x=f"{x:.1f}", y=f"{y + 4:.1f}")
     for kind in _KINDS:
         for device in getattr(topology, kind):
-            _device(top, device.name, made.places[device.name], kind)
+            add_device(top, device.name, made.places[device.name], class_=f"device {kind}")
     _legend(top, left, bottom, 2 * half)
     return Markup(ElementTree.tostring(top, encoding="unicode"))
 
 
 def _line(top: ElementTree.Element, link: LinkState, made: Layout, width: float) -> None:
-    group = _add(top, "g")
+    group = add(top, "g")
     way = {"d": made.curve(link.link.ends).path, "fill": "none"}
     if not link.pairs:
-        _add(group, "title", f"{describe(link.link)}; no pair measured")
-        _add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
+        add(group, "title", f"{describe(link.link)}; no pair measured")
+        add(group, "path", class_="unmeasured", stroke_width=f"{width:.2f}", **way)
         return
     share, label, _, of = link.pairs[0]
     text = f"median {percent(link.median)}, worst {label} {percent(share)} of {of}"
-    _add(group, "title", f"{describe(link.link)}; {plural(len(link.pairs), 'pair')}, {text}")
+    add(group, "title", f"{describe(link.link)}; {plural(len(link.pairs), 'pair')}, {text}")
     # Both ends of the scale are close to black or white, and so to the paper of one of the two schemes.
-    _add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
-    _add(group, "path", class_=f"c{shade_of(link.median)}", stroke_width=f"{width:.2f}", **way)
-
-
-def _device(top: ElementTree.Element, name: str, place: tuple[float, float], kind: str) -> None:
-    width = box_width(name)
-    at = {"x": f"{place[0] - width / 2:.1f}", "y": f"{place[1] - 13:.1f}"}
-    _add(top, "rect", class_=f"device {kind}", width=f"{width:.1f}", height="26", rx="5", **at)
-    _add(top, "text", name, x=f"{place[0]:.1f}", y=f"{place[1] + 4:.1f}")
+    add(group, "path", class_="outline", stroke_width=f"{width + _OUTLINE_PX:.2f}", **way)
+    add(group, "path", class_=f"c{shade_of(link.median)}", stroke_width=f"{width:.2f}", **way)
 
 
 def _legend(top: ElementTree.Element, x0: float, y0: float, size: float) -> None:
     """Below a drawing whose lower left corner is at `x0`, `y0`; what the colours are stands above it."""
     y = f"{y0 + 11:.1f}"
     start, end = f"{x0 + 0.3 * size:.1f}", f"{x0 + 0.4 * size:.1f}"
-    _add(top, "line", class_="unmeasured", x1=start, x2=end, y1=y, y2=y, stroke_width="5")
-    _add(top, "text", "no pair measured", x=f"{x0 + 0.56 * size:.1f}", y=f"{y0 + 15:.1f}")
-
-
-def _add(
-    parent: ElementTree.Element | None, tag: str, text: str | None = None, **attributes: str
-) -> ElementTree.Element:
-    """An element below `parent`; ElementTree escapes what it writes, and names are made printable here."""
-    named = {_attribute(name): printable(value) for name, value in attributes.items()}
-    made = ElementTree.Element(tag, named) if parent is None else ElementTree.SubElement(parent, tag, named)
-    made.text = None if text is None else printable(text)
-    return made
-
-
-def _attribute(name: str) -> str:
-    return name if name == "viewBox" else name.rstrip("_").replace("_", "-")
+    add(top, "line", class_="unmeasured", x1=start, x2=end, y1=y, y2=y, stroke_width="5")
+    add(top, "text", "no pair measured", x=f"{x0 + 0.56 * size:.1f}", y=f"{y0 + 15:.1f}")

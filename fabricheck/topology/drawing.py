@@ -13,6 +13,7 @@ import networkx as nx
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Link, Topology
 from fabricheck.topology.nic import nic_of
+from fabricheck.visible import escaped
 
 STYLE = {"gpus": "#76b900", "cpus": "#4a7ebb", "switches": "#b8860b", "nics": "#999999"}
 _LEAST_SIZE = 720.0
@@ -173,46 +174,57 @@ def draw(topology: Topology) -> str:
     """
     made = layout(topology)
     side = f"{made.size:.0f}"
-    top = ElementTree.Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {side} {side}",
-            "font-family": "sans-serif",
-            "font-size": "12",
-            "text-anchor": "middle",
-        },
+    top = add(
+        *(None, "svg"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {side} {side}",
+        font_family="sans-serif",
+        font_size="12",
+        text_anchor="middle",
     )
-    ElementTree.SubElement(top, "title").text = f"{topology.system}: {topology.description}"
-    ElementTree.SubElement(top, "rect", {"width": "100%", "height": "100%", "fill": "white"})
+    add(top, "title", f"{topology.system}: {topology.description}")
+    add(top, "rect", width="100%", height="100%", fill="white")
     for ends in made.associated:
-        dashes = {"d": made.curve(ends).path, "fill": "none", "stroke": STYLE["nics"], "stroke-dasharray": "4 4"}
-        ElementTree.SubElement(ElementTree.SubElement(top, "path", dashes), "title").text = " uses ".join(ends)
+        way = {"d": made.curve(ends).path, "fill": "none"}
+        add(add(top, "path", **way, stroke=STYLE["nics"], stroke_dasharray="4 4"), "title", " uses ".join(ends))
     labels = []
     for link in topology.links:
-        curve = made.curve(link.ends)
-        line = {"d": curve.path, "fill": "none", "stroke": "#444444", "stroke-opacity": "0.55", "class": "link"}
-        line["stroke-width"] = f"{width_of(link, topology):.2f}"
-        ElementTree.SubElement(ElementTree.SubElement(top, "path", line), "title").text = describe(link)
+        curve, width = made.curve(link.ends), f"{width_of(link, topology):.2f}"
+        line = {"d": curve.path, "fill": "none", "stroke": "#444444", "stroke_opacity": "0.55", "class_": "link"}
+        add(add(top, "path", **line, stroke_width=width), "title", describe(link))
         labels.append((curve.label, f"{link.total_gbps:g}"))
     # So many numbers would hide each other; each link has its own in its tooltip.
     for (x, y), text in labels if len(labels) <= 60 else ():
-        at = {"x": f"{x:.1f}", "y": f"{y + 3:.1f}", "font-size": "9", "stroke": "white", "stroke-width": "3"}
-        ElementTree.SubElement(top, "text", {**at, "paint-order": "stroke"}).text = text
+        style = {"font_size": "9", "stroke": "white", "stroke_width": "3", "paint_order": "stroke"}
+        add(top, "text", text, x=f"{x:.1f}", y=f"{y + 3:.1f}", **style)
     for group, colour in STYLE.items():
         for device in getattr(topology, group):
-            _box(top, device.name, made.places[device.name], colour)
-    caption = {"x": f"{made.size / 2:.0f}", "y": f"{made.size - 10:.0f}", "font-size": "12"}
+            add_device(top, device.name, made.places[device.name], fill=colour, stroke="#222222")
     text = f"{topology.system}: rates in Gb/s, one direction{'; dashes: the NIC of a GPU' if made.associated else ''}"
-    ElementTree.SubElement(top, "text", caption).text = text
+    add(top, "text", text, x=f"{made.size / 2:.0f}", y=f"{made.size - 10:.0f}", font_size="12")
     return ElementTree.tostring(top, encoding="unicode") + "\n"
 
 
-def _box(parent: ElementTree.Element, name: str, place: Place, colour: str) -> None:
-    width = box_width(name)
-    at = {"x": f"{place[0] - width / 2:.1f}", "y": f"{place[1] - 13:.1f}", "width": f"{width:.1f}", "height": "26"}
-    ElementTree.SubElement(parent, "rect", {**at, "rx": "5", "fill": colour, "stroke": "#222222"})
-    ElementTree.SubElement(parent, "text", {"x": f"{place[0]:.1f}", "y": f"{place[1] + 4:.1f}"}).text = name
+def add(
+    parent: ElementTree.Element | None, tag: str, text: str | None = None, **attributes: str
+) -> ElementTree.Element:
+    """An element below `parent`; ElementTree escapes what it writes, and names are made printable here."""
+    named = {_attribute(name): escaped(value, keep="") for name, value in attributes.items()}
+    made = ElementTree.Element(tag, named) if parent is None else ElementTree.SubElement(parent, tag, named)
+    made.text = None if text is None else escaped(text, keep="")
+    return made
+
+
+def _attribute(name: str) -> str:
+    return name if name == "viewBox" else name.rstrip("_").replace("_", "-")
+
+
+def add_device(parent: ElementTree.Element, name: str, place: Place, **style: str) -> None:
+    """A device's box with its name."""
+    (x, y), width = place, box_width(name)
+    at = {"x": f"{x - width / 2:.1f}", "y": f"{y - 13:.1f}", "width": f"{width:.1f}", "height": "26"}
+    add(parent, "rect", **at, rx="5", **style)
+    add(parent, "text", name, x=f"{x:.1f}", y=f"{y + 4:.1f}")
 
 
 def width_of(link: Link, topology: Topology) -> float:
