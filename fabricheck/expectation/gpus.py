@@ -11,6 +11,7 @@ from fabricheck.expectation import algorithms, memory, optimum
 from fabricheck.expectation.question import (
     CACHE_GAIN,
     FLOOR_FRACTION,
+    ONE_PATH,
     SHARED_CORE_START_UP_US,
     SHARED_MEMORY_FLOOR,
     SHARED_MEMORY_START_UP_US,
@@ -22,9 +23,6 @@ from fabricheck.records.operations import MEMORY_PATHS, PAIRS, ROOTED
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Gpu, Switch, Topology
-
-# A library may take several paths for one message; our own copies and kernels take the one that the hardware has.
-ONE_PATH = ("copy", "kernel")
 
 
 def pair(question: Question) -> Limits:
