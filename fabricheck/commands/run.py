@@ -125,9 +125,8 @@ def run(
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
-    wanted = Wanted(nodes, resume, minutes)
+    suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
-    suite = Suite(suite_root())
     options = (*prebuilt(built), *reframe_options)
     selection = Selection(system, tags, names, environments, options, ("together", "one-by-one")[one_by_one])
     output = output or output_folder(suite.root)

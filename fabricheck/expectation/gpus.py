@@ -11,7 +11,6 @@ from fabricheck.expectation import algorithms, memory, optimum
 from fabricheck.expectation.question import (
     CACHE_GAIN,
     FLOOR_FRACTION,
-    ONE_PATH,
     SHARED_CORE_START_UP_US,
     SHARED_MEMORY_FLOOR,
     SHARED_MEMORY_START_UP_US,
@@ -19,7 +18,7 @@ from fabricheck.expectation.question import (
     Limits,
     Question,
 )
-from fabricheck.records.operations import MEMORY_PATHS, PAIRS, ROOTED
+from fabricheck.records.operations import MEMORY_PATHS, ONE_PATH, PAIRS, ROOTED
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Gpu, Switch, Topology
