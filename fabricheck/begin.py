@@ -5,9 +5,11 @@ ReFrame reads the checks once: before the first test it says how many are to com
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 #: Variable of ReFrame's environment: the descriptor of the socket at which it says that and waits.
@@ -16,6 +18,7 @@ BEGIN = "FABRICHECK_BEGIN"
 
 def begin_when_told() -> None:
     """For a process of ReFrame."""
+    import reframe.core.fields
     import reframe.core.variables
     import reframe.frontend.cli
     from reframe.core.warnings import ReframeDeprecationWarning
@@ -31,15 +34,13 @@ def begin_when_told() -> None:
     if BEGIN in os.environ:
         reframe.frontend.cli.Runner = Asking
 
-    # ReFrame 4 goes through the stack for each deprecated variable of a test that it makes, to suppress the warning
-    # then: a fifth of the time in which it reads the checks.
-    warn = getattr(reframe.core.variables, "user_deprecation_warning", None)
-    if warn is None:  # another release may call it otherwise
-        return
-
-    def unless_suppressed(*message: str) -> None:
+    # ReFrame 4 goes through the stack for each deprecated field of a test that it makes, to suppress the warning then:
+    # half of the time in which it reads the checks.
+    def unless_suppressed(warn: Callable[..., None], *message: str) -> None:
         action, _, category, *_ = warnings.filters[0]
         if (action, category) != ("ignore", ReframeDeprecationWarning):
             warn(*message)
 
-    reframe.core.variables.user_deprecation_warning = unless_suppressed
+    for module in (reframe.core.fields, reframe.core.variables):
+        if (warn := getattr(module, "user_deprecation_warning", None)) is not None:  # another release has another name
+            module.user_deprecation_warning = functools.partial(unless_suppressed, warn)

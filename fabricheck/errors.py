@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def meant(word: str, known: Iterable[str]) -> str:
@@ -34,3 +35,8 @@ def reason_of_system(error: OSError) -> str:
     """What the operating system refused, in one line: the file where it names one, and why."""
     reason = error.strerror or reason_of(error)
     return reason if error.filename is None else f"{error.filename!s}: {reason}"
+
+
+def unwritable(folder: Path, error: OSError) -> UserError:
+    """What to say where nothing can be written below `folder`."""
+    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")

@@ -120,21 +120,21 @@ def run(
     fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
-    from fabricheck.session.reframe import Selection, run_suite
+    from fabricheck.session.reframe import Selection
     from fabricheck.suite import Suite, output_folder, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
-    wanted = Wanted(nodes, resume, minutes)
+    suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
-    suite = Suite(suite_root())
     options = (*prebuilt(built), *reframe_options)
     selection = Selection(system, tags, names, environments, options, ("together", "one-by-one")[one_by_one])
     output = output or output_folder(suite.root)
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
-        _list(suite, selection, output)
-        return
+        return _list(suite, selection, output)
+    from fabricheck.session.run import run_suite
+
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
     with alone(context, suite, selection, output) as has_locks:
@@ -224,12 +224,16 @@ def alone(context: click.Context, suite: Suite, selection: Selection, output: Pa
 def _list(suite: Suite, selection: Selection, output: Path) -> None:
     from fabricheck.session.check_files import require_tags
     from fabricheck.session.reframe import list_suite
-    from fabricheck.session.start import require_ready
 
     require_tags(suite.root / "checks", selection.tags)
-    if selection.whole_system in suite.systems():
-        require_ready(suite, selection.whole_system, None)
-    listing = list_suite(suite, selection, output)
+    try:
+        listing = list_suite(suite, selection, output)
+    except UserError:
+        if selection.whole_system in suite.systems():
+            from fabricheck.session.start import require_ready
+
+            require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
+        raise
     click.echo(listing.notes, err=True, nl=False)
     click.echo("\n".join(listing.cases))
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fabricheck.expectation import between_nodes, memory
-from fabricheck.expectation.gpus import ONE_PATH, collective, staged_shares
+from fabricheck.expectation.gpus import collective, staged_shares
 from fabricheck.expectation.question import START_UP_US, Limits, Question
-from fabricheck.records.operations import PAIRS, ROOTED
+from fabricheck.records.operations import ONE_PATH, PAIRS, ROOTED
 from fabricheck.topology import nic
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of

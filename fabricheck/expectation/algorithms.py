@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-import networkx as nx
-
 from fabricheck.expectation import memory
 from fabricheck.expectation.rings import Rings, edge_disjoint_rings, ring_over_islands
 from fabricheck.topology.flows import widest_rates
@@ -163,6 +161,8 @@ def rings(graph: NodeGraph) -> Rings:
 @lru_cache(maxsize=64)
 def _tree_over_links(graph: NodeGraph) -> float:
     """Rate of the widest tree of links from GPU to GPU, each used both ways: 0 where they do not join all GPUs."""
+    import networkx as nx
+
     names = graph.gpu_names
     links: nx.Graph[str] = nx.Graph()
     links.add_nodes_from(names)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 
-import networkx as nx
-
 from fabricheck.topology.network import Network, Route, node_of
 
 
@@ -108,6 +106,8 @@ def _least_cut_between_leaves(network: Network, leaves: frozenset[tuple[str, ...
 def _least_cut(network: Network, leaves: tuple[str, ...], others: tuple[str, ...]) -> float:
     if set(leaves) & set(others):
         return math.inf
+    import networkx as nx
+
     graph: nx.Graph[str] = nx.Graph()
     for link in network.links:
         if not _is_cable(link.ends):

@@ -18,13 +18,10 @@ from fabricheck.expectation.question import (
     Limits,
     Question,
 )
-from fabricheck.records.operations import MEMORY_PATHS, PAIRS, ROOTED
+from fabricheck.records.operations import MEMORY_PATHS, ONE_PATH, PAIRS, ROOTED
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Gpu, Switch, Topology
-
-# A library may take several paths for one message; our own copies and kernels take the one that the hardware has.
-ONE_PATH = ("copy", "kernel")
 
 
 def pair(question: Question) -> Limits:

@@ -104,6 +104,8 @@ COLLECTIVES_ONLY = ("allreduce", "reduce_scatter", "reduce", "sparse_alltoallv")
 ROOTED = tuple(name for name, traits in OPERATIONS.items() if traits.rooted)
 HOST_PATHS = tuple(name for name, traits in OPERATIONS.items() if traits.host)
 ROUND_TRIPS = tuple(name for name, traits in OPERATIONS.items() if traits.round_trip)
+#: Transports that take the one path of a message that the hardware has; a library may take several.
+ONE_PATH = ("copy", "kernel")
 GROUP_PATTERNS: Mapping[str, tuple[str, str]] = {name: OPERATIONS[name].pattern for name in _of("group")}
 VICTIMS: Mapping[str, str] = {name: OPERATIONS[name].victim for name in _of("victim")}
 

@@ -68,7 +68,7 @@ def _is_finite(number: float) -> float:
 
 
 class _Line(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class DeviceModel(_Line):

@@ -29,7 +29,7 @@ _HALF_MICRO = 0.5e-6
 
 class _Model(BaseModel):
     # Later versions add fields.
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, defer_build=True)
 
 
 class _DeviceModel(_Model):

@@ -9,7 +9,7 @@ from pathlib import Path
 import reframe as rfm
 
 from fabricheck import mpi
-from fabricheck.expectation.gpus import ONE_PATH
+from fabricheck.records.operations import ONE_PATH
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import require, require_fresh

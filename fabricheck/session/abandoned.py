@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, unwritable
 from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
 from fabricheck.jsonfile import read_json
 from fabricheck.locks import exclusive
@@ -69,11 +69,6 @@ def leave_started(folder: Path, started: Started) -> None:
         (folder / RUN).write_text(json.dumps(asdict(started)), encoding="utf-8")
     except OSError as error:
         raise unwritable(folder, error) from None
-
-
-def unwritable(folder: Path, error: OSError) -> UserError:
-    """What to say where nothing can be written below `folder`."""
-    return UserError(f"cannot write below {folder}: {error.strerror}: choose another folder with --output")
 
 
 def abandoned(runs: Path, system: str) -> tuple[Path, ...]:

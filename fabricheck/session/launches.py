@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scipy.special import bdtrc  # that of scipy.stats.binom, which takes half a second to import
-
 from fabricheck.errors import UserError
 from fabricheck.jsonfile import read_json
 from fabricheck.records.component import Component
@@ -108,6 +106,8 @@ class Chance:
 
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
+        from scipy.special import bdtrc  # that of scipy.stats.binom; takes longer than most commands
+
         broad = max(launches[0].metrics, 1)
         parts = max(self.metrics / broad, 1.0)
         refuted = max(sum(each >= broad for each in self.refuted), 1)

@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from fabricheck.report.content import number
 from fabricheck.results.check_judgement import read_judgement
@@ -59,7 +61,7 @@ class Progress:
         elif self._waiting is not None and (failed := _FAILED.match(text)) is not None:
             self._waiting.why = _last_word(Path(failed[2])) or f"in its {failed[1]} phase"
         elif (planned := _PLANNED.match(text)) is not None:
-            self._left.plan(planned[1], float(planned[2]) - float(planned[3]))
+            self._left.plan(planned[1], float(planned[2]) - float(planned[3]), self.clock())
         elif (begun := _BEGIN.match(text)) is not None:
             self.flush()
             self._left.begin(begun[1], self.clock())
@@ -106,9 +108,12 @@ class TimeLeft:
     _rest: int | None = None  # tests that have not ended, as ReFrame counts them
     _spent: float = 0.0
     _cost: float = 0.0
+    _prepared: list[float] = field(default_factory=list)  # when each test of a shared job was
 
-    def plan(self, name: str, seconds: float) -> None:
-        self._plans[name] += self._current is None or self._current[0] != name
+    def plan(self, name: str, seconds: float, now: float) -> None:
+        if self._current is None or self._current[0] != name:
+            self._plans[name] += 1
+            self._prepared.append(now)
         self._costs[name] = seconds + _OVERHEAD_S
 
     def begin(self, name: str, now: float) -> None:
@@ -148,11 +153,14 @@ class TimeLeft:
         known += [name for name in self.past if name not in {*self._seen, *known} and not _is_build(name)][:rest]
         others = max((self._rest or 0) - len(known) - self._open.total(), 0)
         seconds = factor * (sum(map(self._cost_of, known)) + others * self._cost_of(""))
+        # Tests of a shared job are judged after it, which takes as long as it took to prepare them.
+        gaps = [later - earlier for earlier, later in pairwise(self._prepared)]
+        seconds += median(gaps or [0.0]) * (self._plans.total() + self._open.total())
         if self._current is not None and not _is_build(self._current[0]):
             seconds += max(factor * self._cost_of(self._current[0]) - (now - self._current[1]), 0.0)
         if not seconds:
             return ""
-        return f"{round(seconds / 60)} min left" if seconds >= 90 else f"{max(round(seconds), 1)} s left"
+        return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
 
 
 def _is_build(name: str) -> bool:

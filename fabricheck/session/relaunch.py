@@ -29,7 +29,8 @@ from fabricheck.session.launches import (
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
 from fabricheck.session.reading import Session
-from fabricheck.session.reframe import Selection, launch
+from fabricheck.session.reframe import Selection
+from fabricheck.session.run import launch
 from fabricheck.suite import Suite
 
 # Launching by itself, or other tests than ReFrame first lists: then the name of a test does not find it again.

@@ -284,3 +284,17 @@ def test_the_package_can_be_run(tmp_path: Path) -> None:
 
 def test_the_order_of_verdicts_is_known() -> None:
     assert [each.value for each in Verdict] == ["PASS", "DEGRADED", "FAIL", "INCOMPLETE", "INVALID"]
+
+
+def test_a_listing_imports_nothing_that_judges(tmp_path: Path) -> None:
+    """ReFrame lists; what started it and the modules of the checks need no tables of numbers and no graphs."""
+    modules = ["scipy", "networkx", "polars", "fabricheck.judge.system", "fabricheck.session.run"]
+    say = f"print([each for each in {modules!r} if each in sys.modules])"
+    ours = (
+        f"import sys\nfrom fabricheck.cli import main\n"
+        f"try:\n    main(['run', '--list', '--tag', 'smoke', '--output', {str(tmp_path)!r}])\n"
+        f"except SystemExit as end:\n    assert not end.code\n{say}"
+    )
+    for code in (ours, f"import sys, fabricheck.rfm\n{say}"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.results.fabricbench import read_run
-from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
 from fabricheck.rfm.shared_job import LAUNCH
 from tests.support.bench import Bench, built
 
@@ -38,14 +41,17 @@ def status_of(folder: Path) -> int:
     return int((folder / EXIT_STATUS).read_text())
 
 
-def run_job(bench: Bench, folder: Path) -> None:
+def write_job(bench: Bench, folder: Path) -> str:
     """The job of a shared launch, as ReFrame submits it."""
     script = folder / "launch.sh"
     command = bench.command("--plans=plans", ranks=2)
     script.write_text(f"#!/bin/bash\n{command}\n")
     script.chmod(0o755)
-    job = f"{LAUNCH}\nlaunch_plans {folder} plans"
-    subprocess.run(["bash", "-c", job], cwd=folder, check=True, timeout=200)
+    return f"{LAUNCH}\nlaunch_plans {folder} plans"
+
+
+def run_job(bench: Bench, folder: Path) -> None:
+    subprocess.run(["bash", "-c", write_job(bench, folder)], cwd=folder, check=True, timeout=200)
 
 
 def test_plans_of_one_launch_leave_their_own_results(openmpi: Bench, tmp_path: Path) -> None:
@@ -118,3 +124,19 @@ def test_a_launch_that_never_begins_ends_all_its_plans(openmpi: Bench, tmp_path:
     folders = folders_of(tmp_path, ["", ""])
     run_job(replace(openmpi, wrapper="false"), tmp_path)
     assert all(status_of(folder) != 0 for folder in folders)
+
+
+def test_a_job_that_reaches_its_limit_costs_the_plan_that_it_was_in(openmpi: Bench, tmp_path: Path) -> None:
+    """Three plans were measured when the job is ended in the fourth: a job after it has those that never began."""
+    folders = folders_of(tmp_path, ["", "", "", "--inject=hang:1 --timeout=1000", "", ""])
+    command = ["bash", "-c", write_job(openmpi, tmp_path)]
+    with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as job:
+        while not (folders[3] / BEGUN).exists():
+            assert job.poll() is None
+            time.sleep(0.05)
+        os.killpg(job.pid, signal.SIGTERM)  # as a scheduler does to all of a job's processes
+    ended = [(folder / EXIT_STATUS).exists() for folder in folders]
+    assert ended == [True, True, True, False, False, False]
+    run_job(openmpi, tmp_path)
+    assert [read_run(folder / "result.jsonl").problems == () for folder in folders] == [True] * 3 + [False] + [True] * 2
+    assert not (folders[3] / EXIT_STATUS).exists()

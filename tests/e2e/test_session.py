@@ -13,7 +13,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reading import Session
-from fabricheck.session.reframe import Selection, reframe_program, run_suite
+from fabricheck.session.reframe import Selection, reframe_program
+from fabricheck.session.run import run_suite
 from tests.support.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e

@@ -20,7 +20,8 @@ from fabricheck.results.check_judgement import JUDGEMENT, read_judgement, write_
 from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
 from fabricheck.session.reading import Session, read_cases
-from fabricheck.session.reframe import Selection, run_suite
+from fabricheck.session.reframe import Selection
+from fabricheck.session.run import run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST
