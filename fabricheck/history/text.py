@@ -111,6 +111,11 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     for title, keys in (("vanished", found.vanished), ("new", found.new)):
         for key in keys:
             yield f"  {title}: {key}"
+    if found.software_changes and found.count(Change.CANNOT_SAY):
+        yield (
+            "next: if both can be loaded side by side, one job tells more than sessions: fabricheck upgrade OLD NEW "
+            f"--system {found.system}"
+        )
 
 
 def comparison_counts(found: Comparison) -> str:

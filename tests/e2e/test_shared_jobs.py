@@ -122,3 +122,28 @@ def test_an_environment_without_a_test_is_not_built(tmp_path: Path) -> None:
     done = run(tmp_path, "--", *(each for name in NAMES for each in of_test(name, least_ranks=1000)))
     builds = [*done.folder.glob("stage/*/*/*/BuildFabricbench*/rfm_build.sh")]
     assert (builds, done.judged) == ([], {})
+
+
+def test_an_upgrade_is_interleaved_in_one_job_and_names_what_does_not_run(tmp_path: Path) -> None:
+    for name in ("openmpi", "mpich"):
+        (tmp_path / "built" / name).mkdir(parents=True)
+    shutil.copy(built("openmpi").program, tmp_path / "built" / "openmpi")
+    broken = tmp_path / "built" / "mpich" / "fabricbench"
+    broken.write_text('#!/bin/sh\n[ "$1" = --version ] || exit 3\n')
+    broken.chmod(0o755)
+    words = ("upgrade", "openmpi", "MPICH", "--rounds=2", "--name=^SmokeLibraries", "--json")
+    quick = of_test("SmokeLibraries", budget=0.01, least_iterations=10, node_state="no")
+    places = (f"--built={tmp_path / 'built'}", f"--output={tmp_path / 'output'}")
+    done = subprocess.run(
+        [sys.executable, "-m", "fabricheck", *words, *places, "--", *quick],
+        env={**os.environ, "FABRICHECK_SITES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["exit_status"], len(found["failures"]), found["left_out"]) == (1, 1, 1, [])
+    (folder,) = (tmp_path / "output" / "upgrades" / "runs").iterdir()
+    lists = [file.read_text() for file in sorted(folder.glob("stage/*/*/*/shared-job-1/launch-*/plans-*"))]
+    assert ["/openmpi/" in each for each in lists] == [True, False, False, True]

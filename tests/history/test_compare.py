@@ -106,6 +106,16 @@ def test_fewer_than_three_sessions_are_no_regression(first: int, sessions: int, 
         assert (regressed, found.exit_status, found.advice) == (["lost"], 1, ())
 
 
+@pytest.mark.parametrize(("spread", "changed", "told"), [(0.2, True, True), (0.2, False, False), (0.001, True, False)])
+def test_what_sessions_cannot_say_one_job_can(spread: float, changed: bool, told: bool) -> None:
+    """Where software differs, which can be measured interleaved."""
+    software = {36: {"nccl": "2.29.1"}} if changed else {}
+    stored = history([Made("a", normal(1, 42, spread=spread))], software=software)
+    found = compare(stored, SYSTEM, "2026-01-20..2026-02-05", "2026-02-06..", now=NOW)
+    assert bool(found.count(Change.CANNOT_SAY)) is (spread > 0.1)
+    assert any("fabricheck upgrade" in line for line in comparison_lines(found)) is told
+
+
 def test_runs_of_one_session_are_one_value() -> None:
     """Five runs of one bad session are no five sessions."""
     values = [*normal(1, 40, spread=0.01), *[90.0 + each for each in range(5)]]
