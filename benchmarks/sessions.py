@@ -26,7 +26,16 @@ from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST_LAUNCHES, Chance, Launch, Sign, beyond_chance, deciding_launch, is_open
+from fabricheck.session.launches import (
+    MOST_LAUNCHES,
+    Chance,
+    Launch,
+    Sign,
+    beyond_chance,
+    deciding_launch,
+    is_open,
+    is_outvoted,
+)
 from fabricheck.suite import suite_root
 
 GPUS, RUNS = 8, 20
@@ -84,7 +93,12 @@ def launched_again(
             launches[test].append(relaunched.get(test, Launch(Verdict.PASS)))
     chance = Chance.of(metrics, launches.values())
     beyond = {test: signs[0][0] - 1 for test, each in launches.items() if (signs := beyond_chance(each, chance))}
-    return {test: each[beyond.get(test, deciding_launch(each))] for test, each in launches.items()}
+    return {
+        test: Launch(Verdict.PASS)
+        if test not in beyond and is_outvoted(each, chance)
+        else each[beyond.get(test, deciding_launch(each))]
+        for test, each in launches.items()
+    }
 
 
 def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence[int] | None], Slow]) -> Flags:
@@ -92,7 +106,10 @@ def red_in_the_end(sessions: int, metrics: int, slow_in: Callable[[int, Sequence
 
     def launch(number: int, tests: Sequence[int] | None = None) -> dict[int, Launch]:
         slow = slow_in(number, tests)
-        return {test: Launch(Verdict.DEGRADED, names, broad, signs) for test, (names, broad, signs) in slow.items()}
+        return {
+            test: Launch(Verdict.DEGRADED, names, broad, signs, len(PAIRS))
+            for test, (names, broad, signs) in slow.items()
+        }
 
     def is_red(numbers: Iterator[int]) -> bool:
         decided = launched_again(launch(next(numbers)), lambda left: launch(next(numbers), left), metrics)

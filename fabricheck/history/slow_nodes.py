@@ -86,6 +86,8 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Inc
     alerts = []
     for (row,), own in crossing.sort("place").group_by("row", maintain_order=True):
         others = of_kinds.filter((pl.col("row") == row) & ~pl.col("components").list.contains(component.key))
+        if others.is_empty():
+            continue
         before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(_LAST)))
         alerts.append(
             Alert(

@@ -58,12 +58,9 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
         f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, "
         f"false alarms {found.false_alarms:g} a first launch of a session"
     )
-    few = sum(each.runs < found.runs_needed for each in found.references)
+    few = [found.runs_needed - each.runs for each in found.references if each.runs < found.runs_needed]
     if few:
-        yield (
-            f"  {few} of them are of fewer than {found.runs_needed} runs, which this noise needs: until then their "
-            "bounds are wider"
-        )
+        yield f"  {len(few)} of them have wide bounds and need {max(few)} more runs, with this noise"
     for each in found.references:
         beyond = f"; {each.beyond} of them beyond the bounds: unusual" if each.beyond else ""
         if each.degraded:
@@ -156,7 +153,11 @@ def _metric_line(each: MetricChange, confidence: float) -> str:
 
 def _could_show(each: MetricChange) -> str:
     if min(each.base_sessions, each.candidate_sessions) < FEWEST_SESSIONS:
-        return f"; {FEWEST_SESSIONS} sessions a side are needed"
+        sides = (("base", each.base_sessions), ("candidate", each.candidate_sessions))
+        missing = [
+            f"{FEWEST_SESSIONS - number} more of the {name}" for name, number in sides if number < FEWEST_SESSIONS
+        ]
+        return f"; needs {' and '.join(missing)}"
     if not math.isfinite(each.smallest_change):
         return "; its variation is unknown"
     return f"; a loss of {size(each.smallest_change)} or more would have shown"
@@ -191,7 +192,8 @@ def watch_summary(found: WatchResult) -> str:
 
 
 def nothing_watched(found: WatchResult) -> str:
-    return f"alerts start after {found.warm_up} sessions of a metric and the lag after them"
+    left = found.warm_up - len(found.sessions)
+    return f"alerts start after {found.warm_up} sessions of a metric" + (f": needs {left} more" if left > 0 else "")
 
 
 def incident_name(incident: Incident) -> str:

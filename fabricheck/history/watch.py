@@ -83,7 +83,7 @@ class WatchResult:
     incidents: tuple[Incident, ...]
     improvements: tuple[Improvement, ...]
     states: tuple[MetricState, ...]
-    warm_up: int
+    warm_up: int  # sessions of a metric before one can be an alert
     watched_sessions: int  # metrics times sessions on which an alert was possible
 
     @property
@@ -152,7 +152,7 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
         incidents=tuple(sorted(incidents, key=lambda each: each.raised.started)),
         improvements=tuple(_improvement(series, each) for each in monitored.improvements),
         states=tuple(_state(series, monitored, row, options, starts) for row in range(len(series.keys))),
-        warm_up=options.warm_up,
+        warm_up=options.warm_up + options.lag,
         watched_sessions=int(monitored.watched_sessions.sum()),
     )
     return Watched(result, series)

@@ -48,6 +48,16 @@ class RunJudgement:
         metrics = (each.finding for each in self.judgements if each.verdict is not Verdict.PASS)
         return (*self.all_problems, *metrics)
 
+    def outvoted(self) -> RunJudgement:
+        """The run, of which nothing slow counts."""
+        judgements = (
+            replace(each, verdict=Verdict.PASS) if each.verdict is Verdict.DEGRADED else each
+            for each in self.judgements
+        )
+        problems = tuple(each for each in self.problems if each.verdict is not Verdict.DEGRADED)
+        verdict = Verdict.PASS if self.verdict is Verdict.DEGRADED else self.verdict
+        return replace(self, verdict=verdict, problems=problems, judgements=tuple(judgements))
+
     @property
     def final_verdict(self) -> Verdict:
         """Its verdict, and never a better one than that of any of its parts."""

@@ -110,6 +110,12 @@ class Case:
         found = re.search(r" %\.?repeat_no=(\d+)", self.name)
         return int(found[1]) if found else 0
 
+    def outvoted(self) -> Case:
+        """The case, of which nothing slow counts."""
+        found = self.judged.findings if self.judged is not None else ()
+        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        return replace(self, judged=judged, result="pass", phase=None, reason=None)
+
     def result_files(self) -> list[Path]:
         """What was measured; nothing where the test was skipped, whatever it wrote down about the reason."""
         if self.folder is None or self.result == "skip":

@@ -40,7 +40,7 @@ class Launched:
     `folder`: where ReFrame left the launch that counts, inside that of the session; empty for the first. `node`: the
     one of a fleet on which it was. `p`: of DEGRADED, the probability that chance makes anything of a healthy session so
     in as many launches; None where nothing was slow twice. `intermittent`: where PASS counts, what chance does not
-    explain in a launch that does not.
+    explain in a launch that does not. `outvoted`: PASS counts though no launch passed (`is_outvoted`).
     """
 
     case: str
@@ -50,12 +50,17 @@ class Launched:
     node: str = ""
     p: float | None = None
     intermittent: tuple[Finding, ...] = ()
+    outvoted: bool = False
 
     @property
     def finding(self) -> Finding:
         where = f" on {self.node}" if self.node else ""
         times = f"was launched {len(self.said)} times{where}"
         text = f"{self.case}: {times}: {', '.join(self.said)}; the result is {self.counts}"
+        if self.outvoted:
+            text += (
+                ", since nothing was slow in half of them, and as much is slow by chance in other tests of the session"
+            )
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
             text += "; more launches would decide: --launches" if self.p > FALSE_ALARMS else ""
@@ -79,12 +84,13 @@ Thing = Component | str
 @dataclass(frozen=True)
 class Launch:
     """What one launch came to; `slow`: the metrics and parts that are DEGRADED in it, `metrics`: how many of these are
-    metrics; `signs`: what was found of them."""
+    metrics, of so many that were `judged`; `signs`: what was found of them."""
 
     verdict: Verdict
     slow: frozenset[Thing] = frozenset()
     metrics: int = 1
     signs: tuple[Sign, ...] = ()
+    judged: int = 1
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,14 @@ class Chance:
         rate = refuted / max(parts, 1 / _RATE_OF_FEW)
         return min(1.0, parts * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
 
+    def p_of_any(self, launches: Sequence[Launch]) -> float:
+        """The probability that chance makes something slow, whatever that is each time, in as many launches of any test
+        of so many metrics (Bonferroni): as often as it does in the session."""
+        judged = launches[0].judged
+        rate = 1 - (1 - min(sum(self.refuted) / max(self.metrics, 1), 1.0)) ** judged
+        slow = sum(bool(each.slow) for each in launches)
+        return min(1.0, max(self.metrics / judged, 1.0) * float(bdtrc(slow - 1, _ended(launches), rate)))
+
     def p_of_one(self, sign: Sign) -> float:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
 
@@ -129,7 +143,7 @@ class Chance:
 
 def beyond_chance(launches: Sequence[Launch], chance: Chance) -> tuple[tuple[int, Sign], ...]:
     """Of launches of which PASS counts, what chance does not explain in one of the others, with the number of that."""
-    if launches[deciding_launch(launches)].verdict is not Verdict.PASS:
+    if launches[deciding_launch(launches)].verdict is not Verdict.PASS and not is_outvoted(launches, chance):
         return ()
     every = [(number, sign) for number, each in enumerate(launches, start=1) for sign in each.signs]
     signs = [each for each in every if each[1].counted or chance.p_of_one(each[1]) <= OF_ONE_LAUNCH]
@@ -149,6 +163,13 @@ def deciding_launch(launches: Sequence[Launch]) -> int:
     if 2 * times < _ended(launches) and (passed := _last(launches, Verdict.PASS)) >= 0:
         return passed
     return max(place for place, each in enumerate(launches) if name in each.slow)
+
+
+def is_outvoted(launches: Sequence[Launch], chance: Chance) -> bool:
+    """Whether the launches pass though none of them does: nothing is slow in half of them, and chance has something
+    slow in as many of a test with so many metrics."""
+    is_slow = launches[deciding_launch(launches)].verdict is Verdict.DEGRADED
+    return is_slow and 2 * _most(launches)[1] < _ended(launches) and chance.p_of_any(launches) > FALSE_ALARMS
 
 
 def is_open(launches: Sequence[Launch], most: int, chance: Chance) -> bool:
@@ -203,6 +224,7 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
                 each["node"],
                 None if each.get("p") is None else float(each["p"]),
                 tuple(map(Finding.from_json, each.get("intermittent", ()))),
+                each.get("outvoted") is True,
             )
             for each in read_json(file)
         )

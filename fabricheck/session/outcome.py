@@ -17,7 +17,7 @@ from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import Case
+from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.rehearsal import as_rehearsal
 from fabricheck.records.run import Run
@@ -65,7 +65,8 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     results = [(case, file) for case in session.cases for file in case.result_files()]
     cases = tuple(case for case, _ in results)
     compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in results)
-    judged = compared.runs
+    outvoted = frozenset(str(file) for case, file in results if (str(case), node_of_file(file)) in session.outvoted)
+    judged = tuple(each.outvoted() if each.run.path in outvoted else each for each in compared.runs)
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
         *_missing_checks(suite, judge),
@@ -77,6 +78,9 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
         *_taken_over(session),
         *_tuning_effects(session.cases, judge),
         *find_slow_copies(session.folder, system, judged),
+    ]
+    told = [
+        each for each in told if each.verdict is not Verdict.DEGRADED or not outvoted.issuperset(each.files or ("",))
     ]
     problems, findings = split(told)
     known = Known.of_session(judged, told)

@@ -80,7 +80,7 @@ class Session:
     """What ReFrame left in `folder`: every test case, and what is found of the session beside them and their runs.
 
     `without_report`: what is known of a session as a whole of which ReFrame left no report. `interrupted`: a signal was
-    to end it.
+    to end it. `outvoted`: test cases, on one node of a fleet or "", of which nothing slow counts.
     """
 
     folder: Path
@@ -89,6 +89,7 @@ class Session:
     findings: tuple[Finding, ...] = ()
     without_report: SessionInfo | None = None
     interrupted: bool = False
+    outvoted: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
@@ -113,6 +114,9 @@ class Session:
                 if str(case) == test.case:
                     session = session.instead(case, test.node)
         findings = (*session.findings, *(each.finding for each in launched))
+        outvoted = frozenset((each.case, each.node) for each in launched if each.outvoted)
+        cases = tuple(each.outvoted() if (str(each), "") in outvoted else each for each in session.cases)
+        session = replace(session, cases=cases, outvoted=outvoted)
         # What several tests show of one part is one.
         every = [one for each in launched for one in each.intermittent]
         problems = {one.components or one: one for one in reversed(every)}

@@ -24,6 +24,7 @@ from fabricheck.session.launches import (
     beyond_chance,
     deciding_launch,
     is_open,
+    is_outvoted,
     write_launched,
 )
 from fabricheck.session.outcome import Outcome, judge_session
@@ -189,11 +190,13 @@ class _Tried:
 
     def launched(self, chance: Chance) -> Launched:
         counts = deciding_launch(self.launches)
-        verdict = self.launches[counts].verdict
+        outvoted = is_outvoted(self.launches, chance)
+        verdict = Verdict.PASS if outvoted else self.launches[counts].verdict
         several = verdict is Verdict.DEGRADED and sum(bool(each.slow) for each in self.launches) > 1
         p = chance.p_value(self.launches) if several else None
         signs = tuple(self._intermittent(*each, chance) for each in beyond_chance(self.launches, chance))
-        return Launched(str(self.case), tuple(self.said), verdict.value, self.folders[counts], self.node, p, signs)
+        folder = self.folders[counts]
+        return Launched(str(self.case), tuple(self.said), verdict.value, folder, self.node, p, signs, outvoted)
 
     def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
         """What chance does not explain in the launch of this number, beside others that passed."""
@@ -212,6 +215,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
     launches: dict[Key, list[Verdict]] = {}
     slow: dict[Key, set[Thing]] = {}
     metrics: Counter[Key] = Counter()
+    every: Counter[Key] = Counter()
     several = {str(case) for case in session.cases if case.launches}
     for case in session.cases if fleet is None else ():
         if not case.is_build:
@@ -227,6 +231,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
         launches.setdefault(key, []).append(judged.final_verdict)
         own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
         metrics[key] += len(own)
+        every[key] += len(judged.judgements)
         slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
         told.setdefault(key, []).extend(judged.problems)
     for problem in outcome.problems:
@@ -245,6 +250,7 @@ def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) 
             frozenset(slow[key]),
             max(metrics[key], 1),
             tuple(_signs(told.get(key, ()), runs.get(key, ()))),
+            max(every[key], 1),
         )
         for key in launches
         if key[0] not in several

@@ -51,7 +51,7 @@ NOT_A_NUMBER = [Made(METRIC, [*normal(1, 39), float("nan")])]
     [
         (ONE_SESSION, calibrated, METRIC + ": not enough runs for a useful limit: 7 more"),
         (ONE_SESSION, compared, "no 2026-02-06..2026-02-10: the history is from 2026-01-01 to 2026-01-01"),
-        (ONE_SESSION, watched, "alerts start after 20 sessions of a metric"),
+        (ONE_SESSION, watched, "alerts start after 25 sessions of a metric: needs 24 more"),
         (ONE_METRIC, calibrated, "1 references from 40 runs"),
         (ONE_METRIC, compared, "1 metrics: 0 regressed, 0 cannot say, 1 same"),
         (ONE_METRIC, watched, "1 metrics: 1 watched"),

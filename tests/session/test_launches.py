@@ -26,6 +26,7 @@ from fabricheck.session.launches import (
     beyond_chance,
     deciding_launch,
     is_open,
+    is_outvoted,
     read_launched,
     write_launched,
 )
@@ -64,6 +65,28 @@ def test_most_of_those_that_ended_decide(launches: tuple[Launch, ...], counts: i
 def test_what_is_slow_by_something_else_each_time_is_not_green() -> None:
     other = Launch(Verdict.DEGRADED, frozenset("c"))
     assert (A, B, other)[deciding_launch((A, B, other))].verdict is Verdict.DEGRADED
+
+
+@pytest.mark.parametrize(
+    ("launches", "chance", "is_so"),
+    [
+        ("abcdefg", Chance(1000, (1,) * 20), True),
+        # Nothing else of the session is noisy.
+        ("abcdefg", Chance(1000, (1,)), False),
+        ("abc", Chance(1000, (1,)), False),
+        # Four of seven.
+        ("abacada", Chance(1000, (1,) * 20), False),
+        # One that passed is what counts.
+        ("abc.", Chance(1000, (1,) * 20), False),
+        ("abcF", Chance(1000, (1,) * 20), False),
+    ],
+)
+def test_metrics_vote_where_a_session_has_so_many_that_no_launch_passes(
+    launches: str, chance: Chance, is_so: bool
+) -> None:
+    others = {".": P, "F": F}
+    made = [others.get(each) or Launch(Verdict.DEGRADED, frozenset(each), judged=56) for each in launches]
+    assert is_outvoted(made, chance) is is_so
 
 
 @given(st.lists(st.sampled_from([P, N, F, A, B, AB]), max_size=4), st.sampled_from([1, 3]))
@@ -170,7 +193,7 @@ def test_the_finding_says_how_sure_it_is(p: float | None, text: str) -> None:
 def test_what_was_launched_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_launched(tmp_path) == ()
     said = ("DEGRADED", "on other nodes", "PASS")
-    launched = tuple(Launched("A @s:p+e", said, "DEGRADED", "", "nid001", p) for p in (None, 0.01))
+    launched = tuple(Launched("A @s:p+e", said, "DEGRADED", "", "nid001", p, outvoted=not p) for p in (None, 0.01))
     write_launched(tmp_path, launched)
     assert read_launched(tmp_path) == launched
 
