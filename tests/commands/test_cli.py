@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from fabricheck import __version__
-from fabricheck.cli import COMMANDS, cli, main
+from fabricheck.cli import COMMANDS, cli
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.suite import suite_root
+from tests.support.commands import run
 from tests.support.result_files import CUDA, HOST, Line, lines_of, settle, write
 from tests.support.words import LONGEST
 
@@ -44,13 +45,6 @@ def references(tmp_path: Path) -> Callable[[float], list[str]]:
         return ["--references", str(path), "--test", "Ping", "--key", "$partition=here:gpu"]
 
     return write_references
-
-
-def run(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def changed(tmp_path: Path, name: str, change: Callable[[list[Line]], object]) -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabricheck.cli import main
 from fabricheck.diagnosis.network.judge import judge_pairs
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import load_policy
@@ -19,6 +18,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import Network
+from tests.support.commands import run
 from tests.support.nodes import ROOT
 from tests.support.result_files import HOST, Line, lines_of, settle, write
 
@@ -33,13 +33,6 @@ def topology(tmp_path: Path) -> Path:
     file = tmp_path / "topology.yaml"
     file.write_text(TOPOLOGY, encoding="utf-8")
     return file
-
-
-def run(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def network_of(topology: Path) -> Network:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
+from tests.support.commands import run
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import add
 
@@ -21,13 +22,6 @@ Ping:
   mpi:
     pingpong_uncontended_0_1_1mib_goodput: [GOODPUT, -0.05, 0.05, Gb/s]
 """
-
-
-def run(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 @pytest.fixture

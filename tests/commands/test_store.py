@@ -8,19 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.cli import main
 from fabricheck.history.folders import FILES, METRICS, SAMPLES, SUMS
 from fabricheck.history.reading import entries_of, history
 from fabricheck.history.session import NodeRecord, read_record
+from tests.support.commands import run
 from tests.support.result_files import CUDA
 from tests.support.sessions import add, result_file
-
-
-def run(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 @pytest.fixture

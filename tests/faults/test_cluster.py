@@ -17,7 +17,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck_lab import faults
 from fabricheck_lab.layout import Device
 from fabricheck_lab.network_suite import Finished, Site
-from tests.faults.matrix import NO_COUNTERPART, Outcome, settle
+from tests.faults.matrix import Outcome, settle
 from tests.support.effort import is_full
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -25,12 +25,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 LEAF, ALL = "one-leaf", "two-leaves"
 
 
-def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str, reframe: str = NO_COUNTERPART) -> None:
+def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str) -> None:
     assert done.status != 0, done.output
     line = next((each for each in done.problems if said[0] in each), "\n".join(done.problems))
     for word in said:
         assert word in line, done.output
-    settle(Outcome(fault, how, done.verdict, done.status, line, reframe), verdict, said[0])
+    settle(Outcome(fault, how, done.verdict, done.status, line), verdict, said[0])
 
 
 def replace(file: Path, old: str, new: str) -> None:

@@ -246,14 +246,14 @@ def test_a_front_end_port_that_is_near_no_gpu_is_no_rail(tmp_path: Path) -> None
     assert [one.name for one in facts.nics] == ["mlx5_0"]
 
 
-def sysfs_port(root: Path, name: str, net: str, *, bus: str, layer: str = "Ethernet") -> Path:
+def sysfs_port(root: Path, name: str, net: str, *, bus: str) -> Path:
     device = root / "devices" / "pci0000:00" / bus
     (device / "net" / net).mkdir(parents=True, exist_ok=True)
     port = root / "class" / "infiniband" / name / "ports" / "1"
     port.mkdir(parents=True)
     (port / "rate").write_text("200 Gb/sec (4X HDR)\n")
     (port / "state").write_text("4: ACTIVE\n")
-    (port / "link_layer").write_text(layer + "\n")
+    (port / "link_layer").write_text("Ethernet\n")
     (root / "class" / "infiniband" / name / "device").symlink_to(device)
     interface = root / "class" / "net" / net
     interface.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 
 MIB, GIB = 1 << 20, 1 << 30
-Decide = Callable[[Samples, Quantity], Verdict]
 
 
 def rank(number: int, host: str = "nid001") -> Rank:

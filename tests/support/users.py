@@ -31,10 +31,10 @@ def give(folder: Path, user: int = SOMEONE) -> None:
         os.chown(path, user, user, follow_symlinks=False)
 
 
-def as_user(user: int, *command: str, umask: str = "002") -> list[str]:
+def as_user(user: int, *command: str) -> list[str]:
     """A command as another user, of the group `SOMEONE`: it may read whatever Python needs, and write where it may."""
     if shutil.which("setpriv") is None:
         pytest.skip("needs setpriv of util-linux")
     read = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-    shell = ("sh", "-c", f'umask {umask}; exec "$@"', "sh")
+    shell = ("sh", "-c", 'umask 002; exec "$@"', "sh")
     return ["setpriv", f"--reuid={user}", f"--regid={SOMEONE}", "--clear-groups", *read, *shell, *command]

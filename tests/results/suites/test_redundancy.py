@@ -19,10 +19,6 @@ MBW_MR = (DATA / "osu" / "host_osu_mbw_mr_4.txt").read_text()
 PINGPONG = (DATA / "imb" / "host_imb_zero.txt").read_text()
 
 
-def _rccl(text: str) -> VendorOutput:
-    return parse_nccl_tests(text, tool="all_reduce_perf")
-
-
 # Parser, text, what all rows hold, and the columns that say something twice.
 CASES: dict[str, tuple[Callable[[str], VendorOutput], str, str, tuple[int, ...]]] = {
     "nccl-tests": (parse_nccl_tests, TABLE.text(), "float", (0, 1, 5, 6, 7, 9, 10, 11)),
