@@ -60,19 +60,20 @@ def fleet_of(
         yield None
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
-    from fabricheck.fleet.nodes import choose, slurm_partitions, slurm_states
+    from fabricheck.fleet.nodes import SLURM, choose, slurm_partitions, states_of
     from fabricheck.fleet.settings import partition_in
     from fabricheck.topology.network import fold
 
     where, name, options = selection.system, selection.whole_system, tuple(selection.arguments())
     partition = partition_in(suite.settings(name), where)
     before = _resumed(earlier, wanted.nodes, options) if earlier is not None else None
-    states: Mapping[str, str] = slurm_states(partition.get("access", []))
+    states: Mapping[str, str] = states_of(partition)
     if before is None and (wanted.nodes or "").startswith("idle"):
         states = _oldest_first(states, store, name)
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
-    choice = choose(before.wanted if before else asked, states, place, slurm_partitions)
+    partitions = slurm_partitions if partition["scheduler"] in SLURM else dict
+    choice = choose(before.wanted if before else asked, states, place, partitions)
     few = ("one or two nodes have no peers: they are judged by references and floors only",) if choice.count < 3 else ()
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)

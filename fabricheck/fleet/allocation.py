@@ -27,14 +27,13 @@ _GOES_ON = ("RUNNING", "SUSPENDED", "CONFIGURING")
 def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """A job on the chosen nodes, by its number, and the nodes that it has; it is cancelled in the end.
 
-    `partition`: as in the site's settings. `minutes`: its time limit. Raises `UserError` where the scheduler is another
-    than Slurm, refuses, or has no nodes in time.
+    `partition`: as in the site's settings. `minutes`: its time limit. The job of another scheduler than Slurm is that
+    around this program, which is left alone and has no number here. Raises `UserError` where the scheduler refuses, or
+    has no nodes in time.
     """
-    scheduler = str(partition.get("scheduler"))
-    if scheduler not in SLURM:
-        raise UserError(
-            f"--nodes needs Slurm, and the partition's scheduler is {scheduler}: use --distribute of ReFrame"
-        )
+    if partition.get("scheduler") not in SLURM:
+        yield "", choice.nodes[: choice.count]
+        return
     wait = seconds(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
     wait = min(wait, choice.wait_s or wait)
     command = [
@@ -64,6 +63,8 @@ def cancel(job: str) -> None:
 
 def is_over(fleet: Fleet) -> bool:
     """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not say."""
+    if not fleet.job:
+        return False
     try:
         answer = ask_slurm(["squeue", "--noheader", f"--jobs={fleet.job}", "--format=%T"])
     except UserError:

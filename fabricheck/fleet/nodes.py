@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.state.programs import Answer, ask
@@ -13,6 +16,7 @@ from fabricheck.topology.network import fold, unfold
 
 #: ReFrame's schedulers for it.
 SLURM = ("slurm", "squeue")
+PBS, FLUX = ("pbs", "torque"), "flux"
 _ASK_S = 30
 # Who asks for idle nodes does not want to wait until those that were taken meanwhile are idle again.
 _IDLE_WAIT_S = 60
@@ -31,6 +35,40 @@ class Choice:
     unchecked: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     wait_s: int = 0
+
+
+def states_of(partition: Mapping[str, Any]) -> dict[str, str]:
+    """State of each node that can be asked for: of Slurm's partition, else of the job in which this runs.
+
+    From outside of a job neither PBS nor Flux starts ranks on its nodes. Raises `UserError`.
+    """
+    scheduler = str(partition.get("scheduler"))
+    if scheduler in SLURM:
+        return slurm_states(partition.get("access", []))
+    if scheduler in PBS:
+        return dict.fromkeys(_nodes_of_pbs(), _FREE[0])
+    if scheduler == FLUX:
+        return dict.fromkeys(_nodes_of_flux(), _FREE[0])
+    raise UserError(f"--nodes is for Slurm, PBS and Flux, and this is {scheduler}: use ReFrame's --distribute")
+
+
+def _nodes_of_pbs() -> list[str]:
+    file = os.environ.get("PBS_NODEFILE", "")
+    try:
+        return Path(file).read_text(encoding="utf-8").split()
+    except OSError:
+        raise UserError(
+            "--nodes on PBS is for a shell inside a job: qsub -I -l select=N -l place=scatter:excl, then run this again"
+        ) from None
+
+
+def _nodes_of_flux() -> list[str]:
+    answer = ask(["flux", "getattr", "hostlist"], _ASK_S) if "FLUX_URI" in os.environ else None
+    if answer is None or not answer.given or not answer.output.strip():
+        raise UserError(
+            "--nodes on Flux is for a shell inside a job: flux alloc -N COUNT --exclusive, then run this again"
+        )
+    return list(unfold(answer.output.strip()))
 
 
 def slurm_states(access: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The network of a fleet in one job: pairs of all good nodes, the suspects again, and one collective of what is good.
 
-    python -m fabricheck.fleet.screen FLEET RANKS LIMIT PATIENCE [OPTION OF THE LAUNCHER]... -- FABRICBENCH OPTION...
+    python -m fabricheck.fleet.screen FLEET LAUNCHER RANKS LIMIT PATIENCE [ITS OPTION]... -- FABRICBENCH OPTION...
 
 Leaves screen.jsonl, retest.jsonl where something was suspected, together.jsonl, and launches.json with what each had to
 be. Where a launch fails, the nodes that keep it from starting are found, excluded, and it starts again without them.
@@ -66,13 +66,16 @@ _Rounds = Callable[[Sequence[str]], tuple[Plan, Sequence[str]]]
 
 @dataclass
 class Screen:
-    """The launches over the nodes of a fleet, one after another, below the current folder."""
+    """The launches over the nodes of a fleet, one after another, below the current folder.
+
+    `launcher`: its name and options.
+    """
 
     fleet: Fleet
     ranks: int
     limit_s: float
     patience_s: float
-    options: Sequence[str]
+    launcher: Sequence[str]
     program: Sequence[str]
     network: Network
     topology: Topology
@@ -168,7 +171,9 @@ class Screen:
         return next(named, OPERATION).partition(",")[0]
 
     def _launch(self, command: Sequence[str], nodes: Sequence[str], words: Path, limit_s: float) -> Ended:
-        ended = run_step([*words_of_step(self.fleet.job, nodes, self.ranks, self.options), *command], words, limit_s)
+        launcher, *options = self.launcher
+        step = words_of_step(launcher, self.fleet.job, nodes, self.ranks, options)
+        ended = run_step([*step, *command], words, limit_s)
         sys.stderr.write(ended.said)  # where the library's log has to be
         return ended
 
@@ -233,15 +238,14 @@ def _named(said: str) -> Iterable[str]:
 
 def main(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--")
-    folder, ranks, limit, patience, *options = arguments[:at]
+    folder, launcher, ranks, limit, patience, *options = arguments[:at]
     fleet = Fleet.read(Path(folder))
     topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
     if topology.network is None:
         sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
         return 1
-    run = Screen(
-        fleet, int(ranks), float(limit), float(patience), options, arguments[at + 1 :], topology.network, topology
-    )
+    limits, words = (float(limit), float(patience)), (launcher, *options)
+    run = Screen(fleet, int(ranks), *limits, words, arguments[at + 1 :], topology.network, topology)
     return 0 if run.run() else 1
 
 

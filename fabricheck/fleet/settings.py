@@ -47,7 +47,9 @@ def in_the_job(site: Path, folder: Path) -> dict[str, Any]:
 
 def _inside(partition: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
     extras = {**partition.get("extras", {}), "nodes": len(fleet.nodes), KEY: str(fleet.folder)}
-    return {**partition, "scheduler": "local", "access": [], "max_jobs": 1, "extras": extras}
+    launcher = "local" if partition["scheduler"] == "flux" else partition["launcher"]
+    inside = {"scheduler": "local", "launcher": launcher, "access": [], "max_jobs": 1, "extras": extras}
+    return {**partition, **inside}
 
 
 def system_in(content: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -41,8 +41,22 @@ class Ended:
         return f"it ended with status {self.status} ({words})"
 
 
-def words_of_step(job: str, nodes: Sequence[str], ranks: int, options: Iterable[str] = ()) -> list[str]:
-    """The launcher's words for a step on `nodes`, `ranks` on each."""
+#: What starts ranks on some nodes of the job around this: Open MPI, Hydra and PALS, Flux.
+#: `{hosts}`, `{slots}`: the nodes, and each with its ranks; `{nodes}`, `{ranks}`, `{all}`: how many of both.
+_INSIDE = {
+    "mpirun": "mpirun --host {slots} -np {all}",
+    "mpiexec": "mpiexec --hosts {hosts} --ppn {ranks} -n {all}",
+    # Without the whole node a task would see no GPU.
+    "flux": "flux run --exclusive -o gpu-affinity=off --requires=host:{hosts} -N {nodes} -n {all}",
+}
+
+
+def words_of_step(launcher: str, job: str, nodes: Sequence[str], ranks: int, options: Iterable[str] = ()) -> list[str]:
+    """The `launcher`'s words for a step on `nodes`, `ranks` on each: srun's in the `job`, else in that around this."""
+    if launcher in _INSIDE:
+        slots = ",".join(f"{node}:{ranks}" for node in nodes)
+        places = {"hosts": ",".join(nodes), "slots": slots, "nodes": len(nodes), "ranks": ranks}
+        return [*_INSIDE[launcher].format(**places, all=ranks * len(nodes)).split(), *options]
     return [
         *("srun", f"--jobid={job}", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
         *(f"--ntasks={ranks * len(nodes)}", f"--ntasks-per-node={ranks}", "--overlap", "--kill-on-bad-exit=1"),

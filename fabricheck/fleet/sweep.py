@@ -1,6 +1,6 @@
 """Runs a command on each good node of a fleet, all at the same time; the job of a test that measures one node calls it.
 
-    python -m fabricheck.fleet.sweep FLEET RANKS LIMIT PATIENCE [OPTION OF THE LAUNCHER]... -- COMMAND...
+    python -m fabricheck.fleet.sweep FLEET LAUNCHER RANKS LIMIT PATIENCE [ITS OPTION]... -- COMMAND...
 
 Each node has a step of its own, and a folder NODES/NODE below the current one. A result file that COMMAND names
 (`--output=FILE`) is written to the node's own disk, and copied into that folder once it is whole. What fails is tried a
@@ -34,19 +34,21 @@ rm -rf "$disk"; exit $status
 
 
 def sweep(
-    fleet: Fleet, ranks: int, limits: tuple[float, float], options: Sequence[str], command: Sequence[str]
+    fleet: Fleet, ranks: int, limits: tuple[float, float], launcher: Sequence[str], command: Sequence[str]
 ) -> bool:
     """Runs `command` on each node below the current folder; whether any node could do it.
 
-    `limits`: seconds that a node has, and that it has more than its equals.
+    `limits`: seconds that a node has, and that it has more than its equals. `launcher`: its name and options.
     """
     output = next((word.removeprefix(_OUTPUT) for word in command if word.startswith(_OUTPUT)), None)
     if output is not None:
         rest = [word for word in command if not word.startswith(_OUTPUT)]
         command = ["sh", "-c", _ON_NODE, "fabricheck", output, *rest]
 
+    name, *options = launcher
+
     def run(nodes: Sequence[str], limit: float) -> dict[str, Ended]:
-        commands = {node: [*words_of_step(fleet.job, [node], ranks, options), *command] for node in nodes}
+        commands = {node: [*words_of_step(name, fleet.job, [node], ranks, options), *command] for node in nodes}
         folders = {node: Path(NODES) / node for node in nodes}
         for folder in folders.values():
             (folder / "node-state").mkdir(parents=True, exist_ok=True)
@@ -88,9 +90,9 @@ def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: 
 
 def main(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--")
-    folder, ranks, limit, patience, *options = arguments[:at]
+    folder, launcher, ranks, limit, patience, *options = arguments[:at]
     limits = float(limit), float(patience)
-    return 0 if sweep(Fleet.read(Path(folder)), int(ranks), limits, options, arguments[at + 1 :]) else 1
+    return 0 if sweep(Fleet.read(Path(folder)), int(ranks), limits, (launcher, *options), arguments[at + 1 :]) else 1
 
 
 if __name__ == "__main__":

@@ -84,7 +84,11 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     options = test.job.launcher.options
     test.job.launcher = _WordsOnly()
     limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
-    words = module_command(test.fleet_launcher, fleet, str(test.num_tasks_per_node), limit, patience)
+    # A partition of Flux has no launcher of ReFrame's.
+    name = {"local": "flux"}.get(launcher := test.current_partition.launcher_type.registered_name, launcher)
+    if name == "mpirun" and test.current_environ.extras.get("mpi") != "openmpi":
+        name = "mpiexec"  # Hydra, which knows no slots
+    words = module_command(test.fleet_launcher, fleet, name, str(test.num_tasks_per_node), limit, patience)
     test.job.launcher.options = [*map(shlex.quote, words), *options, "--"]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.fleet.nodes import choose, partition_of
+from fabricheck.fleet.allocation import allocated
+from fabricheck.fleet.nodes import choose, partition_of, states_of
 
 STATES = {
     "nid001": "idle",
@@ -95,3 +98,27 @@ def test_a_node_of_another_partition_is_no_typo() -> None:
 )
 def test_the_partition_of_access_options(access: list[str], partition: str) -> None:
     assert partition_of(access) == partition
+
+
+@pytest.mark.parametrize("scheduler", ["pbs", "flux"])
+def test_the_nodes_of_pbs_and_flux_are_those_of_the_job_around(
+    scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a job it says how to get one. The `flux` that answers stands in: none is to be had here."""
+    for name in ("PBS_NODEFILE", "FLUX_URI"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match="inside a job"):
+        states_of({"scheduler": scheduler})
+    (tmp_path / "nodes").write_text("nid001.site\nnid001.site\nnid002.site\n")
+    (tmp_path / "flux").write_text('#!/bin/sh\n[ "$*" = "getattr hostlist" ] && echo "nid[001-002].site"\n')
+    (tmp_path / "flux").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv(
+        *{"pbs": ("PBS_NODEFILE", str(tmp_path / "nodes")), "flux": ("FLUX_URI", "local:///x")}[scheduler]
+    )
+    states = states_of({"scheduler": scheduler})
+    assert states == {"nid001.site": "idle", "nid002.site": "idle"}
+    with allocated(choose("1", states, WHERE), {"scheduler": scheduler}, 5) as (job, nodes):
+        assert (job, nodes) == ("", ("nid001.site",))
+    with pytest.raises(UserError, match="lsf"):
+        states_of({"scheduler": "lsf"})

@@ -77,7 +77,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
     fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
     asks = PROGRAM[:-1]
     for command in (asks, PROGRAM, asks):
-        assert sweep(fleet, 1, (20.0, 1.0), (), command)
+        assert sweep(fleet, 1, (20.0, 1.0), ("srun",), command)
     assert sorted(log.read_text().split()) == sorted(3 * ["nid002", "nid003", "nid004"])
     texts = {file.parent.name: file.read_text() for file in Path("nodes").glob("*/result.jsonl")}
     assert texts == {"nid001": "old\n", "nid002": "new\n", "nid003": "new\n", "nid004": "new\n"}
@@ -86,7 +86,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
     # A third run has what both had, also of tests that the second did not come to.
     third = make_run(tmp_path, 3, earlier=(str(fleet.folder.parent), str(before.folder.parent)))
     log.unlink()
-    assert sweep(third, 1, (20.0, 1.0), (), PROGRAM)
+    assert sweep(third, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert not log.exists()
 
 
@@ -96,7 +96,7 @@ def test_what_was_proved_guilty_is_not_tried_again(log: Path, tmp_path: Path) ->
     fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
     carry_on(fleet)
     assert [each.node for each in fleet.excluded] == ["nid002"]
-    assert sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
+    assert sweep(fleet, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert sorted(log.read_text().split()) == ["nid001", "nid003", "nid004"]
 
 
@@ -108,7 +108,7 @@ def test_a_job_that_ends_is_no_nodes_fault(log: Path, tmp_path: Path) -> None:
         tmp_path / "bin", "squeue", '#!/bin/sh\necho "slurm_load_jobs error: Invalid job id specified" >&2\nexit 1\n'
     )
     fleet = make_run(tmp_path, 1)
-    assert sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
+    assert sweep(fleet, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert (fleet.excluded, read_findings(Path(TROUBLES))) == ((), ())
     assert "job 17 ended before all was measured" in fleet.ended
     found = verdict_of_fleet(fleet, (), (), ())
@@ -116,7 +116,7 @@ def test_a_job_that_ends_is_no_nodes_fault(log: Path, tmp_path: Path) -> None:
     assert set(found.unchecked.values()) == {fleet.ended}
     # The tests after it start no step.
     log.unlink()
-    assert not sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
+    assert not sweep(fleet, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert not log.exists()
 
 
@@ -124,7 +124,7 @@ def test_where_slurm_is_silent_the_node_is_to_blame(log: Path, tmp_path: Path) -
     script(tmp_path / "bin", "srun", SRUN.format(log=log, fails="case $node in nid003) exit 1;; esac"))
     script(tmp_path / "bin", "squeue", '#!/bin/sh\necho "error: Unable to contact slurm controller" >&2\nexit 1\n')
     fleet = make_run(tmp_path, 1)
-    assert sweep(fleet, 1, (20.0, 1.0), (), PROGRAM)
+    assert sweep(fleet, 1, (20.0, 1.0), ("srun",), PROGRAM)
     assert ([each.node for each in fleet.excluded], fleet.ended) == (["nid003"], "")
 
 

@@ -36,7 +36,7 @@ def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Screen:
     topology = load_topology(suite_root() / "site_configs" / "emulated" / "topology.yaml")
     assert topology.network is not None
     fleet = Fleet(tmp_path, "emulated", "emulated:two-leaves", "all", "1", NODES)
-    return Screen(fleet, 1, 60, 10, (), PROGRAM, topology.network, topology)
+    return Screen(fleet, 1, 60, 10, ("srun",), PROGRAM, topology.network, topology)
 
 
 def plant(fails: str) -> None:

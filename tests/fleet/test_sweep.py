@@ -29,11 +29,16 @@ exec "$@"
 """
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program = tmp_path / "bin" / "srun"
+# By the launcher, the word that names the node. No PBS or Flux is to be had here: these stand in for their launchers.
+WORDS = {"srun": "--nodelist=*", "mpirun": "*:2", "mpiexec": "nid*", "flux": "--requires=host:*"}
+NAME = "$(expr $1 : '.*\\(nid...\\)')"
+
+
+@pytest.fixture(params=WORDS)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    program = tmp_path / "bin" / request.param
     program.parent.mkdir()
-    program.write_text(SRUN)
+    program.write_text(SRUN.replace("--nodelist=*", WORDS[request.param]).replace("${1#*=}", NAME))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.chdir(tmp_path)
@@ -41,10 +46,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_node_costs_its_own_result_only(place: Path) -> None:
+    (launcher,) = [program.name for program in (place / "bin").iterdir()]
     fleet = Fleet(place, "site", "site:gpu", "all", "1", NODES)
     program = ["sh", "-c", 'echo measured > "${1#--output=}"', "fabricbench", "--output=result.jsonl"]
     good = ("nid001", "nid004", "nid005", "nid006", "nid007")
-    assert sweep(fleet, 2, (60.0, 1.0), (), program)
+    assert sweep(fleet, 2, (60.0, 1.0), (launcher,), program)
     assert sorted(each.parent.name for each in place.glob("nodes/*/result.jsonl")) == list(good)
     found = {each.node: each for each in read_findings(place / TROUBLES)}
     assert {node: each.code for node, each in found.items()} == {
