@@ -48,7 +48,7 @@ def in_the_job(site: Path, folder: Path) -> dict[str, Any]:
 def _inside(partition: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
     extras = {**partition.get("extras", {}), "nodes": len(fleet.nodes), KEY: str(fleet.folder)}
     launcher = "local" if partition["scheduler"] == "flux" else partition["launcher"]
-    inside = {"scheduler": "local", "launcher": launcher, "access": [], "max_jobs": 1, "extras": extras}
+    inside: dict[str, Any] = {"scheduler": "local", "launcher": launcher, "access": [], "max_jobs": 1, "extras": extras}
     return {**partition, **inside}
 
 

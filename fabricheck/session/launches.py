@@ -126,6 +126,8 @@ class Chance:
         judged = launches[0].judged
         rate = 1 - (1 - min(sum(self.refuted) / max(self.metrics, 1), 1.0)) ** judged
         slow = sum(bool(each.slow) for each in launches)
+        from scipy.special import bdtrc
+
         return min(1.0, max(self.metrics / judged, 1.0) * float(bdtrc(slow - 1, _ended(launches), rate)))
 
     def p_of_one(self, sign: Sign) -> float:

@@ -17,7 +17,7 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.history.session import NodeRecord
 from fabricheck.session.reframe import Selection
 from fabricheck.suite import Suite
-from tests.commands.test_store import run
+from tests.support.commands import run
 from tests.support.sessions import ROOT, add
 
 SINFO = """\
