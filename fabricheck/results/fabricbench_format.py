@@ -26,7 +26,6 @@ from fabricheck.records.metrics import MOST_RANKS
 from fabricheck.records.operations import (
     SETTINGS,
     Backend,
-    DataType,
     HostKind,
     Implementation,
     Operation,
@@ -197,7 +196,7 @@ class PlanModel(_Line):
     split: Annotated[str, Field(pattern=r"^(?:nodes|rails|[1-9][0-9]{0,6}x[1-9][0-9]{0,6})$")] | None = None
     train: Annotated[int, Field(ge=2)] | None = None  # operations of an iteration, without a wait in between
     iterations: IterationsModel
-    datatype: DataType  # of the numbers that reductions add up
+    datatype: Text  # of the numbers that reductions add up; in a vendor tool's own words where that measured
     in_place: Literal["yes"] | None = None  # the result of collectives lies where their input was
     verify: Literal["batch", "every", "off"] | bool
     injected: str | None

@@ -115,7 +115,6 @@ def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(ju
     (said,) = by_references(found)
     assert (said.components[0].text, said.files) == ("nid002:gpu2", ("out/nid002.jsonl",))
     assert said.code == "slow-gpu"
-    assert all(said.message in each.reason for each in slow)
     # The check that measured it says the same, so that it is launched again.
     own = judge.compare([replace(alone, test=str(CASES["nid002"]))])
     assert [each.verdict for each in own.runs] == [Verdict.DEGRADED]

@@ -27,7 +27,7 @@ def test_a_planted_change_shows_at_its_session() -> None:
     (incident,) = found.result.open_incidents
     figure = incident_figure(found, incident)
     assert figure.title.startswith("n2:nic0 or n2 (open)")
-    assert "first bad 2026-04-11 02:00 (s100)" in figure.summary
+    assert "since 2026-04-11 02:00 (s100)" in figure.summary
     assert "last good 2026-04-10 02:00 (s099)".lower() in figure.summary.lower()
     content = plot(figure)
     lines = {each["name"]: each for each in content["data"]}
