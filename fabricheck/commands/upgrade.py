@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fabricheck.session.upgrade import Upgrade
 
 _MOST_LINES = 10
-_MOST_ROUNDS = 64
+_USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
 
 
 @click.command()
@@ -28,7 +28,9 @@ _MOST_ROUNDS = 64
 @click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
 @click.option("--tag", "tags", multiple=True, help="Compare checks with this tag; repeatable.  [default: nightly]")
 @click.option("--name", "names", multiple=True, help="Compare checks whose name matches; repeatable.")
-@click.option("--rounds", default=8, show_default=True, help="How often each test runs with OLD and with NEW.")
+@click.option(
+    "--rounds", default=_USUAL_ROUNDS, show_default=True, help="How often each test runs with OLD and with NEW."
+)
 @click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
 @click.option("--output", type=FOLDER, help="Where to leave results and logs.  [default: output/ in the suite]")
 @click.option(
@@ -121,7 +123,11 @@ def _lines(found: Upgrade) -> Iterator[str]:
 
     yield f"{found.system}: {found.old} -> {found.new}, {found.rounds} rounds, interleaved"
     yield from (f"  changed: {each}" for each in found.software)
-    for title, reasons in (("does not run", found.failures), ("not compared", found.left_out)):
+    for title, reasons in (
+        ("does not run", found.failures),
+        ("not compared", found.left_out),
+        ("left out", found.not_asked),
+    ):
         yield from (f"  {title}: {each}" for each in reasons[:_MOST_LINES])
     for each in found.changes.classes:
         yield f"  {each.answer.value}: {each.of}: {each} of {each.metrics} metric{'s' * (each.metrics > 1)}"
@@ -132,6 +138,8 @@ def _lines(found: Upgrade) -> Iterator[str]:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
     if found.suspects:
         yield f"  suspect: {' or '.join(each.text for each in found.suspects)}: only what uses it is slower"
+    elif found.answer is Answer.WORSE and not found.failures and len(found.software) == 1:
+        yield f"  suspect: {found.software[0]}: nothing else is known to differ"
     surely = f"{CONFIDENCE:.0%} certain"
     if found.failures:
         yield f"STAY: {found.new} does not run: {found.failures[0]}"
@@ -152,6 +160,7 @@ def _why(found: Upgrade) -> str:
     if found.left_out or not unsure:
         return found.left_out[0] if found.left_out else "no test measured anything with both"
     needed = max(_rounds_for(each, found.rounds, found.margin) for each in unsure)
+    needed = _USUAL_ROUNDS if found.rounds < _USUAL_ROUNDS else needed
     step = f"run --rounds {needed:.0f}" if needed <= _MOST_ROUNDS else "too noisy: use an idle node, or larger tests"
     return f"{unsure[0].of} may have lost more than {found.margin:.0%} ({unsure[0]}): {step}"
 

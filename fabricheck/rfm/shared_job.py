@@ -173,6 +173,7 @@ class SharedJobs(SerialExecutionPolicy):
     def _leave_out(self, case: Any, reason: str) -> None:
         with _ending(task := self._new_task(case)):
             task.check.not_applicable = True
+            task.check.left_out = reason
             task.do_skip(reason)
 
     def _abort(self, error: BaseException) -> None:

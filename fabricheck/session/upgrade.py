@@ -33,7 +33,8 @@ from fabricheck.suite import Suite
 class Upgrade:
     """What came of an upgrade from the environment `old` to `new`.
 
-    `failures`: why tests that ran with the old one do not with the new one. `left_out`: what was not compared, and why.
+    `failures`: why tests that ran with the old one do not with the new one. `left_out`: what could not be compared, and
+    why. `not_asked`: tests that do not apply, or cannot be interleaved.
     `software`: what differs, as `NCCL: 2.28.3 -> 2.29.1`. `suspects`: software that explains what is worse, with its
     version; more than one where they cannot be told apart.
     """
@@ -46,6 +47,7 @@ class Upgrade:
     changes: Changes
     failures: tuple[str, ...]
     left_out: tuple[str, ...]
+    not_asked: tuple[str, ...]
     software: tuple[str, ...]
     suspects: tuple[Component, ...]
 
@@ -70,9 +72,10 @@ class _Side:
     cases: tuple[Case, ...]
     runs: tuple[Run, ...]
     bad: tuple[Case, ...]
+    rounds: int
 
     @classmethod
-    def of(cls, test: str, cases: Iterable[Case], suite: Suite, system: str) -> _Side:
+    def of(cls, test: str, rounds: int, cases: Iterable[Case], suite: Suite, system: str) -> _Side:
         in_order = sorted(cases, key=lambda case: case.repetition)
         runs: list[Run] = []
         bad: list[Case] = []
@@ -83,7 +86,7 @@ class _Side:
                 bad.append(case)
             else:
                 runs += read
-        return cls(test, tuple(in_order), tuple(runs), tuple(bad))
+        return cls(test, tuple(in_order), tuple(runs), tuple(bad), rounds)
 
     @property
     def why(self) -> str:
@@ -91,7 +94,8 @@ class _Side:
         if not self.cases:
             return f"no {self.test} in this environment"
         if not self.bad:
-            return ""
+            ran = len(self.cases)
+            return "" if ran == self.rounds else f"{self.test} ran {ran} of {self.rounds} times"
         told = next((each.message for each in problems_of_cases(self.bad[:1])), self.bad[0].reason or "no reason given")
         often = "" if len(self.bad) == len(self.cases) else f" ({len(self.bad)} of {len(self.cases)} launches)"
         return f"{told.splitlines()[0]}{often}"
@@ -110,10 +114,13 @@ def judge_upgrade(
     for test in dict.fromkeys(f"{case.name_without_repeat} @{case.partition}" for case in tests):
         own = [case for case in tests if f"{case.name_without_repeat} @{case.partition}" == test]
         before, after = (
-            _Side.of(test, (case for case in own if case.environment == name), suite, system) for name in (old, new)
+            _Side.of(test, rounds, (case for case in own if case.environment == name), suite, system)
+            for name in (old, new)
         )
         both = list(zip(before.runs, after.runs, strict=False))
         unlike = [found for pair in both for found in require_alike(pair, None)]
+        if not before.cases:
+            continue  # what only the new one can is no loss
         if before.why:
             left_out.append(f"{old}: {before.why}")
         elif after.why:
@@ -128,7 +135,7 @@ def judge_upgrade(
         changes = Changes((), ())
         left_out.append(str(error))
     if session.interrupted:
-        left_out.append("the run was interrupted")
+        left_out, failures = ["the run was interrupted", *left_out, *failures], []
     versions = [[_software(side[number]) for side in sides.values()] for number in (0, 1)]
     return Upgrade(
         system,
@@ -139,6 +146,7 @@ def judge_upgrade(
         changes,
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
+        tuple(each.message for each in session.findings if each.code == "does-not-apply"),
         _different(*([json.loads(text) for pair in side for text in pair] for side in versions)),
         _suspects(
             changes,

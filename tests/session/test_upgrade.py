@@ -106,6 +106,12 @@ def test_a_test_that_the_new_one_has_not_is_a_failure(tmp_path: Path) -> None:
     assert len(found.failures) == 1 and found.exit_status == 1
 
 
+def test_a_test_that_only_the_new_one_has_is_none(tmp_path: Path) -> None:
+    more = cases_of(tmp_path, CUDA, "new")
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new"), *more])
+    assert found.exit_status == 0 and {each.test for each in found.changes.metrics} != set()
+
+
 def test_other_ranks_are_not_compared(tmp_path: Path) -> None:
     def elsewhere(lines: list[Line]) -> None:
         for rank in lines[0]["ranks"]:
@@ -113,3 +119,16 @@ def test_other_ranks_are_not_compared(tmp_path: Path) -> None:
 
     found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new", change=elsewhere)])
     assert (found.changes.metrics, len(found.left_out), found.exit_status) == ((), 1, 4)
+
+
+def test_a_run_that_was_interrupted_says_so_first(tmp_path: Path) -> None:
+    cases = [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]]
+    session = replace(Session(tmp_path, tuple(cases), ()), interrupted=True)
+    suite = Suite(make_suite(tmp_path / "suite"))
+    found = judge_upgrade(session, suite, "hgx-h200", ("old", "new"), rounds=ROUNDS, margin=0.05)
+    assert (found.left_out[0], found.failures, found.exit_status) == ("the run was interrupted", (), 4)
+
+
+def test_rounds_that_are_missing_are_not_compared(tmp_path: Path) -> None:
+    found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]])
+    assert (found.changes.metrics, len(found.failures), found.exit_status) == ((), 1, 1)
