@@ -240,19 +240,23 @@ def memory_path(question: Question) -> Limits:
 # How often the memory is read or written for each byte (McCalpin 1995, without the reads of what is overwritten); of
 # copies twice.
 _MEMORY_ACCESSES = {"host_read": 1, "host_triad": 3}
+# 5.3 TB/s, the most that any processor's memory carries (AMD's data sheet of the MI300A, 2023).
+_FASTEST_HOST_MEMORY_GBPS = 42_400.0
 
 
 def _by_cores(question: Question) -> Limits:
     """By all cores of a NUMA node."""
-    topology, nominal, expected = question.topology, None, question.host_copy_gbps
+    topology, nominal, expected, ceiling = question.topology, None, question.host_copy_gbps, None
     accesses = _MEMORY_ACCESSES.get(question.operation, 2)
     why = "all cores copy as much as one of them at least"
     if topology.host_memory_gbps:
         why = f"bandwidth of a NUMA node's memory, which each byte takes {accesses}x (McCalpin 1995)"
         nominal = expected = topology.host_memory_gbps / max(1, len(topology.cpus)) / accesses
-    elif expected and accesses > 2:
-        expected *= 2 / accesses
-    return Limits(nominal, expected, None, START_UP_US["cores"], why)
+    elif expected:
+        expected *= min(1.0, 2 / accesses)
+        # Many cores are more than tenfold one.
+        ceiling = _FASTEST_HOST_MEMORY_GBPS / accesses
+    return Limits(nominal, expected, ceiling, START_UP_US["cores"], why)
 
 
 def host_and_device(question: Question) -> Limits:

@@ -238,7 +238,10 @@ def test_cores_share_what_their_memory_carries_or_reach_as_much_as_one_of_them_a
     known = ask(system("frontier"), operation, (0,), transport="cores", ranks=1)
     assert known.expected == pytest.approx(8 * 204.8 / len(system("frontier").cpus) / accesses)
     unknown = ask(system("hgx-h200"), operation, (0,), transport="cores", ranks=1, host_copy_gbps=80.0)
-    assert (unknown.nominal, unknown.ceiling) == (None, None)
+    assert unknown.nominal is None
+    # The cores beside an H100 read at 760 Gb/s where one core copies at 70.
+    assert unknown.ceiling is not None
+    assert unknown.ceiling > 10_000
     assert unknown.expected == pytest.approx(measured)
 
 
