@@ -132,8 +132,8 @@ def _lines(found: Upgrade) -> Iterator[str]:
     for each in found.changes.classes:
         yield f"  {each.answer.value}: {each.of}: {each} of {each.metrics} metric{'s' * (each.metrics > 1)}"
     for title in (Answer.WORSE, Answer.BETTER):
-        members = [each for each in found.changes.metrics if each.answer is title]
-        yield from (f"    {title.value}: {each.test}: {each.name} {each}" for each in members[:_MOST_LINES])
+        members = [each for each in found.changes.all if each.name and each.answer is title]
+        yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
         if len(members) > _MOST_LINES:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
     if found.suspects:
@@ -144,8 +144,8 @@ def _lines(found: Upgrade) -> Iterator[str]:
     if found.failures:
         yield f"STAY: {found.new} does not run: {found.failures[0]}"
     elif found.answer is Answer.WORSE:
-        worst = next(each for each in (*found.changes.classes, *found.changes.metrics) if each.answer is Answer.WORSE)
-        yield f"STAY: {found.new} is slower: {worst.name or worst.of} {worst} ({surely})"
+        worst = next(each for each in found.changes.all if each.answer is Answer.WORSE)
+        yield f"STAY: {found.new} is slower: {worst.of} {worst.name or 'all'}: {worst} ({surely})"
     elif found.answer is Answer.CANNOT_SAY:
         yield f"CANNOT SAY: {_why(found)}"
     else:

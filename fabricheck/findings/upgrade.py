@@ -2,8 +2,9 @@
 
 As in `tuning_effect` the unit is the launch: a round gives, of each metric, one logarithm of a ratio. Metrics of one
 class (who moves the data, between whom, whether small or large messages) gain or lose together when software changes,
-while their noise is their own: the mean of a class shows a loss that no single metric does. Classes and metrics share
-the probability of an error: all intervals hold together with `CONFIDENCE`.
+while their noise is their own: the mean of a class shows a loss that no single metric does, and that of one operation
+of the class what concerns this alone. The three share the probability of an error: all intervals hold together with
+`CONFIDENCE`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """What the new software changes of the class of metrics `of`, or of one of them: of a `test` then.
+    """What the new software changes of the class of metrics `of`, of the operation `name` in it, or of the metric
+    `name` of a `test`.
 
     `gain`: how many times as fast it is, with its `interval`; `rounds`: the logarithm of that in each round.
     """
@@ -67,12 +69,17 @@ class Changes:
     """All that was compared; the worst first."""
 
     classes: tuple[Change, ...]
+    operations: tuple[Change, ...]
     metrics: tuple[Change, ...]
 
     @property
+    def all(self) -> tuple[Change, ...]:
+        return (*self.classes, *self.operations, *self.metrics)
+
+    @property
     def answer(self) -> Answer:
-        """Worse where a class or a metric surely is. A metric alone may be too noisy to tell; no class may."""
-        proven = {each.answer for each in (*self.classes, *self.metrics)}
+        """Worse where anything surely is. Operations and metrics may be too noisy to tell; no class may."""
+        proven = {each.answer for each in self.all}
         if Answer.WORSE in proven:
             return Answer.WORSE
         if not self.classes or any(each.answer is Answer.CANNOT_SAY for each in self.classes):
@@ -87,6 +94,7 @@ def changes_of(tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effec
     lies outside of it. Raises UserError where the runs of a test do not hold the same measurements.
     """
     gains: dict[tuple[str, str, str], npt.NDArray[np.float64]] = {}
+    groups: dict[tuple[str, str, str], list[npt.NDArray[np.float64]]] = {}
     quantities: dict[str, Quantity] = {}
     for test, rounds in tests.items():
         of_rounds = [log_gains(old, new, (50.0,)) for old, new in rounds]
@@ -94,21 +102,25 @@ def changes_of(tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effec
             effect = Effect(*key, gain=1, interval=(1, 1), kind=Kind.NOTHING)
             kind = f"{_class_of(rounds[0][0], effect.operation)}, {effect.quantity}"
             quantities[kind] = effect.quantity
-            gains[kind, test, effect.name] = np.array([each[key] for each in of_rounds])
+            gains[kind, test, effect.name] = values = np.array([each[key] for each in of_rounds])
+            for group in ((kind, "", ""), (kind, "", effect.operation)):
+                groups.setdefault(group, []).append(values)
 
     def change(key: tuple[str, str, str], values: npt.NDArray[np.float64], number: int, among: int) -> Change:
-        mean = robust_mean(values, 1 - (1 - CONFIDENCE) / 2 / among)
+        mean = robust_mean(values, 1 - (1 - CONFIDENCE) / 3 / among)
         low, high = mean.interval
         answer = _answer(low, high, smallest_effect, -math.log1p(-margin))
         interval, rounds = (factor(low), factor(high)), tuple(values.tolist())
         return Change(*key, quantities[key[0]], number, factor(mean.value), interval, rounds, answer)
 
-    classes = []
-    for kind in quantities:
-        members = [values for key, values in gains.items() if key[0] == kind]
-        classes.append(change((kind, "", ""), np.mean(members, axis=0), len(members), len(quantities)))
+    among = len(groups) - len(quantities)
+    means = [
+        change(key, np.mean(members, axis=0), len(members), among if key[2] else len(quantities))
+        for key, members in groups.items()
+    ]
     metrics = [change(key, values, 1, len(gains)) for key, values in gains.items()]
-    return Changes(_worst_first(classes), _worst_first(metrics))
+    of_classes, of_operations = ([each for each in means if bool(each.name) is named] for named in (False, True))
+    return Changes(_worst_first(of_classes), _worst_first(of_operations), _worst_first(metrics))
 
 
 def _class_of(run: Run, operation: str) -> str:

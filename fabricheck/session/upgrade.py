@@ -132,7 +132,7 @@ def judge_upgrade(
     try:
         changes = changes_of(pairs, smallest_effect=smallest_effect, margin=margin)
     except UserError as error:
-        changes = Changes((), ())
+        changes = Changes((), (), ())
         left_out.append(str(error))
     if session.interrupted:
         left_out, failures = ["the run was interrupted", *left_out, *failures], []
@@ -186,7 +186,7 @@ def _suspects(
     before = {each: version for crossed in old.values() for each, version in crossed.items()}
     versions = {each: version for crossed in new.values() for each, version in crossed.items()}
     changed = {each for each, version in versions.items() if before.get(each) != version}
-    worse_classes = {each.of for each in changes.classes if each.answer is Answer.WORSE}
+    worse_classes = {each.of for each in changes.all if each.answer is Answer.WORSE}
     worse = [each for each in changes.metrics if each.answer is Answer.WORSE]
     worse = worse or [each for each in changes.metrics if each.of in worse_classes]
     if not worse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,10 @@ def run_of(seconds: float, size: int) -> Run:
     times = np.full(9, round(1e9 * seconds), dtype=np.int64)
     samples = Samples("allreduce", "library", "uncontended", -1, (0, 1), size, 5, "fixed", 0, times)
     return Run("made.jsonl", {"transport": "ccl"}, made_ranks(["a", "a"]), (samples,), None)
+
+
+def with_operation(run: Run, name: str) -> Run:
+    return replace(run, samples=tuple(replace(each, operation=name) for each in run.samples))
 
 
 def changes(slower: float, noise: npt.NDArray[np.float64], sizes: Sequence[int]) -> Changes:
@@ -63,6 +68,19 @@ def test_a_class_shows_what_no_metric_of_it_shows() -> None:
     found = changes(1.06, noise_of(0.04, tests=40), [SIZES["small"]] * 40)
     assert {each.answer for each in found.metrics} & {Answer.WORSE, Answer.SAME} == set()
     assert found.answer is Answer.WORSE
+
+
+def test_one_operation_shows_what_its_class_does_not() -> None:
+    """Of five operations one is slower, in metrics of which none shows it alone."""
+    names = ["allreduce", *["allgather", "alltoall", "broadcast", "reduce"] * 9]
+    tests = {}
+    for number, (name, noise) in enumerate(zip(names * 4, noise_of(0.03, tests=len(names) * 4), strict=True)):
+        made = [(run_of(math.exp(old), 8), run_of(math.exp(new), 8)) for old, new in noise]
+        if name == "allreduce":
+            made = [(old, run_of(1.08 * float(new.samples[0].times_ns[0]) / 1e9, 8)) for old, new in made]
+        tests[f"T{number}"] = [(with_operation(old, name), with_operation(new, name)) for old, new in made]
+    found = changes_of(tests, smallest_effect=0.02, margin=0.05)
+    assert [each.name for each in found.all if each.answer is Answer.WORSE] == ["allreduce"]
 
 
 def test_small_and_large_messages_are_two_classes() -> None:
