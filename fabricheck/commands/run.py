@@ -101,9 +101,9 @@ def run(
     When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
 
     \b
-    smoke          19 s  every link once
-    nightly        41 s  a short selection of acceptance
-    acceptance    107 s  all that fabricbench measures
+    smoke          13 s  every link once
+    nightly        27 s  a short selection of acceptance
+    acceptance     95 s  all that fabricbench measures
     observations         what `fabricheck observations` needs
     tuning               each variable of the tuning, on and off
     vendor               OSU, nccl-tests or rccl-tests, IMB
