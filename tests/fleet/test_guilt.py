@@ -63,3 +63,9 @@ def test_what_starts_the_second_time_is_not_named() -> None:
 
     assert find_guilty(NAMES[:8], starts) == ()
     assert sum(alone_with_others) == 2
+
+
+def test_half_of_the_nodes_are_never_named() -> None:
+    """Where as many fail as start, it may be anything."""
+    assert find_guilty(["a", "b", "c", "d"], lambda nodes: not {*nodes} & {"c", "d"}) == ()
+    assert find_guilty(["a", "b", "c", "d", "e"], lambda nodes: not {*nodes} & {"d", "e"}) == ("d", "e")

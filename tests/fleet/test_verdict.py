@@ -69,6 +69,17 @@ def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> N
     assert found.message == "3 of 9 nodes good, 4 bad, 2 not checked"
 
 
+def test_of_a_job_that_ended_early_no_node_is_good_and_the_worst_is_said_first(tmp_path: Path) -> None:
+    ended = fleet(tmp_path)
+    ended.end("the job was cancelled")
+    slow = run("nid001", problems=(bad_finding(Verdict.DEGRADED, "loses 50%", "nid001:gpu1"),))
+    wrong = run("nid001", problems=(bad_finding(Verdict.FAIL, "2 wrong bytes", "nid001"),))
+    other = RunJudgement(made_run(["nid002", "nid003"], []), Verdict.PASS, (), ())
+    found = verdict_of_fleet(ended, (), [slow, wrong, other], ())
+    assert (found.good, found.unchecked["nid002"]) == ((), "the job was cancelled")
+    assert [each.verdict for each in found.bad[0].evidence] == [Verdict.FAIL, Verdict.DEGRADED]
+
+
 def test_a_node_that_nothing_was_measured_on_is_not_good(tmp_path: Path) -> None:
     found = verdict_of_fleet(fleet(tmp_path), (), (), ())
     assert found.message == "0 of 8 nodes good, 0 bad, 8 not checked"
