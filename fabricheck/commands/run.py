@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,10 +139,10 @@ def run(
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
     with alone(context, suite, selection, output) as has_locks:
-        tell(f"{name}: {', '.join((*tags, *names)) or 'all tests'}; what is not built yet is built first")
         _judge_abandoned(suite, name, output, kept_in)
+        earlier, selection = _earlier(output, selection, wanted)
+        tell(f"{name}: {selection.text}; what is not built yet is built first")
         progress = (lambda: None) if is_short else _progress
-        earlier = _earlier(output, name, wanted)
         with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
             session = run_suite(
                 suite, selection, output, progress(), meanwhile=ready, fleet=fleet, earlier=earlier, has_locks=has_locks
@@ -168,15 +169,20 @@ def prebuilt(program: Path | None) -> tuple[str, ...]:
     return (f"--setvar=BuildFabricbench.prebuilt={program}",)
 
 
-def _earlier(output: Path, system: str, wanted: Wanted) -> Path | None:
-    """The run that is to be resumed."""
+def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path | None, Selection]:
+    """The run that is to be resumed, and what is to run: as then, where nothing is said."""
     if wanted.resume is None:
-        return None
-    from fabricheck.session.abandoned import find_earlier
+        return None, selection
+    from fabricheck.session.abandoned import chosen_by, find_earlier
 
-    earlier = find_earlier(output.resolve() / "runs", system, wanted.resume, over_nodes=wanted.nodes is not None)
+    earlier = find_earlier(
+        output.resolve() / "runs", selection.whole_system, wanted.resume, over_nodes=wanted.nodes is not None
+    )
     click.echo(f"fabricheck: resumes {earlier}: its complete results are taken over", err=True)
-    return earlier
+    if any(selection.chosen.values()):
+        return earlier, selection
+    then = chosen_by(earlier)
+    return earlier, replace(selection, tags=then["tags"], names=then["names"], environments=then["environments"])
 
 
 def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kept: bool, is_short: bool) -> None:

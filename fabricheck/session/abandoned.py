@@ -11,8 +11,8 @@ import json
 import re
 import socket
 import uuid
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -35,17 +35,20 @@ _UNFINISHED = "the run ended before this test completed"
 
 @dataclass(frozen=True)
 class Started:
-    """A run as it began: `listed` is how many test cases ReFrame said it would run."""
+    """A run as it began: `listed` is how many test cases ReFrame said it would run. `chosen`: by which tags, names and
+    environments, for who resumes it."""
 
     system: str
     listed: int
     uuid: str
     host: str
     started: str
+    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def now(cls, system: str, listed: int) -> Started:
-        return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), datetime.now(timezone.utc).isoformat())
+    def now(cls, system: str, listed: int, chosen: Mapping[str, Sequence[str]] | None = None) -> Started:
+        began = datetime.now(timezone.utc).isoformat()
+        return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), began, chosen or {})
 
 
 @contextlib.contextmanager
@@ -97,6 +100,14 @@ def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Pa
     if not folders:
         raise UserError(f"--resume: no run of {system}{' with --nodes' * over_nodes} below {runs}: leave out --resume")
     return max(folders).resolve()
+
+
+def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Tags, names and environments of the run in `folder`; none where an earlier version left no such words."""
+    chosen = _started(folder / RUN).chosen
+    if not isinstance(chosen, dict):
+        raise UserError(f"{folder / RUN}: does not identify its run")
+    return {kind: tuple(map(str, chosen.get(kind, ()))) for kind in ("tags", "names", "environments")}
 
 
 def _is_of(file: Path, system: str) -> bool:

@@ -41,6 +41,16 @@ class Selection:
         return self.system.partition(":")[0]
 
     @property
+    def chosen(self) -> dict[str, tuple[str, ...]]:
+        """What it was chosen by, for a run that resumes it."""
+        return {"tags": self.tags, "names": self.names, "environments": self.environments}
+
+    @property
+    def text(self) -> str:
+        """What it was chosen by, for a person."""
+        return ", ".join((*self.tags, *self.names)) or "all tests"
+
+    @property
     def patterns(self) -> list[str]:
         """The names without their blanks: so ReFrame looks for them in those of the checks."""
         return [_harmless(name.replace(" ", "")) for name in self.names]

@@ -75,7 +75,7 @@ def run_suite(
             listed = require_listed(command, said, count, settings, folder)
             if progress is not None:
                 progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
-            leave_started(folder, Started.now(selection.whole_system, listed))
+            leave_started(folder, Started.now(selection.whole_system, listed, selection.chosen))
             ended = reframe.run(progress)
     except UserError:
         mark("")

@@ -16,7 +16,7 @@ from fabricheck.history.reading import entries_of
 from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.abandoned import LAST, RUN, Started, abandoned, find_earlier, read_abandoned
+from fabricheck.session.abandoned import LAST, RUN, Started, abandoned, chosen_by, find_earlier, read_abandoned
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reading import VERDICT, level_of
 from fabricheck.session.storing import store_session
@@ -138,6 +138,9 @@ def test_which_run_is_resumed(tmp_path: Path) -> None:
     for run in (over_nodes, plain):
         (run / VERDICT).write_text("{}")
     assert find_earlier(tmp_path, "local", LAST, over_nodes=False) == plain
+    assert not any(chosen_by(plain).values())
+    (plain / RUN).write_text(json.dumps(asdict(Started.now("local", 1, {"tags": ("smoke",)}))))
+    assert chosen_by(plain) == {"tags": ("smoke",), "names": (), "environments": ()}
     assert find_earlier(tmp_path, "local", LAST, over_nodes=True) == over_nodes
     for named in (over_nodes.name, str(over_nodes)):
         assert find_earlier(tmp_path, "local", named, over_nodes=False) == over_nodes
