@@ -45,6 +45,7 @@ class Started:
 
     @classmethod
     def now(cls, system: str, listed: int) -> Started:
+        """A start of this process, now."""
         return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), datetime.now(timezone.utc).isoformat())
 
 
