@@ -107,8 +107,8 @@ class Case:
     @property
     def repetition(self) -> int:
         """Which one of `--repeat` it is, from 0."""
-        found = re.search(r" %\.?repeat_no=(\d+)", self.name)
-        return int(found[1]) if found else 0
+        match = re.search(r" %\.?repeat_no=(\d+)", self.name)
+        return int(match[1]) if match else 0
 
     def outvoted(self) -> Case:
         """The case, of which nothing slow counts."""
