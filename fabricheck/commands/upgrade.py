@@ -149,7 +149,8 @@ def _lines(result: Upgrade) -> Iterator[str]:
     elif result.answer is Answer.CANNOT_SAY:
         yield f"CANNOT SAY: {_why(result)}"
     else:
-        yield f"GO: {result.new} is {result.answer.value}: no class of metrics lost {result.margin:.0%} or more ({surely})"
+        lost = f"no class of metrics lost {result.margin:.0%} or more ({surely})"
+        yield f"GO: {result.new} is {result.answer.value}: {lost}"
 
 
 def _why(result: Upgrade) -> str:

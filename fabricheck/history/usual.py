@@ -277,8 +277,8 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
     """
 
     def known(rows: slice) -> Arrays:
-        found = centre_and_spread(values[rows, :until])
-        return found.count, found.centre, np.maximum(found.spread, 1e-12), values[rows] - found.centre[:, None]
+        levels = centre_and_spread(values[rows, :until])
+        return levels.count, levels.centre, np.maximum(levels.spread, 1e-12), values[rows] - levels.centre[:, None]
 
     parts = by_rows(known, len(values))
     count, centre, whole, error = cast("tuple[Ints, Floats, Floats, Floats]", parts)

@@ -112,8 +112,8 @@ class Case:
 
     def outvoted(self) -> Case:
         """The case, of which nothing slow counts."""
-        found = self.judged.findings if self.judged is not None else ()
-        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        findings = self.judged.findings if self.judged is not None else ()
+        judged = CheckJudgement.of(each for each in findings if each.verdict is not Verdict.DEGRADED)
         return replace(self, judged=judged, result="pass", phase=None, reason=None)
 
     def result_files(self) -> list[Path]:
