@@ -146,6 +146,7 @@ class Suite:
             )
 
     def settings(self, system: str) -> Path:
+        """The path of ReFrame's settings of a system. Raises UserError as `site`."""
         return self.site(system) / "settings.py"
 
     def site(self, system: str) -> Path:
@@ -157,4 +158,5 @@ class Suite:
         return (self.site(system) / MINIATURE).is_file()
 
     def config_files(self, system: str) -> tuple[Path, ...]:
+        """The paths of ReFrame's configuration files for a system, in the order of `reframe -C`."""
         return (self.root / "config" / "common.py", self.settings(system))

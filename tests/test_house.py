@@ -170,3 +170,41 @@ def test_modules_and_functions_are_short() -> None:
     """A longer one gives its reason in its docstring, after `Long because`."""
     files = (*modules(), *modules(LAB))
     assert {each: lines for name, file in files for each, lines in too_long(name, file)} == {}
+
+
+@pytest.mark.parametrize(
+    "folder", ["fabricheck", "lab", "checks", "ci", "tools", "benchmarks", "config", "site_configs"]
+)
+def test_a_variable_is_the_noun_of_what_it_holds(folder: str) -> None:
+    """No `each`, `one` or `found` outside a comprehension or a lambda."""
+    assert [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for name, line in bound_names(ast.parse(file.read_text(encoding="utf-8")))
+        if name in ("each", "one", "found")
+    ] == []
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Names that are assigned, looped over or parameters, with their lines; not those of comprehensions and lambdas."""
+    nodes = list(ast.walk(tree))
+    short = [node.target for node in nodes if isinstance(node, ast.comprehension)]
+    short += [node.args for node in nodes if isinstance(node, ast.Lambda)]
+    inside = {id(node) for part in short for node in ast.walk(part)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in inside:
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg) and id(node) not in inside:
+            yield node.arg, node.lineno
+
+
+def test_the_places_of_decisions_exist() -> None:
+    """The files of CONTRIBUTING's table of what is decided where, with the names that it gives."""
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("| what is decided | where |")[1]
+    rows = [line.split("|")[2] for line in table.split("\n\n")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) >= 5
+    for row in rows:
+        words = re.findall("`([^`]+)`", row)
+        files = [ROOT / word.replace("MODEL", "h100") for word in words if "/" in word]
+        assert files and all(file.is_file() for file in files), row
+        assert all(word in "".join(map(Path.read_text, files)) for word in words if "/" not in word), row

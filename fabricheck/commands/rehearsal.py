@@ -8,5 +8,6 @@ from fabricheck.records.rehearsal import REHEARSAL
 
 
 def say(rehearsal: bool) -> None:
+    """Prints on stderr that the data are a rehearsal, if they are."""
     if rehearsal:
         click.echo(f"fabricheck: {REHEARSAL}: no measurement of hardware", err=True)

@@ -93,10 +93,10 @@ def upgrade(
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
         session = run_suite(suite, selection, own_output, progress, meanwhile=ready, has_locks=has_locks)
-        found = judge_upgrade(session, suite, selection.whole_system, (old, new), rounds=rounds, margin=margin)
-    click.echo(to_json(found) if as_json else "\n".join(_lines(found)), nl=not as_json)
+        result = judge_upgrade(session, suite, selection.whole_system, (old, new), rounds=rounds, margin=margin)
+    click.echo(to_json(result) if as_json else "\n".join(_lines(result)), nl=not as_json)
     click.echo(f"fabricheck: the results are in {session.folder}", err=True)
-    context.exit(found.exit_status)
+    context.exit(result.exit_status)
 
 
 def _environments(root: Path, system: str, *wanted: str) -> list[str]:
@@ -118,51 +118,52 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
     return names
 
 
-def _lines(found: Upgrade) -> Iterator[str]:
+def _lines(result: Upgrade) -> Iterator[str]:
     from fabricheck.findings.upgrade import CONFIDENCE, Answer
 
-    yield f"{found.system}: {found.old} -> {found.new}, {found.rounds} rounds, interleaved"
-    yield from (f"  changed: {each}" for each in found.software)
+    yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
+    yield from (f"  changed: {each}" for each in result.software)
     for title, reasons in (
-        ("does not run", found.failures),
-        ("not compared", found.left_out),
-        ("left out", found.not_asked),
+        ("does not run", result.failures),
+        ("not compared", result.left_out),
+        ("left out", result.not_asked),
     ):
         yield from (f"  {title}: {each}" for each in reasons[:_MOST_LINES])
-    for each in found.changes.classes:
-        yield f"  {each.answer.value}: {each.of}: {each} of {each.metrics} metric{'s' * (each.metrics > 1)}"
+    for group in result.changes.classes:
+        yield f"  {group.answer.value}: {group.of}: {group} of {group.metrics} metric{'s' * (group.metrics > 1)}"
     for title in (Answer.WORSE, Answer.BETTER):
-        members = [each for each in found.changes.all if each.name and each.answer is title]
+        members = [each for each in result.changes.all if each.name and each.answer is title]
         yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
         if len(members) > _MOST_LINES:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
-    if found.suspects:
-        yield f"  suspect: {' or '.join(each.text for each in found.suspects)}: only what uses it is slower"
-    elif found.answer is Answer.WORSE and not found.failures and len(found.software) == 1:
-        yield f"  suspect: {found.software[0]}: nothing else is known to differ"
+    if result.suspects:
+        yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
+    elif result.answer is Answer.WORSE and not result.failures and len(result.software) == 1:
+        yield f"  suspect: {result.software[0]}: nothing else is known to differ"
     surely = f"{CONFIDENCE:.0%} certain"
-    if found.failures:
-        yield f"STAY: {found.new} does not run: {found.failures[0]}"
-    elif found.answer is Answer.WORSE:
-        worst = next(each for each in found.changes.all if each.answer is Answer.WORSE)
-        yield f"STAY: {found.new} is slower: {worst.of} {worst.name or 'all'}: {worst} ({surely})"
-    elif found.answer is Answer.CANNOT_SAY:
-        yield f"CANNOT SAY: {_why(found)}"
+    if result.failures:
+        yield f"STAY: {result.new} does not run: {result.failures[0]}"
+    elif result.answer is Answer.WORSE:
+        worst = next(each for each in result.changes.all if each.answer is Answer.WORSE)
+        yield f"STAY: {result.new} is slower: {worst.of} {worst.name or 'all'}: {worst} ({surely})"
+    elif result.answer is Answer.CANNOT_SAY:
+        yield f"CANNOT SAY: {_why(result)}"
     else:
-        yield f"GO: {found.new} is {found.answer.value}: no class of metrics lost {found.margin:.0%} or more ({surely})"
+        lost = f"no class of metrics lost {result.margin:.0%} or more ({surely})"
+        yield f"GO: {result.new} is {result.answer.value}: {lost}"
 
 
-def _why(found: Upgrade) -> str:
+def _why(result: Upgrade) -> str:
     """What keeps an upgrade from an answer, and what would give it."""
     from fabricheck.findings.upgrade import Answer
 
-    unsure = [each for each in found.changes.classes if each.answer is Answer.CANNOT_SAY]
-    if found.left_out or not unsure:
-        return found.left_out[0] if found.left_out else "no test measured anything with both"
-    needed = max(_rounds_for(each, found.rounds, found.margin) for each in unsure)
-    needed = _USUAL_ROUNDS if found.rounds < _USUAL_ROUNDS else needed
+    unsure = [each for each in result.changes.classes if each.answer is Answer.CANNOT_SAY]
+    if result.left_out or not unsure:
+        return result.left_out[0] if result.left_out else "no test measured anything with both"
+    needed = max(_rounds_for(each, result.rounds, result.margin) for each in unsure)
+    needed = _USUAL_ROUNDS if result.rounds < _USUAL_ROUNDS else needed
     step = f"run --rounds {needed:.0f}" if needed <= _MOST_ROUNDS else "too noisy: use an idle node, or larger tests"
-    return f"{unsure[0].of} may have lost more than {found.margin:.0%} ({unsure[0]}): {step}"
+    return f"{unsure[0].of} may have lost more than {result.margin:.0%} ({unsure[0]}): {step}"
 
 
 def _rounds_for(change: Change, rounds: int, margin: float) -> float:

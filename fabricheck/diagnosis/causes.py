@@ -66,6 +66,7 @@ class Cause:
 
     @property
     def rows(self) -> tuple[Row, ...]:
+        """The measurements of all its groups."""
         return tuple(row for each in self.groups for row in each.rows)
 
     @property

@@ -33,6 +33,7 @@ class Row:
 
     @property
     def slow(self) -> bool:
+        """Whether its verdict says that it is slow."""
         return self.judgement.verdict in SLOW
 
     @property
@@ -51,10 +52,12 @@ class Group:
 
     @property
     def slow(self) -> tuple[Row, ...]:
+        """Its slow measurements."""
         return tuple(each for each in self.rows if each.slow)
 
     @property
     def fast(self) -> tuple[Row, ...]:
+        """Its measurements that passed."""
         return tuple(each for each in self.rows if each.judgement.verdict is Verdict.PASS)
 
     @property

@@ -19,6 +19,7 @@ from fabricheck.topology.network import node_of
 
 
 def across_nodes(question: Question) -> Limits:
+    """Limits of an operation whose ranks are on several nodes, in Gb/s; None where no NIC is known."""
     topology, operation = question.topology, question.operation
     start_up = START_UP_US[question.transport] * max(1, question.ranks - 1)
     all_nics = sum(one.rate_gbps for one in topology.nics)

@@ -25,6 +25,7 @@ from fabricheck.topology.model import Gpu, Switch, Topology
 
 
 def pair(question: Question) -> Limits:
+    """Limits of a pair of GPUs of one node, in Gb/s, by the widest path between them."""
     graph = node_graph(question.topology)
     source, destination = question.gpus
     path = graph.widest_path(source, destination)
@@ -51,6 +52,7 @@ def pair(question: Question) -> Limits:
 
 
 def collective(question: Question) -> Limits:
+    """Limits of a collective over GPUs of one node, in Gb/s of its buffer (algbw)."""
     n, operation = len(question.node_gpus), question.operation
     best = optimum.collective(question.topology, operation, question.node_gpus)
     # The messages of a list are what copies send, without a library's rings and trees.

@@ -35,6 +35,7 @@ class Company:
 
 
 def is_in_round(samples: Samples) -> bool:
+    """Whether other pairs transfer data at the same time."""
     return samples.operation in PAIRS and samples.schedule == "contended"
 
 
@@ -110,4 +111,5 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
 
 
 def round_of(samples: Samples) -> tuple[str, int, int]:
+    """The key that all pairs of a round share."""
     return samples.operation, samples.round, samples.bytes

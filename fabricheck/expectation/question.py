@@ -40,6 +40,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Question:
+    """What is to be expected of one series: who transfers what, by which transport, at which schedule."""
+
     topology: Topology
     operation: str
     transport: str
@@ -63,6 +65,7 @@ class Question:
 
     @property
     def per_node(self) -> int:
+        """Ranks on a node, at least 1."""
         return max(1, self.ranks // self.nodes)
 
     @property
@@ -72,9 +75,11 @@ class Question:
 
     @property
     def node_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs, each once, in the order of their first rank."""
         return tuple(dict.fromkeys(self.gpus))
 
 
 def in_turn(rates: Sequence[float]) -> float:
+    """The rate of parts of equal size that are transferred one after the other, in the unit of `rates`."""
     time = sum(1 / rate for rate in rates)
     return 1 / time if time else math.inf

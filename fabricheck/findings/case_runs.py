@@ -51,6 +51,7 @@ class CaseRun:
 
     @property
     def transport(self) -> str:
+        """The transport that the header states."""
         return str(self.run.header["transport"])
 
     @property

@@ -32,6 +32,7 @@ class Round:
 
     @property
     def ratio(self) -> float:
+        """fabricbench's value divided by the vendor tool's."""
         return self.ours / self.theirs
 
 

@@ -81,6 +81,7 @@ class Comparison:
 
     @property
     def crossover(self) -> Crossover:
+        """The size from which *CCL is faster than MPI; `crossover` says how it is found."""
         return crossover(self.sizes)
 
     @property

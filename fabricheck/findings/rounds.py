@@ -42,6 +42,7 @@ class Sides:
     percentiles: tuple[float, ...] = (50.0,)
 
     def of(self, side: Side) -> Mapping[str, str | None]:
+        """The variables of a side; None: unset the variable."""
         return self.a if side == "a" else self.b
 
 
@@ -54,6 +55,7 @@ class Launch:
 
     @property
     def name(self) -> str:
+        """`ROUND-SIDE`, such as `3-a`."""
         return f"{self.round}-{self.side}"
 
     def result(self, case: Path) -> Path:

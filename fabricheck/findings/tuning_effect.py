@@ -66,6 +66,7 @@ class Effect:
 
     @property
     def quantity(self) -> Quantity:
+        """Goodput of large messages, latency of small ones."""
         return quantity_of(self.bytes)
 
     @property
@@ -75,11 +76,13 @@ class Effect:
 
     @property
     def change_interval(self) -> tuple[float, float]:
+        """The confidence interval of `change`."""
         low, high = sorted(change_of(each, self.quantity) for each in self.interval)
         return low, high
 
     @property
     def name(self) -> str:
+        """What was measured, as a row of the table names it."""
         words = [self.operation, *([str(self.groups)] if self.groups else [])]
         words += [self.schedule] if self.schedule == "contended" else []
         words += [format_size(self.bytes), self.quantity]
@@ -108,6 +111,7 @@ class Comparison:
     ways: str = ""
 
     def of(self, kind: Kind) -> tuple[Effect, ...]:
+        """The effects of one kind."""
         return tuple(each for each in self.effects if each.kind is kind)
 
     @property

@@ -63,6 +63,7 @@ class Fleet:
     earlier: tuple[str, ...] = ()
 
     def write(self) -> None:
+        """Writes the record into its folder."""
         content = {**dataclasses.asdict(self), "folder": None}
         (self.folder / FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -118,6 +119,7 @@ class Fleet:
 
     @property
     def excluded(self) -> tuple[Finding, ...]:
+        """The findings for which nodes were excluded, one a node."""
         return read_findings(self.folder / EXCLUDED)
 
     @property

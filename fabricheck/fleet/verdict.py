@@ -24,6 +24,7 @@ class BadNode:
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict of its first evidence."""
         return self.evidence[0].verdict
 
 

@@ -63,18 +63,18 @@ def _adapter() -> pydantic.TypeAdapter[tuple[Accepted, ...]]:
 
 def accepted_sessions(series: Series, accepted: Sequence[Accepted]) -> tuple[list[tuple[int, int]], set[int]]:
     """Metrics, by number, with the session from which on their level is accepted, and those whose level is kept."""
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     kept: set[int] = set()
     keys = (*series.keys, WHOLE_SYSTEM)
-    for each in accepted:
-        rows = [row for row, key in enumerate(keys) if each.matches(key)]
-        since = datetime.combine(each.since, time(), timezone.utc)
+    for change in accepted:
+        rows = [row for row, key in enumerate(keys) if change.matches(key)]
+        since = datetime.combine(change.since, time(), timezone.utc)
         session = next((n for n, session in enumerate(series.sessions) if _utc(session.started) >= since), None)
-        if each.keep:
+        if change.keep:
             kept.update(rows)
         elif session is not None:
-            found += [(row, session) for row in rows]
-    return found, kept
+            places += [(row, session) for row in rows]
+    return places, kept
 
 
 def _utc(moment: datetime) -> datetime:

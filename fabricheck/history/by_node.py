@@ -160,14 +160,14 @@ def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
     # Around a level that they tell themselves these vary less than around the true one.
     left = (logs - fit.fitted) / np.sqrt(np.where(kept, 1 - fit.leverage, 1.0))
     noise = max(float(centre_and_spread(left[kept]).spread), _LEAST)
-    found = centre_and_spread(fit.centres[fit.told])
-    middle = fit.ends * float(found.centre)
+    centres = centre_and_spread(fit.centres[fit.told])
+    middle = fit.ends * float(centres.centre)
     between = float(((fit.fitted[kept] - middle) ** 2).sum()) / (fit.freedom - 1)
-    spread = math.sqrt(max(float(found.spread) ** 2 - noise**2 * fit.between(fit.told), 0.0))
+    spread = math.sqrt(max(float(centres.spread) ** 2 - noise**2 * fit.between(fit.told), 0.0))
     if spread == 0 or f.sf(between / noise**2, fit.freedom - 1, runs - fit.freedom) > _BY_CHANCE:
         return None
     alike = rows.with_columns(value=pl.Series(np.exp(middle + left))).filter(pl.Series(kept))
-    own = fit.centres - found.centre
+    own = fit.centres - centres.centre
     differences = {str(fit.names[each]): float(own[each]) for each in np.flatnonzero(enough)}
     return Nodes(alike, differences, fit.largest(enough), spread, nodes, fit.ends)
 

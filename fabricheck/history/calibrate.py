@@ -157,11 +157,11 @@ def calibrate(
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
     common = _common(groups, false_alarms, max(METRICS, len(groups), measured_at_once(kept)))
     for group, nodes in zip(groups, by_node, strict=True):
-        for found in _with_levels(_calibrated(group, common, limits), nodes, common):
-            if isinstance(found, Calibrated):
-                references.append(found)
+        for outcome in _with_levels(_calibrated(group, common, limits), nodes, common):
+            if isinstance(outcome, Calibrated):
+                references.append(outcome)
             else:
-                refused.append(found)
+                refused.append(outcome)
     return Calibration(
         system=system,
         false_alarms=false_alarms,
@@ -239,9 +239,9 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
     strays: dict[str, list[Strays]] = {}
     for kind, own in kinds.items():
         for rows in own if not persistence[kind].wanders else ():
-            found = deviations_of(_worse(rows), middle[kind])
+            deviations = deviations_of(_worse(rows), middle[kind])
             run = np.array([numbers[session] for session in rows["session"].to_list()])
-            strays.setdefault(rows["unit"][0], []).append(Strays(rows, found, run))
+            strays.setdefault(rows["unit"][0], []).append(Strays(rows, deviations, run))
     of_session = {False: false_alarms, True: min(false_alarms, LASTING_FALSE_ALARMS)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     factors: dict[tuple[str, int, bool], float] = {}
@@ -259,11 +259,11 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
 
 
 def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
-    found: dict[Kind, Persistence] = {}
+    persistence: dict[Kind, Persistence] = {}
     for unit in {own[0]["unit"][0] for own in kinds.values()}:
         names = [kind for kind, own in kinds.items() if own[0]["unit"][0] == unit]
-        found |= zip(names, as_most_do([persistence_of(_by_session(kinds[kind])) for kind in names]), strict=True)
-    return found
+        persistence |= zip(names, as_most_do([persistence_of(_by_session(kinds[kind])) for kind in names]), strict=True)
+    return persistence
 
 
 def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
@@ -271,10 +271,10 @@ def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
     rows = pl.concat([each.select("session", "started", "value", row=pl.lit(n)) for n, each in enumerate(metrics)])
     order = rows.group_by("session").agg(pl.col("started").min()).sort("started", "session")["session"].to_list()
     places = {session: place for place, session in enumerate(order)}
-    found = np.full((len(metrics), len(order)), np.nan)
+    logs = np.full((len(metrics), len(order)), np.nan)
     for row, session, value in rows.group_by("row", "session").agg(pl.col("value").median()).iter_rows():
-        found[row, places[session]] = math.log(value)
-    return found
+        logs[row, places[session]] = math.log(value)
+    return logs
 
 
 def _kind(rows: pl.DataFrame) -> Kind:
@@ -302,8 +302,8 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     if failed:
         return Refused(key, f"failed in {failed} of {rows.height} runs: the system was not healthy")
     values = rows["value"].to_numpy()
-    found = centre_and_spread(np.log(values))
-    value = float(f"{float(np.exp(found.centre)):.5g}")
+    level = centre_and_spread(np.log(values))
+    value = float(f"{float(np.exp(level.centre)):.5g}")
     nodes = int(rows["nodes"].list.len().max() or 0)  # type: ignore[arg-type]
     reason = _implausible(value, rows["unit"][0], rows["better"][0], limits(key, nodes))
     if reason is not None:
@@ -312,7 +312,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     if persistence.wanders:
         return Refused(key, _wanders(persistence))
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
-    between = float(found.spread)
+    between = float(level.spread)
     # The whole rate on either side: the judge calls only the worse one DEGRADED.
     spread = max(_own_spread(rows), common.spreads[key.kind])
     reach = common.factors[rows["unit"][0], rows.height, common.is_launched_once(key)] * spread * persistence.widening
@@ -340,40 +340,40 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     )
 
 
-def _with_levels(found: Calibrated | Refused, nodes: Nodes | None, common: _Common) -> Iterator[Calibrated | Refused]:
+def _with_levels(outcome: Calibrated | Refused, nodes: Nodes | None, common: _Common) -> Iterator[Calibrated | Refused]:
     """A reference whose bounds are of the noise on one node, with the levels of `nodes` and bounds for any other."""
-    if nodes is None or isinstance(found, Refused):
-        yield found
+    if nodes is None or isinstance(outcome, Refused):
+        yield outcome
         return
-    reaches = -math.log1p(found.lower), math.log1p(found.upper)
-    rate = common.rates[common.is_launched_once(found.key)]
+    reaches = -math.log1p(outcome.lower), math.log1p(outcome.upper)
+    rate = common.rates[common.is_launched_once(outcome.key)]
     if nodes.reach_of_any(max(reaches), rate) > _WIDEST_REACH:
-        yield Refused(found.key, f"varies by {nodes.spread:.0%} from node to node: a bound for all nodes is useless")
+        yield Refused(outcome.key, f"varies by {nodes.spread:.0%} from node to node: a bound for all nodes is useless")
         return
     any_node, known = (
         (-_outwards(-math.expm1(-of(reaches[0]))), _outwards(math.expm1(of(reaches[1]))))
         for of in (lambda reach: nodes.reach_of_any(reach, rate), nodes.reach_of_known)
     )
-    values = {node: found.value * math.exp(difference) for node, difference in nodes.differences.items()}
-    one = [nodes.reach_of_any(reach, rate, 1) for reach in reaches]
-    unlike = [node for node, far in nodes.differences.items() if not -one[0] <= far <= one[1]]
+    values = {node: outcome.value * math.exp(difference) for node, difference in nodes.differences.items()}
+    alone = [nodes.reach_of_any(reach, rate, 1) for reach in reaches]
+    unlike = [node for node, far in nodes.differences.items() if not -alone[0] <= far <= alone[1]]
     if unlike:
-        share = values[unlike[0]] / found.value - 1
-        others = f"{math.expm1(-one[0]):.1%} to {math.expm1(one[1]):+.1%} around the others"
+        share = values[unlike[0]] / outcome.value - 1
+        others = f"{math.expm1(-alone[0]):.1%} to {math.expm1(alone[1]):+.1%} around the others"
         reason = f"{share:+.1%}, beyond {others}: it has no level of its own; is it healthy?"
-        yield Refused(found.key, f"{fold(sorted(unlike))} is at {reason}")
+        yield Refused(outcome.key, f"{fold(sorted(unlike))} is at {reason}")
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
-    yield replace(found, lower=any_node[0], upper=any_node[1], nodes=levels)
+    yield replace(outcome, lower=any_node[0], upper=any_node[1], nodes=levels)
 
 
 def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
     return Refused(key, f"not enough runs for a useful limit: {enough - runs:,} more", True)
 
 
-def _wanders(found: Persistence) -> str:
+def _wanders(drift: Persistence) -> str:
     return (
-        f"its level drifts, by {found.far:.1%} in {found.sessions} sessions and {found.near:.1%} from one to the "
+        f"its level drifts, by {drift.far:.1%} in {drift.sessions} sessions and {drift.near:.1%} from one to the "
         "next: no bound is valid; watch it, or calibrate from sessions since its last change"
     )
 

@@ -57,28 +57,28 @@ def software_of(run: Run, case: Case | None, session: Mapping[str, str], host_fa
     of all runs of a session (the suite's revision, ReFrame's extras). `host_facts` are those of this host: they count
     only for a run that was on this host alone.
     """
-    found = dict(session)
+    versions = dict(session)
     if run.header:
-        found[str(run.header.get("program", "benchmark"))] = str(run.header.get("version", "unknown"))
+        versions[str(run.header.get("program", "benchmark"))] = str(run.header.get("version", "unknown"))
         for library in run.header.get("libraries", {}).values():
-            found[str(library["name"])] = str(library["version"])
+            versions[str(library["name"])] = str(library["version"])
             if library.get("driver"):
-                found[f"{library['name']} driver"] = str(library["driver"])
-    found.update(_modules(case.folder if case else None))
+                versions[f"{library['name']} driver"] = str(library["driver"])
+    versions.update(_modules(case.folder if case else None))
     if {each.host for each in run.ranks} == {socket.gethostname()}:
-        found.update(host_facts)
-    return canonical(found)
+        versions.update(host_facts)
+    return canonical(versions)
 
 
 def _modules(folder: Path | None) -> dict[str, str]:
-    found = {}
+    versions = {}
     for script in (folder / name for name in _JOB_SCRIPTS) if folder else ():
         if script.is_file():
             for line in _LOAD.findall(script.read_text(errors="replace")):
                 for word in line.split():
                     name, _, version = word.partition("/")
-                    found[f"module {name}"] = version or "default"
-    return found
+                    versions[f"module {name}"] = version or "default"
+    return versions
 
 
 def tuning_of(run: Run, case: Case | None) -> str:
@@ -87,6 +87,6 @@ def tuning_of(run: Run, case: Case | None) -> str:
     Variables that the launcher sets itself are left out: they differ from run to run and tune nothing.
     """
     environment: Mapping[str, object] = run.header.get("environment", {})
-    found = {name: str(value) for name, value in environment.items() if not set_by_launcher(name)}
+    variables = {name: str(value) for name, value in environment.items() if not set_by_launcher(name)}
     profile = case.attributes.get("tuning_profile") if case else None
-    return canonical({**found, **({"profile": str(profile)} if profile is not None else {})})
+    return canonical({**variables, **({"profile": str(profile)} if profile is not None else {})})

@@ -158,8 +158,8 @@ def compare(
     matched = keys[0].join(keys[1], on=KEY, how="semi").sort(KEY)
     runs = [rows.select("run_id").unique() for rows in chosen]
     earlier = kept.filter(pl.col("started") < chosen[1]["started"].min())
-    for each in runs:
-        earlier = earlier.join(each, on="run_id", how="anti", maintain_order="left")
+    for joined in runs:
+        earlier = earlier.join(joined, on="run_id", how="anti", maintain_order="left")
     metrics = _metrics(matched, chosen[0], chosen[1], earlier, options)
     software = [_versions(rows) for rows in chosen]
     return Comparison(
@@ -223,15 +223,15 @@ def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Vers
         if each in base and not versions <= base[each]
     }
     versions = {each: ", ".join(sorted(found)) for each, found in candidate.items()}
-    found = []
+    findings = []
     for group in groups(worse, crossing, _evidence(metrics, [metrics[row] for row in worse], same_test=True)):
         members = [metrics[row] for row in group.members]
         evidence = (_evidence(metrics, members, same_test=same_test) for same_test in (True, False))
         components = blamed(group.components, crossing, evidence, frozenset(changed))
         if components and len(members) > 1:
             named = named_with_versions(components, changed, versions)
-            found.append(_finding(members, named, crossing[components[0]], changed))
-    return tuple(found)
+            findings.append(_finding(members, named, crossing[components[0]], changed))
+    return tuple(findings)
 
 
 def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange], *, same_test: bool) -> Evidence:
@@ -277,11 +277,11 @@ _Versions = Mapping[Component, set[str]]
 
 def _software(rows: pl.DataFrame) -> _Versions:
     """The versions of all software that the data of these rows passed."""
-    found: dict[Component, set[str]] = {}
+    versions: dict[Component, set[str]] = {}
     for test, software in rows.select("test", "software").unique().iter_rows():
-        for each, version in software_crossed(test, software).items():
-            found.setdefault(each, set()).add(version)
-    return found
+        for component, version in software_crossed(test, software).items():
+            versions.setdefault(component, set()).add(version)
+    return versions
 
 
 def _side(selection: str, rows: pl.DataFrame, measured: pl.DataFrame) -> Side:
@@ -299,11 +299,11 @@ def _only(these: pl.DataFrame, those: pl.DataFrame) -> tuple[MetricKey, ...]:
 
 
 def _versions(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {}
+    versions_of: dict[str, set[str]] = {}
     for text in rows["software"].unique():
         for name, version in json.loads(text).items():
-            found.setdefault(name, set()).add(str(version))
-    return {name: tuple(sorted(versions)) for name, versions in found.items()}
+            versions_of.setdefault(name, set()).add(str(version))
+    return {name: tuple(sorted(versions)) for name, versions in versions_of.items()}
 
 
 def _say(versions: tuple[str, ...] | None) -> str:
@@ -312,11 +312,11 @@ def _say(versions: tuple[str, ...] | None) -> str:
 
 def _unequal_runs(base: pl.DataFrame, candidate: pl.DataFrame, metrics: Iterable[MetricChange]) -> tuple[str, ...]:
     counted: dict[str, int] = {}
-    for each in metrics:
-        for text in each.unequal:
+    for metric in metrics:
+        for text in metric.unequal:
             counted[text] = counted.get(text, 0) + 1
-    found = [f"{text} ({number} metrics)" for text, number in sorted(counted.items())]
-    return tuple(found)
+    texts = [f"{text} ({number} metrics)" for text, number in sorted(counted.items())]
+    return tuple(texts)
 
 
 def _metrics(
@@ -333,11 +333,11 @@ def _metrics(
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
     quantile = t.isf((1 - options.confidence) / 2, np.maximum(tested.freedom, 1e-9))
     quantile = np.where(tested.freedom > 0, quantile, np.inf)
-    found = []
+    changes = []
     for row, key in enumerate(keys.iter_rows()):
         reach = quantile[row] * tested.error[row]
         ends = sorted(sign[row] * (tested.shift[row] + side * reach) for side in (-1, 1))
-        found.append(
+        changes.append(
             MetricChange(
                 key=MetricKey(*key),
                 unit=facts[0]["unit"][row],
@@ -361,7 +361,7 @@ def _metrics(
             )
         )
     order = list(Change)
-    return tuple(sorted(found, key=lambda each: (order.index(each.verdict), each.p_worse, each.key)))
+    return tuple(sorted(changes, key=lambda each: (order.index(each.verdict), each.p_worse, each.key)))
 
 
 def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
@@ -391,22 +391,22 @@ def _verdict(row: int, tested: Tested, sign: float, options: CompareOptions) -> 
 
 def _facts(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """What is known of each metric besides its values, in the order of `keys`."""
-    found = rows.group_by(KEY).agg(
+    facts = rows.group_by(KEY).agg(
         *(pl.col(name).first() for name in ("unit", "better")),
         pl.col("nodes").list.sort().list.join("+").unique().sort(),
         pl.col("tuning").unique().sort(),
     )
-    found = found.join(crossed_by_all(rows), on=KEY)
-    return keys.join(found, on=KEY, how="left", maintain_order="left")
+    facts = facts.join(crossed_by_all(rows), on=KEY)
+    return keys.join(facts, on=KEY, how="left", maintain_order="left")
 
 
 def _unequal(base: pl.DataFrame, candidate: pl.DataFrame, row: int) -> tuple[str, ...]:
-    found = []
+    texts = []
     for name in ("nodes", "tuning"):
         before, after = base[name][row].to_list(), candidate[name][row].to_list()
         if before != after:
-            found.append(f"other {name}: {', '.join(before) or 'none'} -> {', '.join(after) or 'none'}")
-    return tuple(found)
+            texts.append(f"other {name}: {', '.join(before) or 'none'} -> {', '.join(after) or 'none'}")
+    return tuple(texts)
 
 
 def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints, Ints]:
@@ -428,7 +428,7 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
         .group_by("row", "place")
         .agg(pl.col("value").median())
     )
-    found = np.full((keys.height, sessions.height), np.nan)
-    found[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
+    logs = np.full((keys.height, sessions.height), np.nan)
+    logs[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
     # Parts of one session on both sides are as near to each other as two can be.
-    return found, sessions["side"].to_numpy().astype(np.int64), np.arange(sessions.height)
+    return logs, sessions["side"].to_numpy().astype(np.int64), np.arange(sessions.height)

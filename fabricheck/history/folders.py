@@ -89,10 +89,10 @@ class Entry:
             raise UserError(f"{self.path / SUMS}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise self.damage(f"{SUMS} is not a list of checksums") from None
-        found = [_SUM.fullmatch(line) for line in lines]
-        if tuple(each[2] for each in found if each) != FILES or not all(found):
+        matches = [_SUM.fullmatch(line) for line in lines]
+        if tuple(each[2] for each in matches if each) != FILES or not all(matches):
             raise self.damage(f"{SUMS} is not a list of the checksums of {', '.join(FILES)}")
-        return {each[2]: each[1] for each in found if each}
+        return {each[2]: each[1] for each in matches if each}
 
     def foreign(self) -> tuple[str, ...]:
         """Names in the folder that do not belong there."""

@@ -133,10 +133,10 @@ def thresholds(chart: int, weights: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(first > before, (high - wanted) / (high - low), 1.0)
     # The chain counts in steps, and its threshold lies between two of them.
-    found = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
+    limits = grid[before] + share * (grid[first] - grid[before]) + _STEP / 2
     # One session alone is never enough.
-    found = np.maximum(found, CLIP - CHARTS[chart].allowance)
-    return np.where(enough.any(axis=1), found, np.inf)
+    limits = np.maximum(limits, CLIP - CHARTS[chart].allowance)
+    return np.where(enough.any(axis=1), limits, np.inf)
 
 
 def _rates(chart: Chart, kind: BadSessions) -> list[float]:

@@ -116,17 +116,17 @@ class _Incidents:
     @cached_property
     def _rows_over(self) -> dict[Component, Ints]:
         """The metrics whose paths cross each component."""
-        found: dict[Component, list[int]] = {}
+        rows_over: dict[Component, list[int]] = {}
         for row, (key, components) in enumerate(zip(self._series.keys, self._series.components, strict=True)):
-            for each in components if key != WHOLE_SYSTEM else ():
-                found.setdefault(each, []).append(row)
-        return {each: np.asarray(rows, dtype=np.int64) for each, rows in found.items()}
+            for component in components if key != WHOLE_SYSTEM else ():
+                rows_over.setdefault(component, []).append(row)
+        return {each: np.asarray(rows, dtype=np.int64) for each, rows in rows_over.items()}
 
     def found(self) -> tuple[Incident, ...]:
         causes: list[_Cause] = []
         by_session: dict[int, list[int]] = {}
-        for index, each in enumerate(self._alerts):
-            by_session.setdefault(self._place[each.raised.session], []).append(index)
+        for index, alert in enumerate(self._alerts):
+            by_session.setdefault(self._place[alert.raised.session], []).append(index)
         for session, raised in by_session.items():
             whole = [index for index in raised if self._alerts[index].key == WHOLE_SYSTEM]
             causes += [_Cause(session, [each], frozenset(self._alerts[each].components), frozenset()) for each in whole]
@@ -146,11 +146,11 @@ class _Incidents:
         """Whether an alert belongs to a recent cause: its path crosses what explains that, and it began with it."""
         alert = self._alerts[index]
         raised, began = self._place[alert.raised.session], self._place[alert.first_bad.session]
-        for each in reversed(causes):
-            explained = each.named.intersection(alert.components)
-            if explained and raised - each.session <= _SAME_CAUSE_SESSIONS and began - each.session <= _NEAR:
-                each.shared, each.named = each.shared.intersection(alert.components), explained
-                each.alerts.append(index)
+        for cause in reversed(causes):
+            explained = cause.named.intersection(alert.components)
+            if explained and raised - cause.session <= _SAME_CAUSE_SESSIONS and began - cause.session <= _NEAR:
+                cause.shared, cause.named = cause.shared.intersection(alert.components), explained
+                cause.alerts.append(index)
                 return True
         return False
 
@@ -190,8 +190,8 @@ class _Incidents:
         series, alerted = self._series, [self._row[each.key] for each in alerts]
         components = {each for alert in alerts for each in alert.components}
         chosen: set[int] = set()
-        for each in components:
-            over = self._rows_over[each]
+        for component in components:
+            over = self._rows_over[component]
             same_kind = np.isin(self._kind[over], self._kind[alerted])
             telling = np.isin(self._unit[over], self._unit[alerted]) & (same_kind == same_test)
             over = over[telling & ~np.isin(over, alerted)]
@@ -212,14 +212,14 @@ class _Incidents:
 
     def _changed(self, alerts: Sequence[Alert]) -> dict[Component, Changed]:
         """The software that had another version when these were raised than before they got worse."""
-        found: dict[Component, Changed] = {}
+        changed: dict[Component, Changed] = {}
         for alert in alerts:
             before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - _NEAR)
             old, new = (self._software(alert, each) for each in (before, self._place[alert.raised.session]))
-            found |= {
+            changed |= {
                 each: Changed(old[each], version) for each, version in new.items() if old.get(each, version) != version
             }
-        return found
+        return changed
 
     def _last_measured(self, alert: Alert, session: int) -> int:
         measured = np.flatnonzero(np.isfinite(self._series.values[self._row[alert.key]]))
@@ -231,10 +231,10 @@ class _Incidents:
 
     def _versions(self, alerts: Sequence[Alert]) -> dict[Component, str]:
         """The software of alerts when they were raised."""
-        found: dict[Component, str] = {}
+        versions: dict[Component, str] = {}
         for alert in alerts:
-            found |= self._software(alert, self._place[alert.raised.session])
-        return found
+            versions |= self._software(alert, self._place[alert.raised.session])
+        return versions
 
 
 def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:

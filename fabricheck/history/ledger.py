@@ -84,9 +84,9 @@ def read_ledger(store: Path, system: str, nodes: Sequence[str] = (), nics: Seque
     links: dict[str, dict[str, Checked]] = {}
     wanted, rehearsal = set(nodes), False
     with ThreadPoolExecutor(READERS) as pool:
-        for found, is_rehearsal in pool.map(_of_session, entries_of(store, system)):  # the oldest first
+        for hosts, is_rehearsal in pool.map(_of_session, entries_of(store, system)):  # the oldest first
             rehearsal |= is_rehearsal
-            for host, checked, names in found:
+            for host, checked, names in hosts:
                 node = host if host in wanted else host.partition(".")[0]
                 last[node] = checked
                 if checked.verdict in _VERIFIED:
@@ -109,8 +109,8 @@ def read_ledger(store: Path, system: str, nodes: Sequence[str] = (), nics: Seque
 def _of_session(entry: Entry) -> tuple[list[tuple[str, Checked, tuple[str, ...]]], bool]:
     """Of each node what a session came to, and the NICs that it measured; and whether it was a rehearsal."""
     record = read_record(entry)
-    found = [
+    hosts = [
         (node, Checked(record.started, record.session, record.level, each.verdict), tuple(each.links))
         for node, each in nodes_of(entry, record).items()
     ]
-    return found, record.rehearsal
+    return hosts, record.rehearsal

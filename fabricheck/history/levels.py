@@ -40,9 +40,9 @@ def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floa
     by the level around it. A session moves that by what is within `reach`."""
     centre, level, seen = (np.zeros(len(rest)) for _ in range(3))
     back = keeps < 1
-    found = np.empty_like(rest)
+    errors = np.empty_like(rest)
     for session in range(rest.shape[1]):
-        error = found[:, session] = rest[:, session] - centre - level
+        error = errors[:, session] = rest[:, session] - centre - level
         there = np.isfinite(error)
         seen += there
         moved = np.where(there, np.clip(error, -reach, reach), 0.0)
@@ -50,7 +50,7 @@ def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floa
         first = 1 / (1 + np.maximum(seen - 1, 0) * np.where(back, 1 - keeps, 1.0))
         centre += np.where(back, first * moved, 0.0)
         level = keeps * (level + np.where(back, gains * (1 - first), np.maximum(gains, first)) * moved)
-    return found
+    return errors
 
 
 def level_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floats:

@@ -42,7 +42,7 @@ def limits_of_system(judge: SystemJudge) -> Limits:
         scope: Scope = "node" if nodes <= 1 else "network"
         rule = judge.policy.floor_for(str(transport), operation, scope, per_node > 0, schedule=schedule)
         try:
-            found = expectation(
+            expected = expectation(
                 topology,
                 operation=operation,
                 implementation="transfers" if operation in PAIRS else "library",
@@ -58,6 +58,6 @@ def limits_of_system(judge: SystemJudge) -> Limits:
             )
         except UserError:
             return None  # these ranks cannot be those of this node
-        return replace(found, source=f"{found.source}; floor: {rule.source}") if rule is not None else found
+        return replace(expected, source=f"{expected.source}; floor: {rule.source}") if rule is not None else expected
 
     return limits

@@ -190,8 +190,8 @@ class _Watch:
         ready = np.isfinite(score)
         state.last = np.where(ready, np.vstack([state.last[1:], beyond[None]]), state.last)
         before = state.sums.max(axis=0)
-        for chart, each in enumerate(CHARTS):
-            step = np.where(ready, score, 0.0) - each.allowance
+        for chart, design in enumerate(CHARTS):
+            step = np.where(ready, score, 0.0) - design.allowance
             state.sums[chart] = np.where(ready, np.maximum(state.sums[chart] + step, 0), state.sums[chart])
         state.began = np.where((before <= 0) & (state.sums.max(axis=0) > 0), session, state.began)
         crossed = (state.sums > usual.thresholds) & ready & (~state.open | settled)

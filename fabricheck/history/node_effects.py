@@ -47,9 +47,9 @@ def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
     several = several.with_columns(where=where.rank("dense").over("row").cast(pl.Int64) - 1)
     same = cells.join(turns, on="row", how="anti", maintain_order="left")
     changed = []
-    for each in several.partition_by("row", maintain_order=True):
-        alike, away = _alike(each["place"].to_numpy(), each["where"].to_numpy(), np.log(each["value"].to_numpy()))
-        changed.append(each.drop("where").with_columns(value=pl.Series(np.exp(alike)), away=pl.Series(away)))
+    for metric in several.partition_by("row", maintain_order=True):
+        alike, away = _alike(metric["place"].to_numpy(), metric["where"].to_numpy(), np.log(metric["value"].to_numpy()))
+        changed.append(metric.drop("where").with_columns(value=pl.Series(np.exp(alike)), away=pl.Series(away)))
     return pl.concat([same, *changed])
 
 
@@ -58,7 +58,7 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
     they were from its level with that; shapes (values,)."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
     levels: deque[_Level] = deque(maxlen=_LEVEL_SESSIONS)
-    found, away = np.zeros(logs.size), np.zeros(logs.size)
+    levelled, away = np.zeros(logs.size), np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
         nodes, known = where[start:end], _known(count, total, squares)
@@ -68,13 +68,13 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
             level, drawn = levels[-1].value, np.ones(left.size)
         else:
             level, drawn = _level(levels, known, nodes)
-        found[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
+        levelled[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
         reach = _REACH * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
         np.add.at(count, nodes, 1.0)
         np.add.at(total, nodes, moved)
         np.add.at(squares, nodes, moved**2)
-    return found, away
+    return levelled, away
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,19 @@ def node_records(
     """
     verdicts: dict[str, Verdict] = dict(said or {})
     links: dict[str, set[str]] = {}
-    for case, one in zip(cases, judged, strict=True):
-        verdict = worst([one.final_verdict, verdict_of_whole(case, one)])
-        for host in {rank.host for rank in one.run.ranks}:
+    for case, judgement in zip(cases, judged, strict=True):
+        verdict = worst([judgement.final_verdict, verdict_of_whole(case, judgement)])
+        for host in {rank.host for rank in judgement.run.ranks}:
             name = _node(host, said or {})
             if said is None:
                 verdicts[name] = worst([verdict, verdicts.get(name, verdict)])
             else:
                 verdicts.setdefault(name, Verdict.INCOMPLETE)
-        for host, names in links_of_pairs(one.run, one.topology).items():
+        for host, names in links_of_pairs(judgement.run, judgement.topology).items():
             links.setdefault(_node(host, said or {}), set()).update(names)
-    for each in problems if said is None else ():
-        if (name := each.node) in verdicts:
-            verdicts[name] = worst([verdicts[name], each.verdict])
+    for problem in problems if said is None else ():
+        if (name := problem.node) in verdicts:
+            verdicts[name] = worst([verdicts[name], problem.verdict])
     return {
         name: NodeRecord(verdict=verdict.value, links=sorted(links.get(name, ()))) for name, verdict in verdicts.items()
     }
@@ -56,8 +56,8 @@ def nodes_of(entry: Entry, record: SessionRecord) -> Mapping[str, NodeRecord]:
     verdicts: dict[str, Verdict] = {}
     for hosts, verdict, result, phase in read_table(entry, RUNS, ["nodes", "verdict", "result", "phase"]).iter_rows():
         is_whole = result == "pass" or (phase == "performance" and verdict != Verdict.PASS.value)
-        found = Verdict(verdict) if is_whole else worst([Verdict(verdict), Verdict.INCOMPLETE])
-        verdicts |= {host: worst([found, verdicts.get(host, found)]) for host in hosts}
+        proven = Verdict(verdict) if is_whole else worst([Verdict(verdict), Verdict.INCOMPLETE])
+        verdicts |= {host: worst([proven, verdicts.get(host, proven)]) for host in hosts}
     return {node: NodeRecord(verdict=verdict.value) for node, verdict in verdicts.items()}
 
 

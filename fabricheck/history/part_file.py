@@ -82,13 +82,13 @@ def stored_on_parts(store: Path, system: str, sessions: Sequence[str]) -> list[t
     Raises UserError for a session that is not there and where the system has no topology.
     """
     judge = SystemJudge.of(system)
-    found = []
+    runs = []
     for entry in find_entries(store, system, sessions):
-        for each in stored_runs(entry):
-            topology = judge.topology_of(each.case.partition)
-            if each.case.trusts_its_run and topology is not None:
-                found.append((each.run, topology))
-    return found
+        for stored in stored_runs(entry):
+            topology = judge.topology_of(stored.case.partition)
+            if stored.case.trusts_its_run and topology is not None:
+                runs.append((stored.run, topology))
+    return runs
 
 
 def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
@@ -163,9 +163,9 @@ def _value(key: _Key, machines: dict[str, list[float]], source: str) -> Commente
 
 
 def _flow(values: Sequence[Any]) -> CommentedSeq:
-    found = CommentedSeq(values)
-    found.fa.set_flow_style()
-    return found
+    line = CommentedSeq(values)
+    line.fa.set_flow_style()
+    return line
 
 
 def _text(

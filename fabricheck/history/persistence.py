@@ -64,9 +64,9 @@ def persistence_of(values: Floats) -> Persistence:
     sessions = values.shape[1]
     counts = np.isfinite(values).sum(axis=1)
     values = values[counts >= FEWEST]
-    found = centre_and_spread(values)
-    kept = values[found.spread > 0]
-    centre, spread = found.centre[found.spread > 0][:, None], found.spread[found.spread > 0][:, None]
+    levels = centre_and_spread(values)
+    kept = values[levels.spread > 0]
+    centre, spread = levels.centre[levels.spread > 0][:, None], levels.spread[levels.spread > 0][:, None]
     if sessions < FEWEST or kept.size == 0:
         return Persistence(0.0, False, sessions, 0.0, 0.0)
     scaled = np.clip((kept - centre) / spread, -CUT, CUT)
@@ -109,19 +109,19 @@ def _correlation(values: Floats) -> float:
 def _near_of(sessions: int) -> tuple[float, ...]:
     """The variogram of neighbours, in the variance of so many sessions around their mean, by correlation: of normal
     processes of first order, the same at each call."""
-    found = []
-    for each in _CORRELATIONS.tolist():
+    shares = []
+    for correlation in _CORRELATIONS.tolist():
         noise = np.random.default_rng(sessions).standard_normal((_SIMULATED, sessions))
-        noise[:, 0] /= np.sqrt(1 - each**2)
-        values = lfilter([1.0], [1.0, -each], noise, axis=1)
-        found.append(float(np.mean(np.mean(np.diff(values, axis=1) ** 2, axis=1) / 2 / values.var(axis=1, ddof=1))))
-    return tuple(found)
+        noise[:, 0] /= np.sqrt(1 - correlation**2)
+        values = lfilter([1.0], [1.0, -correlation], noise, axis=1)
+        shares.append(float(np.mean(np.mean(np.diff(values, axis=1) ** 2, axis=1) / 2 / values.var(axis=1, ddof=1))))
+    return tuple(shares)
 
 
 def _variogram(values: Floats, lags: range) -> float:
     """Its mean over some lags; 1 where no two sessions are so far apart."""
-    found = [values[:, lag:] - values[:, :-lag] for lag in lags]
-    squares = np.concatenate([each[np.isfinite(each)] ** 2 for each in found])
+    differences = [values[:, lag:] - values[:, :-lag] for lag in lags]
+    squares = np.concatenate([each[np.isfinite(each)] ** 2 for each in differences])
     return float(squares.mean() / 2) if squares.size else 1.0
 
 

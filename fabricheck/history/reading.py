@@ -34,12 +34,12 @@ def history(store: Path, *, system: str) -> pl.DataFrame:
     """
     with ThreadPoolExecutor(READERS) as pool:
         parts = list(pool.map(_metrics, entries_of(store, system)))
-    found = pl.concat(parts)
-    if found.is_empty():
+    rows = pl.concat(parts)
+    if rows.is_empty():
         raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
-    _check_unique(store, found)
-    _check_units(store, found)
-    return found.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
+    _check_unique(store, rows)
+    _check_units(store, rows)
+    return rows.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
 
 
 def entries_of(store: Path, system: str) -> tuple[Entry, ...]:
@@ -71,14 +71,14 @@ def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tu
         return tuple(entries)
     chosen = []
     for text in sessions:
-        found = [each for each in entries if each.session == text] or [
+        matching = [each for each in entries if each.session == text] or [
             each for each in entries if each.session.startswith(text)
         ]
-        if not found:
+        if not matching:
             raise UserError(_no_session(store, text, entries))
-        if len(found) > 1:
-            raise UserError(f"{store}: {len(found)} sessions begin with {text!r}: give more of its id")
-        chosen += found
+        if len(matching) > 1:
+            raise UserError(f"{store}: {len(matching)} sessions begin with {text!r}: give more of its id")
+        chosen += matching
     return tuple(dict.fromkeys(chosen))
 
 

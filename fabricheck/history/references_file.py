@@ -44,8 +44,8 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
         content = yaml.load(path.read_text(encoding="utf-8")) or content
     source = _add_source(content, calibration, command)
     tests: dict[str, list[Calibrated]] = {}
-    for each in calibration.references:
-        tests.setdefault(parse_case(each.key.test)[0], []).append(each)
+    for reference in calibration.references:
+        tests.setdefault(parse_case(reference.key.test)[0], []).append(reference)
     for test, references in tests.items():
         try:
             _add_test(content, calibration.system, test, references, source)
@@ -132,23 +132,23 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
     return name
 
 
-def _together(found: Together) -> CommentedMap:
+def _together(together: Together) -> CommentedMap:
     """As the judge reads it."""
 
     def short(values: Mapping[str, float]) -> CommentedMap:
         return CommentedMap({name: float(f"{value:.4g}") for name, value in values.items()})
 
-    both = short({"launch": found.launch, "limit": found.limit})
+    both = short({"launch": together.launch, "limit": together.limit})
     fields = CommentedMap(
-        bounds=short(found.bounds), launch=both["launch"], parts=short(found.parts), limit=both["limit"]
+        bounds=short(together.bounds), launch=both["launch"], parts=short(together.parts), limit=both["limit"]
     )
     fields.fa.set_flow_style()
     return fields
 
 
 def _software(text: str) -> str:
-    found = json.loads(text)
-    return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "not recorded"
+    versions = json.loads(text)
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "not recorded"
 
 
 def _section(content: CommentedMap, name: str) -> CommentedMap:
@@ -171,15 +171,15 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
         tree[_INDEX] = _flow(index)
     _check_index(test, tree, index, system)
     provenance = dict(_leaves(tree, content.get(PROVENANCE, {}).get(test)))
-    for each in references:
-        keys = (f"{system}:{each.key.partition}", each.key.environment, *parse_case(each.key.test)[1].values())
+    for entry in references:
+        keys = (f"{system}:{entry.key.partition}", entry.key.environment, *parse_case(entry.key.test)[1].values())
         node = tree
         for key in keys:
             node = node.setdefault(key, CommentedMap())
-        node[each.key.metric] = _flow([each.value, each.lower, each.upper, each.unit])
-        place = (*keys, each.key.metric)
+        node[entry.key.metric] = _flow([entry.value, entry.lower, entry.upper, entry.unit])
+        place = (*keys, entry.key.metric)
         provenance[place] = source
-        _set_levels(content, (test, *place), each)
+        _set_levels(content, (test, *place), entry)
     _section(content, PROVENANCE)[test] = _collapse(provenance)
     uncalibrated = content.get(UNCALIBRATED, {})
     if test in uncalibrated:
@@ -205,18 +205,18 @@ def _set_levels(content: CommentedMap, place: Place, reference: Calibrated) -> N
 
 
 def _check_index(test: str, tree: CommentedMap, index: list[str], system: str) -> None:
-    found = list(tree.get(_INDEX, ["$scope"]))
-    if found != index:
-        raise UserError(f"{test} is indexed by {', '.join(found)} and not by {', '.join(index)}: remove it first")
+    present = list(tree.get(_INDEX, ["$scope"]))
+    if present != index:
+        raise UserError(f"{test} is indexed by {', '.join(present)} and not by {', '.join(index)}: remove it first")
     foreign = [key for key in tree if key != _INDEX and str(key).partition(":")[0] != system]
     if foreign:
         raise UserError(f"{test} has references of {foreign[0]}, another system than {system}")
 
 
 def _flow(values: list[Any]) -> CommentedSeq:
-    found = CommentedSeq(values)
-    found.fa.set_flow_style()
-    return found
+    line = CommentedSeq(values)
+    line.fa.set_flow_style()
+    return line
 
 
 def _leaves(tree: Any, provenance: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
@@ -232,9 +232,9 @@ def _leaves(tree: Any, provenance: Any, place: Place = ()) -> Iterator[tuple[Pla
 
 def _collapse(sources: dict[Place, str]) -> Any:
     """The tree of sources by keys, ended at the first level below which there is only one."""
-    found = set(sources.values())
-    if len(found) == 1:
-        return found.pop()
+    distinct = set(sources.values())
+    if len(distinct) == 1:
+        return distinct.pop()
     below: dict[Any, dict[Place, str]] = {}
     for (first, *rest), source in sources.items():
         below.setdefault(first, {})[tuple(rest)] = source

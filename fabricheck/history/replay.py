@@ -75,8 +75,8 @@ def replay(
     if references is not None:
         if len(systems) > 1:
             raise UserError(f"the runs are of {', '.join(systems)}: give --system of {references}")
-        for each in systems:
-            require_references_of(references, each, root)
+        for named in systems:
+            require_references_of(references, named, root)
     judges = {name: _judge(name, root, policy, references) for name in systems}
     for entry in entries:
         name = entry.path.parent.name
@@ -90,10 +90,10 @@ def replay(
 
 def _replay_runs(stored: Sequence[StoredRun], judge: SystemJudge) -> Iterator[Replayed]:
     judged_now = judge.judge_cases((each.case, each.run) for each in stored).runs
-    for each, judged in zip(stored, judged_now, strict=True):
+    for run, judged in zip(stored, judged_now, strict=True):
         now = judgement_bytes(judged)
-        changes = tuple(_changes(json.loads(each.judgement), json.loads(now))) if now != each.judgement else ()
-        yield Replayed(each, judged, changes)
+        changes = tuple(_changes(json.loads(run.judgement), json.loads(now))) if now != run.judgement else ()
+        yield Replayed(run, judged, changes)
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:

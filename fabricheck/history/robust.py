@@ -92,8 +92,8 @@ def of_the_others(values: Floats) -> Spread:
             first = int(of.reshape(-1, number)[0].argmax())
             away = np.abs(ordered - middle[..., first, None])
             rank = np.argsort(np.argsort(away, axis=-1, kind="stable"), axis=-1, kind="stable")
-            found = _quantile_without(np.sort(away, axis=-1), rank, 0.5)
-            deviation = np.where(of, found, deviation)
+            medians = _quantile_without(np.sort(away, axis=-1), rank, 0.5)
+            deviation = np.where(of, medians, deviation)
     reach = CUT * np.maximum(deviation / _MAD_OF_NORMAL, width)
     reach = np.where(reach > 0, reach, np.abs(ordered).max(axis=-1, keepdims=True) + np.abs(middle))
     low, high = middle - reach, middle + reach
@@ -118,8 +118,8 @@ def _quantile_without(ordered: Floats, rank: npt.NDArray[np.int64], share: float
     """Quantile along the last axis of values in order, without the one of each `rank`."""
     place = share * (ordered.shape[-1] - 2)
     low, high = math.floor(place), math.ceil(place)
-    found = [np.take_along_axis(ordered, each + (rank <= each), axis=-1) for each in (low, high)]
-    return np.asarray(found[0] + (found[1] - found[0]) * (place - low))
+    bounds = [np.take_along_axis(ordered, each + (rank <= each), axis=-1) for each in (low, high)]
+    return np.asarray(bounds[0] + (bounds[1] - bounds[0]) * (place - low))
 
 
 def _count_below(ordered: Floats, bounds: Floats) -> npt.NDArray[np.int64]:

@@ -21,8 +21,8 @@ def by_rows(work: Callable[[slice], Arrays], rows: int) -> Arrays:
     if len(parts) < 2:
         return work(slice(0, rows))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = list(threads.map(work, parts))
-    return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+        results = list(threads.map(work, parts))
+    return tuple(np.concatenate(each) for each in zip(*results, strict=True))
 
 
 def sample_of(rows: npt.NDArray[np.int64], most: int = 4096) -> npt.NDArray[np.int64]:

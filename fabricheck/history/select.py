@@ -22,9 +22,9 @@ def select_runs(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     """
     kind, colon, name = text.partition(":")
     if colon and kind == "tag":
-        found = frame.filter(pl.col("tags").list.contains(name))
+        runs = frame.filter(pl.col("tags").list.contains(name))
         known = sorted({tag for tags in frame["tags"].drop_nulls().to_list() for tag in tags})
-        return found if not found.is_empty() else fail_unknown("run with the tag", name, known)
+        return runs if not runs.is_empty() else fail_unknown("run with the tag", name, known)
     if colon and kind == "software":
         return _by_software(frame, name)
     if ".." in text:
@@ -34,16 +34,16 @@ def select_runs(frame: pl.DataFrame, text: str) -> pl.DataFrame:
 
 def _by_session(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     sessions = frame["session"].unique(maintain_order=True).to_list()
-    found = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
-    if not found:
+    named = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
+    if not named:
         raise UserError(
             f"no session {name!r} in the history: give {FORMS}; the latest sessions are {', '.join(sessions[-5:])}"
         )
-    if len(found) > 1:
+    if len(named) > 1:
         raise UserError(
-            f"{len(found)} sessions begin with {name!r}, {found[0]} and {found[1]} among them: give more of it"
+            f"{len(named)} sessions begin with {name!r}, {named[0]} and {named[1]} among them: give more of it"
         )
-    return frame.filter(pl.col("session") == found[0])
+    return frame.filter(pl.col("session") == named[0])
 
 
 def _by_software(frame: pl.DataFrame, text: str) -> pl.DataFrame:
@@ -67,15 +67,15 @@ def _by_date(frame: pl.DataFrame, text: str) -> pl.DataFrame:
     low = _day(first, text) if first else None
     high = _day(last, text) + timedelta(days=1) if last else None
     started = pl.col("started").dt.replace_time_zone("UTC") if _naive(frame) else pl.col("started")
-    found = frame
+    runs = frame
     if low is not None:
-        found = found.filter(started >= low)
+        runs = runs.filter(started >= low)
     if high is not None:
-        found = found.filter(started < high)
-    if found.is_empty():
+        runs = runs.filter(started < high)
+    if runs.is_empty():
         times = frame["started"]
         raise UserError(f"no {text}: the history is from {times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}")
-    return found
+    return runs
 
 
 def _naive(frame: pl.DataFrame) -> bool:

@@ -87,8 +87,8 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     for name in ("unit", "better"):
         mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
         if not mixed.is_empty():
-            found = " and ".join(mixed[name][0].to_list())
-            raise UserError(f"{_say(mixed)}: has {name} {found}: values of two kinds cannot be compared")
+            values = " and ".join(mixed[name][0].to_list())
+            raise UserError(f"{_say(mixed)}: has {name} {values}: values of two kinds cannot be compared")
     kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
@@ -189,21 +189,21 @@ class Series:
                 changed.add(
                     (int(sessions[place + 1]), int(versions[sessions[place]]), int(versions[sessions[place + 1]]))
                 )
-        found: list[set[str]] = [set() for _ in self.sessions]
+        changes: list[set[str]] = [set() for _ in self.sessions]
         for session, before, after in changed:
-            found[session] |= set(differences(self.software[before], self.software[after]))
-        return tuple(tuple(sorted(each)) for each in found)
+            changes[session] |= set(differences(self.software[before], self.software[after]))
+        return tuple(tuple(sorted(each)) for each in changes)
 
 
 def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
     """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them, by their keys:
     the parts of machines that are stored with it, and the software that its data pass."""
-    found = runs.group_by(KEY).agg("components", pl.col("software").unique())
+    tests = runs.group_by(KEY).agg("components", pl.col("software").unique())
     crossed = [
         [*_in_all(paths), *_in_all([_software(test, each) for each in texts])]
-        for test, paths, texts in found.select("test", "components", "software").iter_rows()
+        for test, paths, texts in tests.select("test", "components", "software").iter_rows()
     ]
-    return found.select(KEY).with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
+    return tests.select(KEY).with_columns(pl.Series("components", crossed, dtype=pl.List(pl.String)))
 
 
 def _in_all(lists: Sequence[Sequence[str]]) -> list[str]:

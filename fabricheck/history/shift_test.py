@@ -190,15 +190,15 @@ def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
     first = _step_up(p, level)
     null = number - first
     if first in (0, number):
-        found = first
+        number_found = first
         slope = level / number
     else:
         slope = level / null
-        found = _step_up(p, level * number / null)
+        number_found = _step_up(p, level * number / null)
     order = np.argsort(p, kind="stable")
     chosen = np.zeros(number, dtype=np.bool_)
-    chosen[order[:found]] = True
-    return chosen, min(slope * min(found + 1, number), 0.5)
+    chosen[order[:number_found]] = True
+    return chosen, min(slope * min(number_found + 1, number), 0.5)
 
 
 def _step_up(p: Floats, level: float) -> int:
@@ -216,19 +216,19 @@ def _pack(values: Floats, side: Ints, when: Ints) -> _Packed:
     gone = np.take_along_axis(missing, order, axis=1)
     moment = when[order].astype(np.float64)
     gap = np.diff(moment, axis=1, prepend=moment[:, :1])
-    found = np.where(gone, 0.0, np.take_along_axis(values, order, axis=1))
-    return _Packed(found, np.where(gone, -1, side[order]), np.where(gone, 1.0, gap))
+    packed = np.where(gone, 0.0, np.take_along_axis(values, order, axis=1))
+    return _Packed(packed, np.where(gone, -1, side[order]), np.where(gone, 1.0, gap))
 
 
 def _cut(packed: _Packed, reach: Floats) -> _Packed:
     """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
     values = packed.values.copy()
-    for each in (EARLIER, BASE, CANDIDATE):
-        columns = np.flatnonzero((packed.side == each).any(axis=0))
+    for side in (EARLIER, BASE, CANDIDATE):
+        columns = np.flatnonzero((packed.side == side).any(axis=0))
         if not columns.size:
             continue
         part = slice(int(columns[0]), int(columns[-1]) + 1)
-        here, own = packed.side[:, part] == each, values[:, part]
+        here, own = packed.side[:, part] == side, values[:, part]
         number = here.sum(axis=1)
         ordered = np.sort(np.where(here, own, np.inf), axis=1)
         ends = [np.maximum(number - 1, 0) // 2, number // 2]
@@ -245,10 +245,10 @@ def _whiten(packed: _Packed, correlation: Floats) -> _White:
     known[:, 0] = 0.0
     scale = np.where(there, 1 / np.sqrt(1 - known**2), 0.0)
 
-    def white(each: Floats) -> Floats:
-        before = np.roll(each, 1, axis=1)
+    def white(rest: Floats) -> Floats:
+        before = np.roll(rest, 1, axis=1)
         before[:, 0] = 0.0
-        return np.asarray((each - known * before) * scale)
+        return np.asarray((rest - known * before) * scale)
 
     x = np.stack([white((packed.side == each).astype(np.float64)) for each in (EARLIER, BASE, CANDIDATE)], axis=2)
     squares = np.einsum("msk,msl->mkl", x, x)
@@ -266,8 +266,8 @@ def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[
     least = 1e-2 * _LEAST_SPREAD**2
     varies = np.zeros(len(packed.values), dtype=np.bool_)
     middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
-    for each in _CORRELATIONS:
-        white = _whiten(middle, np.full(len(packed.values), each))
+    for correlation in _CORRELATIONS:
+        white = _whiten(middle, np.full(len(packed.values), correlation))
         squares = white.fit(white.y)[1]
         varies |= squares > least
         squares = np.maximum(squares, least)
@@ -323,8 +323,8 @@ def _moderate(squares: Floats, freedom: Floats, kind: Ints) -> _Moderated:
     numbers, inverse, count = np.unique(kind, return_inverse=True, return_counts=True)
     group = np.where(count >= FEWEST_ALIKE, np.arange(numbers.size), numbers.size)[inverse]
     typical, worth = np.zeros(len(squares)), np.zeros(len(squares))
-    for each in np.unique(group):
-        of = group == each
+    for group_number in np.unique(group):
+        of = group == group_number
         typical[of], worth[of] = _prior(variance[of & use], freedom[of & use])
     prior = _Prior(typical, worth)
     return _Moderated(prior.moderate(squares, freedom), freedom + worth, prior)
@@ -386,7 +386,7 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderate
     # What the fit took of their size is given back.
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
     residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
-    found = []
+    scores = []
     wanted, batch = max(_DRAWS // rows.size, _FEWEST_DRAWS) * rows.size, max(_BATCH // rows.size, 1)
     for _ in range(math.ceil(wanted / (batch * rows.size))):
         many = np.tile(np.arange(rows.size), batch)
@@ -403,8 +403,8 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderate
             own_prior = _Prior(prior.variance[own], prior.freedom[own])
             error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
             statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
-        found.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
-    return np.concatenate(found)
+        scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
+    return np.concatenate(scores)
 
 
 def _take(packed: _Packed, rows: Ints) -> _Packed:

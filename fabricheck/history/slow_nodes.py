@@ -66,8 +66,8 @@ def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list
         usual = pl.when(pl.col("row").is_in(list(since))).then(pl.col("worse").median().over("row", "where"))
         visits = visits.with_columns(worse=pl.col("worse") - usual.fill_null(0.0))
     slow: dict[Component, list[Slow]] = {}
-    for each in slow_parts(visits):
-        slow.setdefault(each.component, []).append(each)
+    for part in slow_parts(visits):
+        slow.setdefault(part.component, []).append(part)
     return [_incident(series, visits, each) for each in slow.values()]
 
 
@@ -155,9 +155,9 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
-    error, found = 1 / (sessions * max(len(groups), 1)), list[Slow]()
+    error, slow = 1 / (sessions * max(len(groups), 1)), list[Slow]()
     for wanted in _KINDS:
-        named = {(each.component.node, each.component.name) for each in found}
+        named = {(each.component.node, each.component.name) for each in slow}
         for (kind, part), group in sorted(groups.items()):
             components = [parts[key] for key in group["key"]]
             asked = [number for number, each in enumerate(components) if named.isdisjoint(_within(each))]
@@ -166,13 +166,13 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
             worse = np.array(group["worse"].to_list())[asked]
             apart = np.abs(worse[:, 0] - worse[:, 1]) / _APART
             equals = [Parts[Component]((components[number],)) for number in asked]
-            found += [
+            slow += [
                 Slow(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
                 for each in outliers(worse.min(axis=1), apart, equals, _LEAST_SPREAD, error)
                 for member in each.members
                 if each.excess >= LEAST_LOSS
             ]
-    return found
+    return slow
 
 
 def _within(component: Component) -> Iterator[tuple[str, str]]:

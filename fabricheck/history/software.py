@@ -33,17 +33,17 @@ def software_crossed(test: str, software: str) -> Mapping[Component, str]:
     """
     known: dict[str, str] = json.loads(software)
     by_mpi = any(each in test.split() for each in _BY_MPI) or any(each.startswith(_PROGRAMS_OF_MPI) for each in known)
-    found: dict[Component, str] = {}
+    versions: dict[Component, str] = {}
     for name, version in known.items():
         if name in (*_COLLECTIVE, _PROGRAM) or f"{name}{_DRIVER}" in known:
-            found[Component(Kind.LIBRARY, name)] = version
+            versions[Component(Kind.LIBRARY, name)] = version
         elif name.endswith(_DRIVER):
-            found[Component(Kind.DRIVER, name)] = version
+            versions[Component(Kind.DRIVER, name)] = version
         elif name in _MPI and by_mpi:
-            found[Component(Kind.MPI, name)] = version
+            versions[Component(Kind.MPI, name)] = version
         elif name == "kernel":
-            found[Component(Kind.KERNEL, name)] = version
-    return MappingProxyType(found)
+            versions[Component(Kind.KERNEL, name)] = version
+    return MappingProxyType(versions)
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def named_with_versions(
 
 def upgrades(components: Iterable[Component], changed: Mapping[Component, Changed]) -> dict[Component, Changed]:
     """Those of the components, as `named_with_versions` has them, that changed."""
-    found = {each: changed.get(replace(each, version="")) for each in components}
-    return {each: versions for each, versions in found.items() if versions is not None}
+    versions_of = {each: changed.get(replace(each, version="")) for each in components}
+    return {each: versions for each, versions in versions_of.items() if versions is not None}
 
 
 def what_to_try(components: Sequence[Component], changed: Mapping[Component, Changed]) -> str:

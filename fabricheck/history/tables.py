@@ -168,8 +168,8 @@ def run_id_of(run: Run) -> str:
     if own:
         return str(own)
     digest = hashlib.sha256(_record(run).encode("ascii"))
-    for each in run.samples:
-        digest.update(each.times_ns.tobytes())
+    for samples in run.samples:
+        digest.update(samples.times_ns.tobytes())
     return digest.hexdigest()[:32]
 
 
@@ -208,11 +208,11 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
 def metrics_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
     """One row for each metric of each run, in the order of the runs and of their plans."""
     rows = []
-    for each in measured:
-        place, whole = _place(each, session, started), verdict_of_whole(each.case, each.judged)
-        values = {metric.name: metric.values for metric in metrics_of(each.judged.run)}
-        topology = each.judged.topology
-        for judged in each.judged.judgements:
+    for run in measured:
+        place, whole = _place(run, session, started), verdict_of_whole(run.case, run.judged)
+        values = {metric.name: metric.values for metric in metrics_of(run.judged.run)}
+        topology = run.judged.topology
+        for judged in run.judged.judgements:
             of = judged.samples
             low, high = median_interval(values[judged.name], 0.95, in_order=of.in_order, rank_error=of.rank_error)
             rows.append(
@@ -227,9 +227,9 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
                     "count": values[judged.name].size,
                     "deviation": float(median_abs_deviation(values[judged.name], scale="normal")),
                     "verdict": _verdict_of_row(judged, whole),
-                    "software": each.software,
-                    "tuning": each.tuning,
-                    "components": [one.key for one in components_of(each.judged.run, judged.samples, topology)],
+                    "software": run.software,
+                    "tuning": run.tuning,
+                    "components": [one.key for one in components_of(run.judged.run, judged.samples, topology)],
                     **_yardsticks(judged),
                 }
             )
@@ -261,9 +261,9 @@ def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
     )
 
 
-def _statistic(one: Samples) -> str:
+def _statistic(samples: Samples) -> str:
     """What the times of a line of samples are."""
-    return f"{_KEPT_OF}{one.kept_of}{_RANK_ERROR}{one.rank_error!r}" if one.kept_of else one.statistic
+    return f"{_KEPT_OF}{samples.kept_of}{_RANK_ERROR}{samples.rank_error!r}" if samples.kept_of else samples.statistic
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:
@@ -278,9 +278,9 @@ def from_parquet(
 ) -> pl.DataFrame:
     """The table in a Parquet file, or some of its columns; ValueError where it is none or has another schema."""
     try:
-        found = pl.read_parquet_schema(io.BytesIO(content))
-        if list(found.items()) != list(schema.items()):
-            odd = next((name for name in {**schema, **found} if found.get(name) != schema.get(name)), "their order")
+        present = pl.read_parquet_schema(io.BytesIO(content))
+        if list(present.items()) != list(schema.items()):
+            odd = next((name for name in {**schema, **present} if present.get(name) != schema.get(name)), "their order")
             raise ValueError(f"its columns are not those of this format ({odd})")
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
         if rows > len(content):  # what was measured differs from row to row, and takes some bytes of each
@@ -300,8 +300,8 @@ def stored_runs(runs: pl.DataFrame, samples: pl.DataFrame) -> Iterable[StoredRun
     for row in runs.drop("started").iter_rows(named=True):
         try:
             run = replace(record_of(row["record"]), samples=tuple(lines.get(row["run_id"], ())))
-            for one in run.samples:
-                check_samples(one, run)
+            for series in run.samples:
+                check_samples(series, run)
             check_judgement(row["judgement"])
             case = _case(row)
         except ValueError as error:
@@ -374,8 +374,8 @@ def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataType])
     return pl.DataFrame([{name: clean_json(row[name]) for name in schema} for row in rows], schema=schema)
 
 
-def _place(each: Measured, session: str, started: datetime) -> dict[str, Any]:
-    run, case = each.judged.run, each.case
+def _place(measured: Measured, session: str, started: datetime) -> dict[str, Any]:
+    run, case = measured.judged.run, measured.case
     system, _, partition = case.partition.partition(":")
     return {
         "session": session,

@@ -91,11 +91,11 @@ class Tail:
         """How many runs of each metric bring `factor` down to what is `allowed`; None where a few hundred would not."""
         if not self.known:
             return next((more for more in range(runs, _MOST_RUNS) if self.factor(rate, more) <= allowed), None)
-        found = []
+        needed = []
         for reach in (self._by_power(rate), self._by_peaks(rate)):
             if math.isfinite(reach.factor) and (left := math.log(allowed / reach.factor) + reach.wider) > 0:
-                found.append(math.ceil(runs * (reach.wider / left) ** 2))  # the error falls with the root of the runs
-        return min((runs for runs in found if runs < _MOST_RUNS), default=None)
+                needed.append(math.ceil(runs * (reach.wider / left) ** 2))  # the error falls with the root of the runs
+        return min((runs for runs in needed if runs < _MOST_RUNS), default=None)
 
     def _by_power(self, rate: float) -> _Reach:
         fit = self._fit()
@@ -159,8 +159,8 @@ def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]
     if mean <= 0:
         return max(begin, 1.0)
     place = (count - np.arange(count) - 0.35) / count
-    found = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
-    drawn = (count * found + prior[1] * prior[0]) / (count + prior[1])
+    shape = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
+    drawn = (count * shape + prior[1] * prior[0]) / (count + prior[1])
     index = min(max(drawn, _LEAST_INDEX), _MOST_INDEX)
     beyond = max(1.0, count / deviations.size / rate)
     reach = math.log(beyond) if abs(index) < 1e-6 else (beyond**index - 1) / index

@@ -52,75 +52,75 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def calibration_lines(found: Calibration) -> Iterator[str]:
+def calibration_lines(made: Calibration) -> Iterator[str]:
     yield (
-        f"{found.system}: {len(found.references)} references from {found.runs} runs in {len(found.sessions)} sessions, "
-        f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, "
-        f"false alarms {found.false_alarms:g} a first launch of a session"
+        f"{made.system}: {len(made.references)} references from {made.runs} runs in {len(made.sessions)} sessions, "
+        f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
+        f"false alarms {made.false_alarms:g} a first launch of a session"
     )
-    few = [found.runs_needed - each.runs for each in found.references if each.runs < found.runs_needed]
+    few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
         yield f"  {len(few)} of them have wide bounds and need {max(few)} more runs, with this noise"
-    for each in found.references:
-        beyond = f"; {each.beyond} of them beyond the bounds: unusual" if each.beyond else ""
-        if each.degraded:
-            beyond += f"; {each.degraded} of them were DEGRADED: is the system healthy?"
+    for row in made.references:
+        beyond = f"; {row.beyond} of them beyond the bounds: unusual" if row.beyond else ""
+        if row.degraded:
+            beyond += f"; {row.degraded} of them were DEGRADED: is the system healthy?"
         yield (
-            f"  {each.key}: {each.value:g} {each.unit}, {percent(each.lower)} to {percent(each.upper)}; between runs "
-            f"{size(each.between)}, within {size(each.within)}; {each.runs} runs{beyond}"
+            f"  {row.key}: {row.value:g} {row.unit}, {percent(row.lower)} to {percent(row.upper)}; between runs "
+            f"{size(row.between)}, within {size(row.within)}; {row.runs} runs{beyond}"
         )
-        if each.nodes is not None:
-            values = [value for _, value in each.nodes.values]
-            around = f"{percent(each.nodes.lower)} to {percent(each.nodes.upper)} around each"
-            what = "pair" if any("+" in name for name, _ in each.nodes.values) else "node"
+        if row.nodes is not None:
+            values = [value for _, value in row.nodes.values]
+            around = f"{percent(row.nodes.lower)} to {percent(row.nodes.upper)} around each"
+            what = "pair" if any("+" in name for name, _ in row.nodes.values) else "node"
             yield (
                 f"    these bounds are for any other {what}; {len(values)} {what}s have levels of their own, "
-                f"{min(values):g} to {max(values):g} {each.unit}, {around}"
+                f"{min(values):g} to {max(values):g} {row.unit}, {around}"
             )
     by_reason: dict[tuple[str, bool], list[MetricKey]] = {}
-    for refused in found.refused:
+    for refused in made.refused:
         by_reason.setdefault((refused.reason, refused.is_healthy), []).append(refused.key)
     for (reason, is_healthy), keys in by_reason.items():
         more = f" and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else ""
         yield f"  {'' if is_healthy else 'REFUSED: '}{keys[0]}{more}: {reason}"
 
 
-def comparison_lines(found: Comparison) -> Iterator[str]:
-    yield f"{found.system}: {found.base.selection} -> {found.candidate.selection}"
-    for name, side in (("base", found.base), ("candidate", found.candidate)):
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    yield f"{comparison.system}: {comparison.base.selection} -> {comparison.candidate.selection}"
+    for name, side in (("base", comparison.base), ("candidate", comparison.candidate)):
         yield f"  {name}: {side_runs(side)}"
-    for each in found.software_changes:
-        yield f"  changed: {each}"
-    for each in found.unequal:
-        yield f"  UNEQUAL: {each}"
-    for each in found.advice:
-        yield f"  TOO FEW: {each}"
-    yield comparison_counts(found)
-    for suspect in found.findings:
+    for line in comparison.software_changes:
+        yield f"  changed: {line}"
+    for line in comparison.unequal:
+        yield f"  UNEQUAL: {line}"
+    for line in comparison.advice:
+        yield f"  TOO FEW: {line}"
+    yield comparison_counts(comparison)
+    for suspect in comparison.findings:
         yield f"  suspect: {suspect.place}: {suspect.message}"
     for verdict in Change:
-        members = [each for each in found.metrics if each.verdict is verdict]
+        members = [each for each in comparison.metrics if each.verdict is verdict]
         most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
         for finding in members[:most]:
-            yield _metric_line(finding, found.options.confidence)
+            yield _metric_line(finding, comparison.options.confidence)
         if len(members) > most:
             yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
-    for title, keys in (("vanished", found.vanished), ("new", found.new)):
+    for title, keys in (("vanished", comparison.vanished), ("new", comparison.new)):
         for key in keys:
             yield f"  {title}: {key}"
-    if found.software_changes and found.count(Change.CANNOT_SAY):
+    if comparison.software_changes and comparison.count(Change.CANNOT_SAY):
         yield (
             "next: if both can be loaded side by side, one job tells more than sessions: fabricheck upgrade OLD NEW "
-            f"--system {found.system}"
+            f"--system {comparison.system}"
         )
 
 
-def comparison_counts(found: Comparison) -> str:
+def comparison_counts(comparison: Comparison) -> str:
     """How many metrics there are of each verdict, and by what rules."""
-    options = found.options
-    counts = ", ".join(f"{found.count(each)} {each.value}" for each in Change)
+    options = comparison.options
+    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in Change)
     return (
-        f"{len(found.metrics)} metrics: {counts}; {len(found.vanished)} vanished, {len(found.new)} new "
+        f"{len(comparison.metrics)} metrics: {counts}; {len(comparison.vanished)} vanished, {len(comparison.new)} new "
         f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
     )
 
@@ -136,64 +136,64 @@ def versions(software: str) -> str:
     return ", ".join(f"{name} {version}" for name, version in json.loads(software).items())
 
 
-def _metric_line(each: MetricChange, confidence: float) -> str:
-    low, high = each.interval
-    could = "" if each.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(each)
-    unequal = f"; UNEQUAL {'; '.join(each.unequal)}" if each.unequal else ""
+def _metric_line(change: MetricChange, confidence: float) -> str:
+    low, high = change.interval
+    could = "" if change.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(change)
+    unequal = f"; UNEQUAL {'; '.join(change.unequal)}" if change.unequal else ""
     known = math.isfinite(low) or math.isfinite(high)
     interval = (
         f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few sessions for an interval"
     )
     return (
-        f"  {each.verdict.value}: {each.key}: {each.base:.4g} -> {each.candidate:.4g} {each.unit}, "
-        f"{percent(each.change)} ({interval}), "
-        f"{each.base_sessions} and {each.candidate_sessions} sessions{could}{unequal}"
+        f"  {change.verdict.value}: {change.key}: {change.base:.4g} -> {change.candidate:.4g} {change.unit}, "
+        f"{percent(change.change)} ({interval}), "
+        f"{change.base_sessions} and {change.candidate_sessions} sessions{could}{unequal}"
     )
 
 
-def _could_show(each: MetricChange) -> str:
-    if min(each.base_sessions, each.candidate_sessions) < FEWEST_SESSIONS:
-        sides = (("base", each.base_sessions), ("candidate", each.candidate_sessions))
+def _could_show(change: MetricChange) -> str:
+    if min(change.base_sessions, change.candidate_sessions) < FEWEST_SESSIONS:
+        sides = (("base", change.base_sessions), ("candidate", change.candidate_sessions))
         missing = [
             f"{FEWEST_SESSIONS - number} more of the {name}" for name, number in sides if number < FEWEST_SESSIONS
         ]
         return f"; needs {' and '.join(missing)}"
-    if not math.isfinite(each.smallest_change):
+    if not math.isfinite(change.smallest_change):
         return "; its variation is unknown"
-    return f"; a loss of {size(each.smallest_change)} or more would have shown"
+    return f"; a loss of {size(change.smallest_change)} or more would have shown"
 
 
-def watch_lines(found: WatchResult) -> Iterator[str]:
-    yield watch_summary(found)
-    if not any(found.count(status) for status in ("watched", "alert")):
-        yield nothing_watched(found)
-    for incident in found.incidents:
+def watch_lines(watched: WatchResult) -> Iterator[str]:
+    yield watch_summary(watched)
+    if not any(watched.count(status) for status in ("watched", "alert")):
+        yield nothing_watched(watched)
+    for incident in watched.incidents:
         if incident.open:
             yield from _incident_lines(incident)
-    closed = [incident for incident in found.incidents if not incident.open]
+    closed = [incident for incident in watched.incidents if not incident.open]
     for incident in closed[-_MOST_LINES:]:
         yield closed_line(incident)
-    for better in found.improvements[-_MOST_LINES:]:
+    for better in watched.improvements[-_MOST_LINES:]:
         yield improvement_line(better)
-    for state in found.states:
+    for state in watched.states:
         if state.status in ("missing", "too irregular"):
             yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
 
 
-def watch_summary(found: WatchResult) -> str:
+def watch_summary(watched: WatchResult) -> str:
     """How many sessions and metrics there are, and how the metrics stand."""
     counts = ", ".join(
-        f"{found.count(status)} {status}"
+        f"{watched.count(status)} {status}"
         for status in ("watched", "alert", "warming up", "missing", "too irregular", "retired")
-        if found.count(status)
+        if watched.count(status)
     )
-    sessions = "1 session" if len(found.sessions) == 1 else f"{len(found.sessions)} sessions"
-    return f"{found.system}: {sessions} up to {found.sessions[-1]}; {len(found.states)} metrics: {counts}"
+    sessions = "1 session" if len(watched.sessions) == 1 else f"{len(watched.sessions)} sessions"
+    return f"{watched.system}: {sessions} up to {watched.sessions[-1]}; {len(watched.states)} metrics: {counts}"
 
 
-def nothing_watched(found: WatchResult) -> str:
-    left = found.warm_up - len(found.sessions)
-    return f"alerts start after {found.warm_up} sessions of a metric" + (f": needs {left} more" if left > 0 else "")
+def nothing_watched(watched: WatchResult) -> str:
+    left = watched.warm_up - len(watched.sessions)
+    return f"alerts start after {watched.warm_up} sessions of a metric" + (f": needs {left} more" if left > 0 else "")
 
 
 def incident_name(incident: Incident) -> str:
@@ -214,12 +214,12 @@ def closed_line(incident: Incident) -> str:
     return f"{how}: {_what(incident)} since {first.first_bad}, until {first.ended}"
 
 
-def improvement_line(found: Improvement) -> str:
+def improvement_line(gain: Improvement) -> str:
     """A metric that got better, and what became of its baseline."""
-    taken = "the baseline stays, as accepted" if found.kept else f"the baseline since {found.taken}"
+    taken = "the baseline stays, as accepted" if gain.kept else f"the baseline since {gain.taken}"
     return (
-        f"IMPROVED: {found.key}: {found.before:.4g} -> {found.after:.4g} {found.unit}, {percent(found.change)}, since "
-        f"{found.first}; {taken}"
+        f"IMPROVED: {gain.key}: {gain.before:.4g} -> {gain.after:.4g} {gain.unit}, {percent(gain.change)}, since "
+        f"{gain.first}; {taken}"
     )
 
 
@@ -250,25 +250,25 @@ def alert_line(alert: Alert) -> str:
     )
 
 
-def ledger_lines(found: Ledger) -> Iterator[str]:
+def ledger_lines(ledger: Ledger) -> Iterator[str]:
     """A table with a line for each node, in the order of the ledger."""
     head = ("node", "verified (UTC)", "checks", "verdict", "links to other nodes", "")
-    rows = [head, *map(_ledger_row, found.nodes)]
+    rows = [head, *map(_ledger_row, ledger.nodes)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _ledger_row(one: LedgerNode) -> tuple[str, ...]:
+def _ledger_row(node: LedgerNode) -> tuple[str, ...]:
     times: dict[str, list[str]] = {}
-    for link in one.links:
+    for link in node.links:
         times.setdefault(_when(link.verified), []).append(link.name)
     # The oldest first; where all are as old, their names say nothing.
     ages = sorted(times, key=lambda when: (when != _NEVER, when))
     links = ", ".join(f"{'+'.join(times[when])} {when}" if len(ages) > 1 else when for when in ages) or "-"
-    level, verdict = (one.verified.level or "unknown", one.verified.verdict) if one.verified else ("-", "-")
-    later = f"then {one.later.verdict} {_when(one.later)}" if one.later else ""
-    return one.node, _when(one.verified), level, verdict, links, later
+    level, verdict = (node.verified.level or "unknown", node.verified.verdict) if node.verified else ("-", "-")
+    later = f"then {node.later.verdict} {_when(node.later)}" if node.later else ""
+    return node.node, _when(node.verified), level, verdict, links, later
 
 
 def _when(checked: Checked | None) -> str:

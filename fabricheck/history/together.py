@@ -78,10 +78,10 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     scale = np.array([_scale(joined[units == number]) for number in range(width.size)])
     values = [np.clip(one / scale[each.unit], -CUT, CUT) for one, each in zip(cut, sessions, strict=True)]
     launch = _shared_by_launches(values, sessions)
-    found = [scores_of(one, each.launch, each.parts, launch) for one, each in zip(values, sessions, strict=True)]
+    sums = [scores_of(one, each.launch, each.parts, launch) for one, each in zip(values, sessions, strict=True)]
     kinds = {kind for each in sessions for part in each.parts for kind in part.kinds}
-    parts = {kind: _shared_by_parts(kind, found, sessions) for kind in sorted(kinds)}
-    scores = [standardised(*one, each.parts, parts) for one, each in zip(found, sessions, strict=True)]
+    parts = {kind: _shared_by_parts(kind, sums, sessions) for kind in sorted(kinds)}
+    scores = [standardised(*one, each.parts, parts) for one, each in zip(sums, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)
     tail = joined_tail(scores, [np.full(one.size, number) for number, one in enumerate(scores)])
     tail = replace(tail, prior=_PRIOR)
@@ -105,21 +105,21 @@ def _scale(values: Floats) -> float:
 def _shared_by_launches(values: Sequence[Floats], sessions: Sequence[Drawn]) -> float:
     """The mean product of the deviations of two metrics of one launch."""
     products = pairs = 0.0
-    for one, each in zip(values, sessions, strict=True):
-        number = int(each.launch.max()) + 1
-        known = np.isfinite(one)
-        clean = np.where(known, one, 0.0)
-        total, size = np.bincount(each.launch, clean, number), np.bincount(each.launch, known, number)
+    for deviations, session in zip(values, sessions, strict=True):
+        number = int(session.launch.max()) + 1
+        known = np.isfinite(deviations)
+        clean = np.where(known, deviations, 0.0)
+        total, size = np.bincount(session.launch, clean, number), np.bincount(session.launch, known, number)
         products += float((total**2).sum() - (clean**2).sum())
         pairs += float((size * (size - 1)).sum())
     return float(np.clip(products / max(pairs, 1.0), 0.0, _MOST_SHARED))
 
 
-def _shared_by_parts(kind: str, found: Sequence[tuple[Floats, Floats]], sessions: Sequence[Drawn]) -> float:
+def _shared_by_parts(kind: str, scores: Sequence[tuple[Floats, Floats]], sessions: Sequence[Drawn]) -> float:
     """What the scores of parts of a kind vary by beyond their variance, as a standard deviation in those of metrics."""
     chosen = [[kind in part.kinds for part in each.parts] for each in sessions]
     score, variance = (
-        np.concatenate([one[place][mask] for one, mask in zip(found, chosen, strict=True)]) for place in (0, 1)
+        np.concatenate([one[place][mask] for one, mask in zip(scores, chosen, strict=True)]) for place in (0, 1)
     )
     kept = variance > 0
     score, variance = score[kept], variance[kept]

@@ -116,35 +116,35 @@ class Usual:
         window[:-1] -= self.shift[start:session]
         for metric, first in new_levels.items():
             window[metric, max(first - start, 0) :] = np.nan
-        found = fit(window, until - start, self.shared, options.least_spread)
+        fitted = fit(window, until - start, self.shared, options.least_spread)
         del window
         going = ~open_
-        self.count = np.where(going, found.count, self.count)
-        self.centre = np.where(going, found.centre, self.centre)
-        self.whole = np.where(going, found.whole_spread, self.whole)
-        self.gain = np.where(going, found.gain, self.gain)
-        self.keep = np.where(going, found.keep, self.keep)
-        self.level = np.where(going, found.level, self.level)
+        self.count = np.where(going, fitted.count, self.count)
+        self.centre = np.where(going, fitted.centre, self.centre)
+        self.whole = np.where(going, fitted.whole_spread, self.whole)
+        self.gain = np.where(going, fitted.gain, self.gain)
+        self.keep = np.where(going, fitted.keep, self.keep)
+        self.level = np.where(going, fitted.level, self.level)
         # What a level keeps is known from the same sessions.
         self.levels = 1 + self.keep
         # The spread around an estimated centre is too small by the error of the centre.
         known = np.maximum(self.count, 2)
-        own = found.own_spread / np.sqrt((1 - np.minimum(self.levels / known, 0.5)) / (1 - 1 / known))
+        own = fitted.own_spread / np.sqrt((1 - np.minimum(self.levels / known, 0.5)) / (1 - 1 / known))
         self.spread = np.where(going, np.maximum(own, options.least_spread), self.spread)
         judged = np.flatnonzero(going & (self.count >= options.warm_up))
         if judged.size:
-            self._judge_noise(judged, found.error, found.own_spread)
+            self._judge_noise(judged, fitted.error, fitted.own_spread)
 
     def _judge_noise(self, judged: Ints, error: Floats, own: Floats) -> None:
         """The kinds of noise of metrics, by what is left of their values and its spread, and thresholds for them."""
         # A kind of noise is told by a metric's own spread, however small.
         away = error[judged] / own[judged, None]
         weights = kinds_of_noise(away)
-        for chart, each in enumerate(CHARTS):
+        for chart, design in enumerate(CHARTS):
             needed = thresholds(chart, weights)
             # All sessions of a rise of S share the error of the baseline, whose variance is that of its mean.
             error_of_it = self.levels[judged] / self.count[judged]
-            self.thresholds[chart, judged] = needed * (1 + needed / each.allowance * error_of_it)
+            self.thresholds[chart, judged] = needed * (1 + needed / design.allowance * error_of_it)
         self.thresholds[_DRIFT, judged[self.keep[judged] == 1]] = np.inf
         self.streak[judged] = least_of_streak(away) * own[judged] / self.spread[judged]
         rows = np.arange(judged.size)
@@ -277,8 +277,8 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
     """
 
     def known(rows: slice) -> Arrays:
-        found = centre_and_spread(values[rows, :until])
-        return found.count, found.centre, np.maximum(found.spread, 1e-12), values[rows] - found.centre[:, None]
+        levels = centre_and_spread(values[rows, :until])
+        return levels.count, levels.centre, np.maximum(levels.spread, 1e-12), values[rows] - levels.centre[:, None]
 
     parts = by_rows(known, len(values))
     count, centre, whole, error = cast("tuple[Ints, Floats, Floats, Floats]", parts)

@@ -54,21 +54,21 @@ def check_table(table: pl.DataFrame) -> None:
 
 def record_of(text: str) -> Run:
     """The run in a row of runs, without its samples, which are in a table of their own. Raises ValueError for none."""
-    found = _object(text, "record")
+    record = _object(text, "record")
     try:
-        header, footer = with_todays_words(found["header"]), found["footer"]
+        header, footer = with_todays_words(record["header"]), record["footer"]
         for model, value in ((HeaderModel, header), (FooterModel, footer)):
             if value:
                 validate(model, value)
         return Run(
-            path=_text(found["path"]),
+            path=_text(record["path"]),
             header=header,
-            ranks=_RANKS.validate_python(found["ranks"]),
+            ranks=_RANKS.validate_python(record["ranks"]),
             samples=(),
             footer=footer,
-            problems=tuple(map(_finding, found["problems"])),
+            problems=tuple(map(_finding, record["problems"])),
             # Up to version 0.1 nobody asked the nodes.
-            states=states_of_json(found["states"]) if "states" in found else States(),
+            states=states_of_json(record["states"]) if "states" in record else States(),
         )
     except (ValueError, KeyError, TypeError, AttributeError, BadLineError) as error:
         raise ValueError(f"its record is not of this format: {_first_line(error)}") from None
@@ -91,37 +91,43 @@ def attributes_of(text: str) -> dict[str, Any]:
 
 def check_judgement(text: str) -> None:
     """Raises ValueError where a text is no judgement of a run."""
-    found = _object(text, "judgement")
+    judgement = _object(text, "judgement")
     try:
-        _text(found["verdict"])
+        _text(judgement["verdict"])
         for names, rows in ((("verdict", "message"), "problems"), (("name", "verdict", "reason"), "metrics")):
-            for row in found[rows]:
+            for row in judgement[rows]:
                 for name in names:
                     _text(row[name])
     except (KeyError, TypeError) as error:
         raise ValueError(f"its judgement is not of this format: {_first_line(error)}") from None
 
 
-def check_samples(one: Samples, run: Run) -> None:
+def check_samples(samples: Samples, run: Run) -> None:
     """Raises ValueError where a row of samples was not measured; that of a sound run by ranks that it has not."""
-    times = one.times_ns
-    if one.operation not in OPERATIONS:
-        raise ValueError(f"there is no operation {one.operation!r}")
-    least = [(one.bytes, 1), (one.warmup, 0), (one.round, -1), (one.wrong_bytes, -1), (one.kept_of, 0)]
+    times = samples.times_ns
+    if samples.operation not in OPERATIONS:
+        raise ValueError(f"there is no operation {samples.operation!r}")
+    least = [
+        (samples.bytes, 1),
+        (samples.warmup, 0),
+        (samples.round, -1),
+        (samples.wrong_bytes, -1),
+        (samples.kept_of, 0),
+    ]
     if any(value < smallest for value, smallest in least) or not times.size or times.min() < 1:
-        raise ValueError(f"a row of {one.operation} has an impossible number")
-    if not one.ranks or (not run.problems and set(one.ranks) - {each.rank for each in run.ranks}):
-        raise ValueError(f"a row of {one.operation} names ranks that the run does not have")
+        raise ValueError(f"a row of {samples.operation} has an impossible number")
+    if not samples.ranks or (not run.problems and set(samples.ranks) - {each.rank for each in run.ranks}):
+        raise ValueError(f"a row of {samples.operation} names ranks that the run does not have")
 
 
 def _object(text: str, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ValueError(f"its {name} is not a JSON object")
-    return found
+    return content
 
 
 def _text(value: object) -> str:

@@ -180,39 +180,39 @@ def _crossed_by_all(paths: Sequence[tuple[Component, ...]]) -> tuple[Component, 
     return tuple(sorted(first.intersection(*rest)))
 
 
-def _improvement(series: Series, found: MetricImprovement) -> Improvement:
-    row, first = found.metric, found.first
+def _improvement(series: Series, improvement: MetricImprovement) -> Improvement:
+    row, first = improvement.metric, improvement.first
     values = series.values[row]
-    after = float(np.nanmedian(values[first : found.taken + 1]))
+    after = float(np.nanmedian(values[first : improvement.taken + 1]))
     sign = 1.0 if series.better[row] == "higher" else -1.0
-    change = math.expm1(sign * found.gain)
+    change = math.expm1(sign * improvement.gain)
     return Improvement(
         key=series.keys[row],
         unit=series.units[row],
         first=series.sessions[first],
-        taken=series.sessions[found.taken],
+        taken=series.sessions[improvement.taken],
         before=after / (1 + change),
         after=after,
         change=change,
-        kept=found.kept,
+        kept=improvement.kept,
     )
 
 
-def _alert(series: Series, found: MetricAlert) -> Alert:
-    row = found.metric
-    until = found.ended if found.ended is not None else len(series.sessions)
+def _alert(series: Series, raised: MetricAlert) -> Alert:
+    row = raised.metric
+    until = raised.ended if raised.ended is not None else len(series.sessions)
     window = range(
-        max(found.since, found.session - BEFORE), min(until, found.session + AFTER, len(series.sessions) - 1) + 1
+        max(raised.since, raised.session - BEFORE), min(until, raised.session + AFTER, len(series.sessions) - 1) + 1
     )
     sessions = [session for session in window if np.isfinite(series.values[row, session])]
-    alert = sessions.index(found.session)
-    if found.ended is not None and found.ended - found.session < _BRIEF and not (found.accepted or found.worsened):
+    alert = sessions.index(raised.session)
+    if raised.ended is not None and raised.ended - raised.session < _BRIEF and not (raised.accepted or raised.worsened):
         # What lasted for a few sessions is not half of what is looked at: the rise of the chart shows it.
         sessions = sessions[: alert + 1]
-        place = max(next(n for n, each in enumerate(sessions) if each >= found.began), 1)
+        place = max(next(n for n, each in enumerate(sessions) if each >= raised.began), 1)
     else:
         # The change is not later than the alert about it.
-        place = min(change_point((series.worse[row, sessions] - found.centre) / found.spread), alert)
+        place = min(change_point((series.worse[row, sessions] - raised.centre) / raised.spread), alert)
     good, bad = sessions[place - 1], sessions[place]
     software = [series.software[series.versions[row, session]] for session in (good, bad)]
     before = float(np.median(series.values[row, sessions[:place]]))
@@ -220,16 +220,16 @@ def _alert(series: Series, found: MetricAlert) -> Alert:
     return Alert(
         key=series.keys[row],
         unit=series.units[row],
-        raised=series.sessions[found.session],
+        raised=series.sessions[raised.session],
         last_good=series.sessions[good],
         first_bad=series.sessions[bad],
-        ended=series.sessions[found.ended] if found.ended is not None else None,
-        accepted=found.accepted,
-        worsened=found.worsened,
+        ended=series.sessions[raised.ended] if raised.ended is not None else None,
+        accepted=raised.accepted,
+        worsened=raised.worsened,
         before=before,
         after=after,
         change=after / before - 1,
-        spread=found.spread,
+        spread=raised.spread,
         software=differences(software[0], software[1]),
         components=series.components[row],
     )

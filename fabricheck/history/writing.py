@@ -124,8 +124,8 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     return Appended(entry, remarks)
 
 
-def _recorded(found: Finding) -> FindingRecord:
-    return FindingRecord.model_validate(tables.clean_json(found.as_json()))
+def _recorded(finding: Finding) -> FindingRecord:
+    return FindingRecord.model_validate(tables.clean_json(finding.as_json()))
 
 
 def yardsticks_of(system: str, root: Path) -> Yardsticks:
@@ -149,8 +149,8 @@ def _digest_of_topologies(system: str, site_configs: Path) -> str | None:
     others = partition_files(system, site_configs)
     if not others:
         return whole
-    each = [f"{whole}", *(f"{name} {digest_of(file)}" for name, file in others.items())]
-    return hashlib.sha256("\n".join(each).encode()).hexdigest()
+    digests = [f"{whole}", *(f"{name} {digest_of(file)}" for name, file in others.items())]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _check_names(new: NewSession) -> None:
@@ -168,14 +168,14 @@ def stored_runs_of(store: Path) -> frozenset[str]:
 
 def _older(store: Path) -> tuple[tuple[tuple[Entry, SessionRecord], ...], tuple[str, ...]]:
     """The sessions in the store, and what is wrong with those that cannot be read: no reason to lose a new one."""
-    found, remarks = [], []
+    records, remarks = [], []
     for system in folders.systems(store)[0]:
         for entry in folders.scan(store / system).entries:
             try:
-                found.append((entry, read_record(entry)))
+                records.append((entry, read_record(entry)))
             except UserError as error:
                 remarks.append(str(error))
-    return tuple(found), tuple(remarks)
+    return tuple(records), tuple(remarks)
 
 
 def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], now: datetime) -> None:

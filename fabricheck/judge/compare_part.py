@@ -96,12 +96,14 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
 def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
     """The part that is asked for, or whose name is in the text; of several the first whose board has so many GPUs."""
     if asked.part is None:
-        found = [part for part in parts if any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)]
+        parts_named = [
+            part for part in parts if any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)
+        ]
     else:
         words = asked.part.upper().split()
-        found = [part for part in parts if all(word in re.split(r"[ _-]", part.part.upper()) for word in words)]
-    boards = {part.part: part.board.gpus for part in found if part.board is not None}
-    able = [part for part in found if boards.get(part.part, 0) >= (asked.gpus or 1)]
+        parts_named = [part for part in parts if all(word in re.split(r"[ _-]", part.part.upper()) for word in words)]
+    boards = {part.part: part.board.gpus for part in parts_named if part.board is not None}
+    able = [part for part in parts_named if boards.get(part.part, 0) >= (asked.gpus or 1)]
     if not boards:
         known = ", ".join(part.part for part in parts if part.board is not None)
         option = f"--part {asked.part}: no values" if asked.part is not None else "the text names no GPU: give --part"
@@ -122,17 +124,17 @@ def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[_Number]:
         if mpi and output.facts.get("accelerator") is None and "GPU" not in output.tool:
             continue  # between hosts
         largest: dict[str, Samples] = {}
-        for each in output.samples:
-            one = replace(each, operation="bidirectional", ranks=(0, 1)) if each.operation == "sendrecv" else each
-            if one.operation in OPERATIONS and one.placement != "in-place":
-                known = largest.get(one.operation)
-                largest[one.operation] = one if known is None or known.bytes < one.bytes else known
+        for given in output.samples:
+            row = replace(given, operation="bidirectional", ranks=(0, 1)) if given.operation == "sendrecv" else given
+            if row.operation in OPERATIONS and row.placement != "in-place":
+                known = largest.get(row.operation)
+                largest[row.operation] = row if known is None or known.bytes < row.bytes else known
         environment = {name: value for name, value in output.facts.items() if name.startswith(("NCCL_", "RCCL_"))}
-        for one in largest.values():
+        for row in largest.values():
             library = {} if mpi else _library(output.facts.get("nccl_library", ""))
             wrong = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
             by = "mpi" if mpi else "ccl"
-            yield _Number(output.tool, by, output.ranks, one, environment, library, problem=wrong)
+            yield _Number(output.tool, by, output.ranks, row, environment, library, problem=wrong)
 
 
 def _library(code: str) -> dict[str, str]:
@@ -143,15 +145,15 @@ def _library(code: str) -> dict[str, str]:
 
 
 def _judged(
-    one: _Number, part: Part, parts: Sequence[Part], asked: Asked, policy: Policy
+    number: _Number, part: Part, parts: Sequence[Part], asked: Asked, policy: Policy
 ) -> tuple[RunJudgement, Topology]:
     assert part.board is not None
-    operation, nodes = one.samples.operation, asked.nodes
+    operation, nodes = number.samples.operation, asked.nodes
     collective = operation in COLLECTIVES
-    ranks = one.ranks if collective and one.ranks else len(one.samples.ranks)
+    ranks = number.ranks if collective and number.ranks else len(number.samples.ranks)
     gpus = asked.gpus or (-(-ranks // nodes) if collective else part.board.gpus)
     if collective:
-        ranks = ranks if one.ranks else gpus * nodes
+        ranks = ranks if number.ranks else gpus * nodes
         if ranks != gpus * nodes:
             raise UserError(
                 f"the output has {ranks} ranks, and not {nodes} x {gpus}: give --nodes, or --gpus of a node"
@@ -164,21 +166,21 @@ def _judged(
         local = rank - -(-node * ranks // nodes)
         gpu = Device(local, device[0], f"0000:{local:02x}:00.0", f"node{node}-gpu{local}", 0, device[1])
         members.append(Rank(rank, f"node{node}", local, 1, "0", 0, gpu))
-    samples = replace(one.samples, ranks=tuple(range(ranks)), wrong_bytes=max(0, one.samples.wrong_bytes))
+    samples = replace(number.samples, ranks=tuple(range(ranks)), wrong_bytes=max(0, number.samples.wrong_bytes))
     series = {"operation": operation, "schedule": "uncontended", "ranks": [*range(ranks)], "bytes": [samples.bytes]}
-    plan = {"series": [{**series, "round": -1}], "access": one.access, "injected": None, "shared_devices": False}
+    plan = {"series": [{**series, "round": -1}], "access": number.access, "injected": None, "shared_devices": False}
     header = {
-        "program": one.tool,
-        "transport": one.transport,
+        "program": number.tool,
+        "transport": number.transport,
         "backend": "cuda",
-        "environment": dict(one.environment),
+        "environment": dict(number.environment),
         "host_copy_gbps": None,
         "oversubscribed": False,
         "plan": {**plan, "host_memory": "pinned" if operation in HOST_PATHS else None},
         "ranks": [{"rank": each.rank} for each in members],
-        "libraries": {one.transport: one.library} if one.library else {},
+        "libraries": {number.transport: number.library} if number.library else {},
     }
-    run = Run(one.tool, header, tuple(members), (replace(samples, placement=""),), {"records": 1})
+    run = Run(number.tool, header, tuple(members), (replace(samples, placement=""),), {"records": 1})
     judge = SystemJudge(topology, None, policy, parts=tuple(parts))
     return judge.judge_alone(run), topology
 
@@ -285,10 +287,10 @@ def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> 
     if better:
         rate = parse_rate(nic.rate)
         lines.append(f"  link rate    {rate:g} Gb/s a port ({nic.source}); payload {nic.payload}")
-    for one in (broken or bounds)[:1]:
-        side = apart(point.value, one.value)
-        required = f"{one.value:g} {one.unit} that {one.alarm_of} requires: {one.conditions}"
-        lines.append(f"  alert limit  {side} the {required} ({one.source})")
+    for limit in (broken or bounds)[:1]:
+        side = apart(point.value, limit.value)
+        required = f"{limit.value:g} {limit.unit} that {limit.alarm_of} requires: {limit.conditions}"
+        lines.append(f"  alert limit  {side} the {required} ({limit.source})")
     if broken:
         lines.append("  likely       the NIC, its slot, its cable or the memory: fabricheck explain slow-nic")
         lines.append("  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node of the tool")

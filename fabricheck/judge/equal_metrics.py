@@ -89,25 +89,25 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
     if run.header["transport"] == "staging":
         return ()
     where = _Places.of(run, topology)
-    found: dict[Hashable, list[Member]] = {}
+    members_of: dict[Hashable, list[Member]] = {}
     kinds: dict[Hashable, tuple[str, bool, bool, bool]] = {}
-    for number, each in enumerate(judged.judgements):
-        samples = each.samples
-        sound = each.verdict is not Verdict.INVALID and samples.statistic == "iterations"
+    for number, judgement in enumerate(judged.judgements):
+        samples = judgement.samples
+        sound = judgement.verdict is not Verdict.INVALID and samples.statistic == "iterations"
         if not sound or samples.wrong_bytes > 0 or samples.count < _FEWEST_ITERATIONS:
             continue
         role = where.role(samples, host_memory_of(run, samples))
         if role is None:
             continue
-        expected = f"{each.expectation.expected:.6g}" if each.expectation.expected is not None else ""
+        expected = f"{judgement.expectation.expected:.6g}" if judgement.expectation.expected is not None else ""
         key = (
             *(run.header["transport"], samples.operation, samples.implementation, samples.schedule, samples.bytes),
-            *(samples.placement, each.unit, len(samples.ranks), plan.get("access"), expected, role),
+            *(samples.placement, judgement.unit, len(samples.ranks), plan.get("access"), expected, role),
         )
-        found.setdefault(key, []).append(_member(number, each, where))
+        members_of.setdefault(key, []).append(_member(number, judgement, where))
         host_memory = host_memory_of(run, samples) is not None
         near = isinstance(role, tuple) and role[:2] == ("network", "same-switch")
-        kinds[key] = (each.unit, where.across(samples), host_memory, near)
+        kinds[key] = (judgement.unit, where.across(samples), host_memory, near)
     return tuple(
         Equals(
             key,
@@ -119,7 +119,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
             memory,
             near,
         )
-        for key, members in found.items()
+        for key, members in members_of.items()
         for unit, network, memory, near in (kinds[key],)
     )
 

@@ -91,10 +91,10 @@ def nodes_of(run: Run) -> tuple[Node, ...]:
             mine.add(rank.device.bus_id.lower()[-12:])
     states = run.states
     hosts = list(driven) or sorted({*states.before, *states.after})
-    found = (
+    nodes = (
         Node(each, states.before.get(each), states.after.get(each), frozenset(driven.get(each, ()))) for each in hosts
     )
-    return tuple(each for each in found if each.before is not None or each.after is not None)
+    return tuple(each for each in nodes if each.before is not None or each.after is not None)
 
 
 def short_name(host: str) -> str:

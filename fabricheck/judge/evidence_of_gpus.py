@@ -49,14 +49,14 @@ def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterat
     for node in nodes:
         earlier = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
         for gpu in node.last.gpus:
-            one = _Gpu(node, gpu, earlier.get(gpu.bus_id) if node.after else None)
-            yield from _processes(one)
-            yield from _unseen(one)
-            yield from _pcie(one)
-            yield from _slot(one, generations.get(gpu.index, 0))
-            yield from _links(one, links.get(gpu.index, most.get(gpu.name, 0)))
-            yield from _throttled(one)
-            yield from _memory(one)
+            seen = _Gpu(node, gpu, earlier.get(gpu.bus_id) if node.after else None)
+            yield from _processes(seen)
+            yield from _unseen(seen)
+            yield from _pcie(seen)
+            yield from _slot(seen, generations.get(gpu.index, 0))
+            yield from _links(seen, links.get(gpu.index, most.get(gpu.name, 0)))
+            yield from _throttled(seen)
+            yield from _memory(seen)
         yield from _gone(node)
         yield from _xids(node)
 
@@ -89,23 +89,23 @@ class _Gpu:
             yield self.say(code, f"{text}{more}", verdict)
 
 
-def _processes(one: _Gpu) -> Iterator[Evidence]:
-    found = {each.pid: each for gpu in (one.before, one.gpu) if gpu for each in gpu.processes}
-    for each in found.values():
-        used = f", {each.memory_bytes / 1e9:.3g} GB" if each.memory_bytes else ""
-        who = f"process {each.pid} ({each.name or 'no name'}{used})"
-        if each.name.startswith(MPS):
-            yield one.say("gpu-shared", f"CUDA MPS is on ({who})", Verdict.PASS)
+def _processes(seen: _Gpu) -> Iterator[Evidence]:
+    processes = {each.pid: each for gpu in (seen.before, seen.gpu) if gpu for each in gpu.processes}
+    for process in processes.values():
+        used = f", {process.memory_bytes / 1e9:.3g} GB" if process.memory_bytes else ""
+        who = f"process {process.pid} ({process.name or 'no name'}{used})"
+        if process.name.startswith(MPS):
+            yield seen.say("gpu-shared", f"CUDA MPS is on ({who})", Verdict.PASS)
         else:
-            yield one.say("gpu-in-use", f"is in use by {who}", Verdict.INVALID)
+            yield seen.say("gpu-in-use", f"is in use by {who}", Verdict.INVALID)
 
 
-def _unseen(one: _Gpu) -> Iterator[Evidence]:
+def _unseen(seen: _Gpu) -> Iterator[Evidence]:
     """A GPU at work before the test, of which the driver lists no process: it does not list those of other containers.
 
     Memory alone is no sign: the operating system may have it on a Grace Hopper, and who rests disturbs nobody.
     """
-    before = one.before
+    before = seen.before
     if before is None or before.processes or not before.busy_percent or not before.memory_used_bytes:
         return
     if before.busy_percent >= _LEAST_BUSY and before.memory_used_bytes >= _LEAST_OF_CONTEXT:
@@ -115,11 +115,11 @@ def _unseen(one: _Gpu) -> Iterator[Evidence]:
             f"was {before.busy_percent}% busy before the test, with {before.memory_used_bytes / 1e9:.3g} GB in use"
             f"{power}{clock}, by a process that the driver does not list"
         )
-        yield one.say("gpu-in-use", text, Verdict.INVALID)
+        yield seen.say("gpu-in-use", text, Verdict.INVALID)
 
 
-def _pcie(one: _Gpu) -> Iterator[Evidence]:
-    gpu = one.gpu
+def _pcie(seen: _Gpu) -> Iterator[Evidence]:
+    gpu = seen.gpu
     generation, most = gpu.pcie_generation, gpu.pcie_most_generation
     width, widest = gpu.pcie_width, gpu.pcie_most_width
     narrow = bool(width and widest and width < widest)
@@ -132,116 +132,116 @@ def _pcie(one: _Gpu) -> Iterator[Evidence]:
     # rests (AMD's), those beside it tell: after a run none of them, or all, are at rest.
     rests = not narrow and gpu.performance_state != 0
     if gpu.performance_state is None:
-        others = [each for each in one.node.last.gpus if each.bus_id in one.node.driven and each is not gpu]
+        others = [each for each in seen.node.last.gpus if each.bus_id in seen.node.driven and each is not gpu]
         rests = rests and not any(each.pcie_generation == each.pcie_most_generation for each in others)
-    yield one.say("pcie-reduced", f"PCIe runs at {now} of {full}", None if rests else Verdict.DEGRADED)
+    yield seen.say("pcie-reduced", f"PCIe runs at {now} of {full}", None if rests else Verdict.DEGRADED)
 
 
-def _slot(one: _Gpu, described: int) -> Iterator[Evidence]:
+def _slot(seen: _Gpu, described: int) -> Iterator[Evidence]:
     """A slot, riser or firmware setting that keeps the GPU's PCIe link under what the GPU can do.
 
     Where the topology has no more either it is only told: so the machine was built.
     """
-    gpu = one.gpu
+    gpu = seen.gpu
     most, own = gpu.pcie_most_generation or 0, gpu.pcie_own_generation or 0
     if 0 < most < max(own, described):
         text = f"its slot has PCIe Gen {most}, and the GPU Gen {max(own, described)}"
-        yield one.say("pcie-reduced", text, Verdict.DEGRADED if most < described else None)
+        yield seen.say("pcie-reduced", text, Verdict.DEGRADED if most < described else None)
 
 
 def _described_generations(topology: Topology | None) -> Mapping[int, int]:
     """The generation of each GPU's PCIe link by the topology, where it names one."""
-    found: dict[int, int] = {}
+    generations: dict[int, int] = {}
     for gpu in topology.gpus if topology is not None else ():
         for link in topology.links if topology is not None else ():
             if gpu.name in link.ends and (match := _PCIE.match(link.technology)):
-                found[gpu.index] = int(match[1])
-    return found
+                generations[gpu.index] = int(match[1])
+    return generations
 
 
 def _described_links(topology: Topology | None) -> Mapping[int, int]:
     """How many NVLinks a GPU has by the topology, by the GPU's index."""
     if topology is None:
         return {}
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for gpu in topology.gpus:
         mine = (link for link in topology.links if gpu.name in link.ends and _NVLINK.match(link.technology))
-        found[gpu.index] = sum(link.count for link in mine)
-    return found
+        counts[gpu.index] = sum(link.count for link in mine)
+    return counts
 
 
 def _most_links(nodes: Sequence[Node]) -> Mapping[str, int]:
     """The most links that are active on any GPU of a model: where nothing is described, its equals tell."""
-    found: dict[str, int] = {}
+    most: dict[str, int] = {}
     for node in nodes:
         for gpu in node.last.gpus:
-            found[gpu.name] = max(found.get(gpu.name, 0), sum(link.active for link in gpu.links))
-    return found
+            most[gpu.name] = max(most.get(gpu.name, 0), sum(link.active for link in gpu.links))
+    return most
 
 
-def _links(one: _Gpu, wanted: int) -> Iterator[Evidence]:
-    links = one.gpu.links
+def _links(seen: _Gpu, wanted: int) -> Iterator[Evidence]:
+    links = seen.gpu.links
     up = {link.number for link in links if link.active}
     down = [link.number for link in links if not link.active]
-    was_up = {link.number for link in one.before.links if link.active} if one.before else set()
+    was_up = {link.number for link in seen.before.links if link.active} if seen.before else set()
     lost = sorted(was_up - up)
     # AMD's driver lists the links of its board alone: each of them should be up.
-    amd = one.gpu.name.startswith("AMD")
+    amd = seen.gpu.name.startswith("AMD")
     wanted = len(links) if amd else wanted
     if len(up) < wanted or lost:
         during = f", and link {', '.join(map(str, lost))} went down during the test" if lost else ""
         which = f" ({', '.join(map(str, down))} inactive)" if 0 < len(down) <= 6 else ""
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
         # A guest may be told that all are down, whatever they are.
-        hidden = amd and not lost and not any(link.active for gpu in one.node.last.gpus for link in gpu.links)
+        hidden = amd and not lost and not any(link.active for gpu in seen.node.last.gpus for link in gpu.links)
         text += "on all GPUs: a virtual machine may hide them" if hidden else ""
-        yield one.say("gpu-links-down", text, Verdict.PASS if hidden else Verdict.DEGRADED)
-    yield from _link_errors(one)
+        yield seen.say("gpu-links-down", text, Verdict.PASS if hidden else Verdict.DEGRADED)
+    yield from _link_errors(seen)
 
 
-def _link_errors(one: _Gpu) -> Iterator[Evidence]:
+def _link_errors(seen: _Gpu) -> Iterator[Evidence]:
     """Errors of NVLinks during the test: each link that has too many, and the others together."""
-    before = {link.number: link.counters for link in one.before.links} if one.before else {}
-    rises = {link.number: rises_of(link.counters, before.get(link.number)) for link in one.gpu.links}
+    before = {link.number: link.counters for link in seen.before.links} if seen.before else {}
+    rises = {link.number: rises_of(link.counters, before.get(link.number)) for link in seen.gpu.links}
     for rule in LINK_COUNTERS:
         for counter, words in rule.counters.items():
             few = {}
             for number, own in rises.items():
-                for code, text, verdict in judge_counters([rule.only(counter)], own, one.node.seconds):
+                for code, text, verdict in judge_counters([rule.only(counter)], own, seen.node.seconds):
                     if verdict is not None:
-                        yield one.say(code, f"NVLink {number} {text}", verdict)
+                        yield seen.say(code, f"NVLink {number} {text}", verdict)
                     else:
                         few[number] = own[counter]
             if few:
                 most = max(few, key=lambda number: few[number])
                 on_links = f"{len(few)} of {len(rises)} NVLinks had {words} during the test"
-                yield one.say(rule.code, f"{on_links}, at most {few[most]} on link {most}", None)
+                yield seen.say(rule.code, f"{on_links}, at most {few[most]} on link {most}", None)
 
 
-def _throttled(one: _Gpu) -> Iterator[Evidence]:
-    reasons = list(dict.fromkeys(name for gpu in (one.before, one.gpu) if gpu for name in gpu.throttle))
-    gpu = one.gpu
+def _throttled(seen: _Gpu) -> Iterator[Evidence]:
+    reasons = list(dict.fromkeys(name for gpu in (seen.before, seen.gpu) if gpu for name in gpu.throttle))
+    gpu = seen.gpu
     clock = f" ({gpu.clock_mhz} of {gpu.clock_most_mhz} MHz)" if gpu.clock_mhz and gpu.clock_most_mhz else ""
     heat = f", {gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
     if protects := [_PROTECTS[name] for name in reasons if name in _PROTECTS]:
-        yield one.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", Verdict.DEGRADED)
+        yield seen.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", Verdict.DEGRADED)
     else:
-        yield from one.counted(THROTTLE_COUNTERS, heat)
+        yield from seen.counted(THROTTLE_COUNTERS, heat)
     if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
-        yield one.say("gpu-setting", f"its clocks are limited: {', '.join(setting)}{clock}", None)
+        yield seen.say("gpu-setting", f"its clocks are limited: {', '.join(setting)}{clock}", None)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"
-        yield one.say("gpu-setting", text, Verdict.PASS)
+        yield seen.say("gpu-setting", text, Verdict.PASS)
     if gpu.settings.get("MIG") == "on":
-        yield one.say("gpu-shared", "MIG is on: only a part of the GPU is measured", Verdict.PASS)
+        yield seen.say("gpu-shared", "MIG is on: only a part of the GPU is measured", Verdict.PASS)
 
 
-def _memory(one: _Gpu) -> Iterator[Evidence]:
-    yield from one.counted(GPU_COUNTERS)
-    if one.gpu.rows_failed:
-        yield one.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)
-    elif one.gpu.rows_pending:
-        yield one.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", Verdict.DEGRADED)
+def _memory(seen: _Gpu) -> Iterator[Evidence]:
+    yield from seen.counted(GPU_COUNTERS)
+    if seen.gpu.rows_failed:
+        yield seen.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)
+    elif seen.gpu.rows_pending:
+        yield seen.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", Verdict.DEGRADED)
 
 
 def _gone(node: Node) -> Iterator[Evidence]:
@@ -259,13 +259,13 @@ def _xids(node: Node) -> Iterator[Evidence]:
     known = node.before.xids or () if node.before else ()
     now = node.last.xids or ()
     fresh = [each for each in now if each not in known] if node.before is not None and node.after is not None else []
-    for each in fresh:
-        text = f"Xid {each.number} during the test: {each.text}"
-        yield Evidence("gpu-xid", node.host, _gpu_of(node, each), text, Verdict.DEGRADED)
+    for xid in fresh:
+        text = f"Xid {xid.number} during the test: {xid.text}"
+        yield Evidence("gpu-xid", node.host, _gpu_of(node, xid), text, Verdict.DEGRADED)
     old: dict[tuple[int, str | int], int] = {}
-    for each in now:
-        if each not in fresh and each.number not in _OF_PROGRAMS:
-            key = (each.number, _gpu_of(node, each))
+    for xid in now:
+        if xid not in fresh and xid.number not in _OF_PROGRAMS:
+            key = (xid.number, _gpu_of(node, xid))
             old[key] = old.get(key, 0) + 1
     for (number, part), count in old.items():
         times = f"{count} times " if count > 1 else ""

@@ -49,14 +49,14 @@ def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone:
             if nic.name not in described and (described.keys() & names or not (nic.driver or nic.kind != "ethernet")):
                 continue
             before = earlier.get(nic.name) if node.after else None
-            for each in _port(node.host, nic, before, described.get(nic.name)):
-                yield each if alone or len(nodes) > 1 or each.verdict is None else _as_note(each)
+            for evidence in _port(node.host, nic, before, described.get(nic.name)):
+                yield evidence if alone or len(nodes) > 1 or evidence.verdict is None else _as_note(evidence)
     yield from _tcp(nodes)
 
 
-def _as_note(each: Evidence) -> Evidence:
+def _as_note(evidence: Evidence) -> Evidence:
     """No data of a run on one node passed its ports."""
-    return replace(each, verdict=Verdict.PASS)
+    return replace(evidence, verdict=Verdict.PASS)
 
 
 def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | None) -> Iterator[Evidence]:
@@ -71,8 +71,8 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
     if nic.duplex == "half":
         yield say("nic-slow", "its link is half duplex")
     rises = rises_of(nic.counters, before.counters if before is not None else None)
-    for found in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), CONGESTION), rises):
-        yield say(*found)
+    for judged in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), CONGESTION), rises):
+        yield say(*judged)
 
 
 def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
@@ -113,12 +113,12 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
 
 def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
     """Whether nearly all of the nodes that sent had to recover, and most of a packet or few each time."""
-    found = [
+    resent = [
         rise.get("RetransSegs", 0) / count
         for rise in others
         if (count := rise.get("TCPSackRecovery", 0)) >= _FEWEST_OF_A_NODE
     ]
-    return len(found) >= _MOST_NODES * len(others) and statistics.median(found) <= _RESENT_AT_ONCE
+    return len(resent) >= _MOST_NODES * len(others) and statistics.median(resent) <= _RESENT_AT_ONCE
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
@@ -183,15 +183,15 @@ def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:
     except UserError:
         return {}  # devices that the topology does not have: others say so
     hosts = {each.rank: each.host for each in run.ranks}
-    found: dict[str, Counter[str]] = {}
-    for each in run.samples:
-        if each.operation not in PAIRS or len({hosts.get(rank) for rank in each.ranks}) < 2:
+    sent: dict[str, Counter[str]] = {}
+    for samples in run.samples:
+        if samples.operation not in PAIRS or len({hosts.get(rank) for rank in samples.ranks}) < 2:
             continue
-        for rank in each.ranks[:1] if each.operation == "unidirectional" else each.ranks:
+        for rank in samples.ranks[:1] if samples.operation == "unidirectional" else samples.ranks:
             nic = nic_of(topology, gpus[rank]) if rank in gpus else None
             if nic is not None:
-                found.setdefault(hosts[rank], Counter())[nic.name] += each.bytes * int(each.times_ns.size)
-    return found
+                sent.setdefault(hosts[rank], Counter())[nic.name] += samples.bytes * int(samples.times_ns.size)
+    return sent
 
 
 def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:

@@ -74,25 +74,25 @@ def _unlike_nodes(nodes: Sequence[Node]) -> Iterator[Evidence]:
 
 def _facts(state: NodeState) -> dict[str, str]:
     """What nodes of one kind have in common, by name."""
-    found = {name: value for name, value in state.versions.items() if name != "processor"}
-    return {**found, **state.settings, "cores": str(state.cores)}
+    versions = {name: value for name, value in state.versions.items() if name != "processor"}
+    return {**versions, **state.settings, "cores": str(state.cores)}
 
 
 def _of_ports(state: NodeState) -> dict[str, str]:
     """How the ports that are up are set; of one that is down there is a line of its own."""
-    found = {}
+    facts = {}
     for nic in state.nics:
         if nic.up is False:
             continue
         if nic.mtu is not None:
-            found[f"MTU of {nic.name}"] = str(nic.mtu)
+            facts[f"MTU of {nic.name}"] = str(nic.mtu)
         if nic.rate_gbps is not None:
-            found[f"rate of {nic.name}"] = f"{nic.rate_gbps:g} Gb/s"
+            facts[f"rate of {nic.name}"] = f"{nic.rate_gbps:g} Gb/s"
         if nic.duplex:
-            found[f"duplex of {nic.name}"] = nic.duplex
+            facts[f"duplex of {nic.name}"] = nic.duplex
         if nic.firmware:
-            found[f"NIC firmware of {nic.name}"] = nic.firmware
-    return found
+            facts[f"NIC firmware of {nic.name}"] = nic.firmware
+    return facts
 
 
 def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> Iterator[Evidence]:
@@ -163,8 +163,8 @@ def _by_rank(
 ) -> Iterator[Evidence]:
     """A line for each name that is another on some node; `given`: what ranks have otherwise than rank 0."""
     differences: dict[str, dict[int, str | None]] = {}
-    for each in given:
-        differences.setdefault(each["name"], {})[each["rank"]] = each["value"]
+    for difference in given:
+        differences.setdefault(difference["name"], {})[difference["rank"]] = difference["value"]
     for name, by_rank in differences.items():
         usual = of_rank_0.get(name)
         by_host: dict[str, list[str]] = {}
@@ -229,13 +229,13 @@ def _remarks(run: Run) -> Iterator[Evidence]:
     remarks = run.footer.get("proof", {}).get("remarks", []) if run.footer else []
     library = run.header.get("libraries", {}).get("ccl", {}).get("name", "NCCL")
     hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
-    for each in remarks:
-        host = hosts.get(each["ranks"][0])
+    for remark in remarks:
+        host = hosts.get(remark["ranks"][0])
         if host is None:
             continue
-        more = f" (on {each['of_ranks']} ranks)" if each["of_ranks"] > 1 else ""
-        verb, verdict = ("warns", Verdict.PASS) if each["warning"] else ("says", None)
-        yield Evidence("library-remark", host, "", f"{library} {verb}: {each['text']}{more}", verdict)
+        more = f" (on {remark['of_ranks']} ranks)" if remark["of_ranks"] > 1 else ""
+        verb, verdict = ("warns", Verdict.PASS) if remark["warning"] else ("says", None)
+        yield Evidence("library-remark", host, "", f"{library} {verb}: {remark['text']}{more}", verdict)
 
 
 def _settings(run: Run) -> Iterator[Evidence]:
@@ -265,14 +265,14 @@ def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
 
 def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
     """What others kept busy before the test began, on the node where it was most."""
-    found = []
+    loads = []
     for node in nodes:
         state = node.before
         if state is not None and node.is_busy:
-            found.append((state.busy_cores / state.cores, state))
-    if found:
-        _, state = max(found, key=lambda each: each[0])
-        more = f" (and {len(found) - 1} more nodes)" if len(found) > 1 else ""
+            loads.append((state.busy_cores / state.cores, state))
+    if loads:
+        _, state = max(loads, key=lambda each: each[0])
+        more = f" (and {len(loads) - 1} more nodes)" if len(loads) > 1 else ""
         who = f": {', '.join(state.busiest)}" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
         yield Evidence("node-busy", state.host, "", text, Verdict.PASS)

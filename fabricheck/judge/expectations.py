@@ -45,7 +45,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
         hosts = list(dict.fromkeys(each.host for each in members))
         place = {each.rank: position for position, each in enumerate(members)}
         rule = policy.floor(run, samples)
-        found = expectation(
+        expected = expectation(
             topology,
             operation=samples.operation,
             implementation=samples.implementation,
@@ -71,11 +71,13 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             without_switch=without_switch,
         )
         if rule is not None and quantity == "goodput":
-            found = replace(found, source=f"{found.source}; floor: {rule.source}")
+            expected = replace(expected, source=f"{expected.source}; floor: {rule.source}")
         if without_switch and samples.operation == "allreduce" and _can_reduce(topology):
-            found = replace(found, source=f"{found.source}; {without_switch} keeps NCCL from reducing in the switch")
+            expected = replace(
+                expected, source=f"{expected.source}; {without_switch} keeps NCCL from reducing in the switch"
+            )
         # What links carry of data is measured with NCCL as it is by default: each mode and type has kernels of its own.
-        return replace(found, achievable=None) if kernel_settings(run.header["plan"]) else found
+        return replace(expected, achievable=None) if kernel_settings(run.header["plan"]) else expected
 
     return expect
 

@@ -70,7 +70,7 @@ def _row(
     devices: Sequence[int],
     kept: dict[tuple[str, tuple[int, ...]], tuple[float, int]],
 ) -> Row:
-    found = expectation(
+    expected = expectation(
         topology,
         operation=operation,
         implementation="transfers" if operation in PAIRS else "library",
@@ -89,12 +89,12 @@ def _row(
         operation,
         way,
         tuple(gpu.name for gpu in gpus),
-        found.nominal,
-        found.source,
+        expected.nominal,
+        expected.source,
         optimum=_optimum(topology, operation, gpus) if way != "staging" else None,
-        expected=found.expected,
-        achievable=found.expected * data.share if data is not None and found.expected is not None else None,
-        ceiling=found.ceiling,
+        expected=expected.expected,
+        achievable=expected.expected * data.share if data is not None and expected.expected is not None else None,
+        ceiling=expected.ceiling,
         reference=value,
         reference_bytes=size,
         payload=f"{data.share:.1%} by {data.mover}: {data.source}" if data is not None else "",
@@ -160,7 +160,7 @@ def _summary(topology: Topology) -> Iterator[Row]:
 
 def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple[float, int]]:
     """The uncontended goodputs in Gb/s by operation and ranks, each at its largest size."""
-    found: dict[tuple[str, tuple[int, ...]], tuple[float, int]] = {}
+    goodputs: dict[tuple[str, tuple[int, ...]], tuple[float, int]] = {}
     for test in references.tests.values():
         for entry in test.entries:
             for name, reference in entry.metrics.items():
@@ -173,6 +173,6 @@ def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple
                 if (metric.quantity, metric.schedule, reference.unit) != ("goodput", "uncontended", "Gb/s"):
                     continue
                 key = (metric.operation, metric.ranks or tuple(range(metric.world)))
-                if key not in found or found[key][1] < metric.bytes:
-                    found[key] = (reference.value, metric.bytes)
-    return found
+                if key not in goodputs or goodputs[key][1] < metric.bytes:
+                    goodputs[key] = (reference.value, metric.bytes)
+    return goodputs

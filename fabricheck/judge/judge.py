@@ -33,13 +33,13 @@ def strongest_level(
     policy: Policy,
 ) -> Yardstick | None:
     """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best."""
-    found = list(known)
+    yardsticks = list(known)
     if reference is not None:
-        found.append(of_reference(metric, reference))
+        yardsticks.append(of_reference(metric, reference))
     if expectation.achievable is not None and metric.quantity == "goodput":
-        found.append(_achievable(metric, expectation, expectation.achievable, policy))
-    levels = [each for each in found if not each.alarm]
-    return _with_alarms(metric, _closest(metric, levels), levels, [each for each in found if each.alarm])
+        yardsticks.append(_achievable(metric, expectation, expectation.achievable, policy))
+    levels = [each for each in yardsticks if not each.alarm]
+    return _with_alarms(metric, _closest(metric, levels), levels, [each for each in yardsticks if each.alarm])
 
 
 def _with_alarms(
@@ -58,21 +58,23 @@ def _with_alarms(
     return strictest
 
 
-def _closest(metric: Metric, found: Iterable[Yardstick]) -> Yardstick | None:
+def _closest(metric: Metric, yardsticks: Iterable[Yardstick]) -> Yardstick | None:
     """The strongest; in place of its bound a tighter one of a weaker yardstick, which all that was measured keeps.
 
     Who knows more must not be told less: a reference of few runs, or a part of which one machine is known, has a wide
     bound. A system, or a part, that is known to give less has a value out of the other's bound, which is not for it
     then. What links could carry says nothing beside what this very system was measured to give.
     """
-    found = list(found)
-    level = strongest(found)
+    yardsticks = list(yardsticks)
+    level = strongest(yardsticks)
     if level is None:
         return level
     sign = 1 if metric.better == "higher" else -1
     weaker = ("part",) if level.kind == "reference" else ("published", "achievable")
-    measured = [level.value] if level.kind == "reference" else [one.value for one in found if one.kind != "achievable"]
-    others = (strongest(each for each in found if each.kind == kind) for kind in weaker)
+    measured = (
+        [level.value] if level.kind == "reference" else [one.value for one in yardsticks if one.kind != "achievable"]
+    )
+    others = (strongest(each for each in yardsticks if each.kind == kind) for kind in weaker)
     tighter = [
         each
         for each in others

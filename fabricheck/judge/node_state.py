@@ -45,7 +45,7 @@ _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, N
 def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     """All that the nodes of a run say, the worst first."""
     nodes = nodes_of(run)
-    found = [
+    evidence = [
         *evidence_of_gpus(nodes, topology),
         *evidence_of_nics(nodes, topology),
         *evidence_of_paths(nodes, topology),
@@ -54,17 +54,17 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
         *evidence_of_association(run, topology),
         *_silent(run.states, nodes, run),
     ]
-    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
 
 
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
     nodes = [Node(state.host, state, None, frozenset()) for state in last.values()]
-    found = [*evidence_of_paths(nodes, topology)]
+    evidence = [*evidence_of_paths(nodes, topology)]
     for state in last.values():
-        found += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
-    bad = [each for each in found if each.verdict is not None and each.verdict is not Verdict.PASS]
+        evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
+    bad = [each for each in evidence if each.verdict is not None and each.verdict is not Verdict.PASS]
     return tuple(sorted(bad, key=lambda each: _ORDER.index(each.verdict)))
 
 
@@ -76,7 +76,7 @@ def evidence_of_node(
     `others` of the same job tell which of its GPUs is missing.
     """
     node = Node(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
-    found = [
+    evidence = [
         *_missing(state, topology, others),
         *evidence_of_gpus([node], topology),
         *evidence_of_nics([node], topology, alone=True),
@@ -87,7 +87,7 @@ def evidence_of_node(
             for each in state.notes
         ),
     ]
-    return tuple(sorted(found, key=lambda each: _ORDER.index(each.verdict)))
+    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
 
 
 def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeState]) -> Iterator[Evidence]:
@@ -138,30 +138,34 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
     """What the nodes of a session's runs say that changes no verdict, each once."""
     told: dict[str | Finding, Finding] = {}
     for run, topology in runs:
-        for each in evidence_of(run, topology):
-            if each.verdict is Verdict.PASS:
-                found = finding_of(each, Verdict.PASS, topology)
-                told.setdefault(each.code if each.code in _ONCE else found, found)
+        for evidence in evidence_of(run, topology):
+            if evidence.verdict is Verdict.PASS:
+                finding = finding_of(evidence, Verdict.PASS, topology)
+                told.setdefault(evidence.code if evidence.code in _ONCE else finding, finding)
     return iter(told.values())
 
 
 def errors_counted(run: Run, topology: Topology | None) -> Iterator[Finding]:
     """What counters of the hardware a run shows of its GPUs, links and, between nodes, ports, beside what is slow."""
     several = len({rank.host for rank in run.ranks}) > 1
-    for each in evidence_of(run, topology):
-        if each.code in _COUNTED and each.verdict in (Verdict.DEGRADED, None) and (several or not each.network):
-            yield finding_of(each, Verdict.DEGRADED, topology)
+    for evidence in evidence_of(run, topology):
+        if (
+            evidence.code in _COUNTED
+            and evidence.verdict in (Verdict.DEGRADED, None)
+            and (several or not evidence.network)
+        ):
+            yield finding_of(evidence, Verdict.DEGRADED, topology)
 
 
 def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> RunJudgement:
     """The judgement with what the nodes say that keeps the run from being green, and why paths may be wrong."""
-    found = evidence_of(judged.run, topology)
+    evidence = evidence_of(judged.run, topology)
     problems = tuple(
         finding_of(each, each.verdict, topology)
-        for each in found
+        for each in evidence
         if each.verdict is not None and each.verdict is not Verdict.PASS
     )
-    why = "".join(f"; {each.message}" for each in _each_once(found) if each.code in EXPLAINS_PATHS)
+    why = "".join(f"; {each.message}" for each in _each_once(evidence) if each.code in EXPLAINS_PATHS)
     own = [
         replace(one, message=f"{one.message}{why}") if one.code in ("path-forbidden", "path-unproven") else one
         for one in judged.problems
@@ -169,24 +173,24 @@ def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> R
     return replace(judged, problems=tuple(own)).with_problems(problems)
 
 
-def _each_once(found: Sequence[Evidence]) -> Iterable[Evidence]:
+def _each_once(evidence: Sequence[Evidence]) -> Iterable[Evidence]:
     """The first of each kind: equal nodes say the same."""
-    return {each.code: each for each in reversed(found)}.values()
+    return {each.code: each for each in reversed(evidence)}.values()
 
 
-def finding_of(each: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:
+def finding_of(evidence: Evidence, verdict: Verdict, topology: Topology | None) -> Finding:
     """With this verdict, about its component."""
-    return Finding(each.code, verdict, each.message, (component_of(each, topology),))
+    return Finding(evidence.code, verdict, evidence.message, (component_of(evidence, topology),))
 
 
-def component_of(each: Evidence, topology: Topology | None) -> Component:
+def component_of(evidence: Evidence, topology: Topology | None) -> Component:
     """What it is about; the topology may call a GPU otherwise than by its index."""
-    if isinstance(each.part, int):
+    if isinstance(evidence.part, int):
         names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
-        return Component(Kind.GPU, names.get(each.part, f"gpu{each.part}"), each.host)
-    if not each.part:
-        return Component.of_node(each.host)
-    return Component(Kind.NIC if each.network else Kind.DEVICE, each.part, each.host)
+        return Component(Kind.GPU, names.get(evidence.part, f"gpu{evidence.part}"), evidence.host)
+    if not evidence.part:
+        return Component.of_node(evidence.host)
+    return Component(Kind.NIC if evidence.network else Kind.DEVICE, evidence.part, evidence.host)
 
 
 def beside_metrics(judged: RunJudgement) -> RunJudgement:
@@ -195,14 +199,14 @@ def beside_metrics(judged: RunJudgement) -> RunJudgement:
     What is the same of several metrics stands beside the worst of them. A metric below the minimum proves nothing where
     processors of one node move the data and other programs used them.
     """
-    found = evidence_of(judged.run, judged.topology)
+    facts = evidence_of(judged.run, judged.topology)
     alone = len({rank.host for rank in judged.run.ranks}) == 1
-    busy = alone and any(evidence.code == "node-busy" for evidence in found)
+    busy = alone and any(evidence.code == "node-busy" for evidence in facts)
     metrics = [_unless_busy(metric, judged.run) if busy else metric for metric in judged.judgements]
     worst_first = sorted(range(len(metrics)), key=lambda place: badness(metrics[place]))
     places: dict[tuple[str, str | int, str], dict[int, Evidence]] = {}
     for place in worst_first:
-        for evidence in _beside(metrics[place], judged.run, found):
+        for evidence in _beside(metrics[place], judged.run, facts):
             places.setdefault((evidence.code, evidence.part, evidence.text), {}).setdefault(place, evidence)
     told: dict[int, list[str]] = {}
     for by_place in places.values():
@@ -233,14 +237,14 @@ def _by_processors(run: Run, samples: Samples) -> bool:
     return any(re.search(pattern, path) for pattern in HOST_STAGING for path in paths)
 
 
-def _beside(judgement: Judgement, run: Run, found: Sequence[Evidence]) -> Iterator[Evidence]:
+def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterator[Evidence]:
     """What the nodes and GPUs of a metric say that is slow."""
     if judgement.code in _NEEDS_NO_REASON:
         return
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_name(each.host) for each in ranks}
     devices = {(short_name(each.host), each.device.bus_id.lower()[-12:]) for each in ranks if each.device is not None}
-    for evidence in found:
+    for evidence in facts:
         own = evidence.host in hosts and (not evidence.bus_id or (evidence.host, evidence.bus_id) in devices)
         if own and (not evidence.network or len(hosts) > 1):
             yield evidence

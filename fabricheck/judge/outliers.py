@@ -103,16 +103,16 @@ def outliers(
     the rest is looked at again. `error`: the probability with which healthy equals have any outlier.
     """
     left = list(range(len(values)))
-    found: list[Outlier[T]] = []
+    faults: list[Outlier[T]] = []
     # Faults do not add to the noise of the healthy: the spread inside a series is that of the middle one.
     given = _Given(values, inside, max(least_spread, float(np.median(inside))), error)
-    while len(left) > 1 and len(found) < _MOST_FAULTS:
+    while len(left) > 1 and len(faults) < _MOST_FAULTS:
         best = _best(given, parts, left)
         if best is None:
             break
-        found.append(best)
+        faults.append(best)
         left = [one for one in left if one not in best.members]
-    return tuple(found)
+    return tuple(faults)
 
 
 def critical_value(count: int, inside: Floats, least_spread: float, error: float) -> float:
@@ -135,9 +135,9 @@ def _best(given: _Given, parts: Sequence[Parts[T]], left: Sequence[int]) -> Outl
     splits = _split(values, given.inside[list(left)], masks, given.prior)
     beyond_chance = splits.statistic > _bounds(given.error, tests, splits.freedom)
     best = -1
-    for one in np.flatnonzero(beyond_chance).tolist():
-        if best < 0 or splits.cost[one] < splits.cost[best] * (1 - 1e-9):
-            best = one
+    for split in np.flatnonzero(beyond_chance).tolist():
+        if best < 0 or splits.cost[split] < splits.cost[best] * (1 - 1e-9):
+            best = split
     if best < 0:
         return None
     # Of those that cross a slow part the ones that are slow themselves.
@@ -179,17 +179,17 @@ class _Crossed(Generic[T]):
 def _shared(parts: Sequence[Parts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
     """Several members that cross a part, or one of two, with the parts that they cross."""
     crossing: dict[T, set[int]] = {}
-    for one in members:
-        for name in parts[one].all:
-            crossing.setdefault(name, set()).add(one)
-    found: dict[frozenset[int], _Crossed[T]] = {}
+    for member in members:
+        for name in parts[member].all:
+            crossing.setdefault(name, set()).add(member)
+    crossings: dict[frozenset[int], _Crossed[T]] = {}
     for name, crossed in crossing.items():
         key = frozenset(crossed)
-        found[key] = _Crossed((*(found[key].parts if key in found else ()), name))
+        crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name))
     units = dict.fromkeys(name for one in members for name in parts[one].units)
     for first, second in itertools.combinations(units, 2) if len(units) <= _MOST_FOR_TWO else ():
-        found.setdefault(frozenset(crossing[first] | crossing[second]), _Crossed((first, second), both=True))
-    return {crossed: names for crossed, names in found.items() if len(crossed) > 1}
+        crossings.setdefault(frozenset(crossing[first] | crossing[second]), _Crossed((first, second), both=True))
+    return {crossed: names for crossed, names in crossings.items() if len(crossed) > 1}
 
 
 def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: float | Floats) -> _Splits:
@@ -226,10 +226,10 @@ def _median(values: Floats, masks: npt.NDArray[np.bool_]) -> Floats:
 def _masks(members: Iterable[Collection[int]], count: int) -> npt.NDArray[np.bool_]:
     """Which of `count` each has, shape (S, count); without what has all."""
     asked = [list(each) for each in members if len(each) < count]
-    found = np.zeros((len(asked), count), dtype=bool)
-    for row, each in zip(found, asked, strict=True):
-        row[each] = True
-    return found
+    masks = np.zeros((len(asked), count), dtype=bool)
+    for row, chosen in zip(masks, asked, strict=True):
+        row[chosen] = True
+    return masks
 
 
 def _bounds(error: float, tests: Numbers, freedom: Numbers) -> Floats:

@@ -22,9 +22,9 @@ def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> t
 
     No runs are no pass.
     """
-    found = tuple(problems) if runs else (*problems, NO_RUNS)
-    verdicts = [*(each.final_verdict for each in runs), *(each.verdict for each in found)]
-    return worst(verdicts), tuple(sorted(found, key=lambda each: -SEVERITY[each.verdict]))
+    findings = tuple(problems) if runs else (*problems, NO_RUNS)
+    verdicts = [*(each.final_verdict for each in runs), *(each.verdict for each in findings)]
+    return worst(verdicts), tuple(sorted(findings, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def rehearsed(runs: Iterable[RunJudgement]) -> bool:

@@ -168,8 +168,8 @@ class Facts:
     def library(self) -> str:
         """Name and version of what moves the data: NCCL, RCCL or the MPI library; empty for copies and kernels."""
         name = {"ccl": "ccl", "mpi": "mpi"}.get(self.run.header["transport"], "")
-        found = self.run.header.get("libraries", {}).get(name) or {}
-        return " ".join(str(found[each]) for each in ("name", "version") if found.get(each))
+        library = self.run.header.get("libraries", {}).get(name) or {}
+        return " ".join(str(library[each]) for each in ("name", "version") if library.get(each))
 
     @cached_property
     def nics_of_a_node(self) -> str:
@@ -302,32 +302,32 @@ def yardsticks_of_parts(
     for part in parts:
         if not all(part.is_of(each) for each in devices):
             continue
-        for one in sorted(part.values, key=lambda each: -each.machines):
-            value = in_unit(one.value, one.unit, metric, expectation)
-            if value is None or not matches(one.where, metric, facts):
+        for known in sorted(part.values, key=lambda each: -each.machines):
+            value = in_unit(known.value, known.unit, metric, expectation)
+            if value is None or not matches(known.where, metric, facts):
                 continue
-            if one.alarm_of is not None:
-                required = f"{one.value:g} {one.unit} that {one.alarm_of} requires of {one.conditions}"
-                yield alarm_of("part", value, required, part.sources[one.source].source)
+            if known.alarm_of is not None:
+                required = f"{known.value:g} {known.unit} that {known.alarm_of} requires of {known.conditions}"
+                yield alarm_of("part", value, required, part.sources[known.source].source)
             else:
-                yield _of_part(part, one, metric, value, policy)
+                yield _of_part(part, known, metric, value, policy)
 
 
-def _of_part(part: Part, one: PartValue, metric: Metric, value: float, policy: Policy) -> Yardstick:
-    kind = part.sources[one.source].kind
-    near = policy.part_margin_of_host_memory if one.where.host_memory is not None else policy.part_margin
+def _of_part(part: Part, known: PartValue, metric: Metric, value: float, policy: Policy) -> Yardstick:
+    kind = part.sources[known.source].kind
+    near = policy.part_margin_of_host_memory if known.where.host_memory is not None else policy.part_margin
     least = near if kind == "measured" else policy.published_margin
     if metric.quantity == "latency":
         least = max(least, policy.part_margin_of_latencies)
-    if one.machines == 1 and kind == "measured":  # of which nobody knows how far it is from others
+    if known.machines == 1 and kind == "measured":  # of which nobody knows how far it is from others
         least *= 2
-    margin = max(least, _SPREADS * one.spread)
+    margin = max(least, _SPREADS * known.spread)
     higher = BETTER[metric.quantity] == "higher"
     worse, tolerance = 1 - margin if higher else 1 + margin, f"margin {margin:.0%}"
-    if one.range is not None:
-        worse, tolerance = one.range[0 if higher else 1] / one.value, "its range"
-    machines = f"{one.machines} machine{'s' if one.machines > 1 else ''}"
-    return Yardstick("part", value, value * worse, f"{part.part}, {machines}, {one.source}; {tolerance}")
+    if known.range is not None:
+        worse, tolerance = known.range[0 if higher else 1] / known.value, "its range"
+    machines = f"{known.machines} machine{'s' if known.machines > 1 else ''}"
+    return Yardstick("part", value, value * worse, f"{part.part}, {machines}, {known.source}; {tolerance}")
 
 
 def load_part(path: Path) -> Part:
@@ -349,15 +349,17 @@ def _load_part(path: Path, _: object) -> Part:
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "has to be lowest, then highest")
     told = [Told(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
-    for position, one in enumerate(part.values):
-        if one.range is not None and not one.range[0] <= one.value <= one.range[1]:
+    for position, stated in enumerate(part.values):
+        if stated.range is not None and not stated.range[0] <= stated.value <= stated.range[1]:
             file.fail(("values", position, "range"), "has to be lowest, value, highest, in this order")
-        if one.source not in part.sources:
-            file.fail(("values", position, "source"), f"{one.source!r} is not among sources")
-        check_where(file, ("values", position, "where"), one.where)
-        if one.conditions is None and (one.alarm_of is not None or part.sources[one.source].kind == "published"):
+        if stated.source not in part.sources:
+            file.fail(("values", position, "source"), f"{stated.source!r} is not among sources")
+        check_where(file, ("values", position, "where"), stated.where)
+        if stated.conditions is None and (
+            stated.alarm_of is not None or part.sources[stated.source].kind == "published"
+        ):
             file.fail(("values", position), "has no conditions: state of what, how and at which size")
-        check_unit(file, ("values", position, "unit"), one.unit, one.where)
+        check_unit(file, ("values", position, "unit"), stated.unit, stated.where)
         check_alarm(file, ("values", position, "value"), told[position], told)
     return part
 
@@ -372,17 +374,17 @@ class Told:
     alarm_of: str | None
 
 
-def check_alarm(file: Any, place: tuple[Any, ...], one: Told, others: Iterable[Told]) -> None:
+def check_alarm(file: Any, place: tuple[Any, ...], told: Told, others: Iterable[Told]) -> None:
     """UserError for an alarm that would be raised for what was measured under the conditions that it is about."""
-    lower = one.where.quantity == "latency"
-    for measured in others if one.alarm_of is not None else ():
-        if measured.alarm_of is not None or not _covers(one.where, measured.where):
+    lower = told.where.quantity == "latency"
+    for measured in others if told.alarm_of is not None else ():
+        if measured.alarm_of is not None or not _covers(told.where, measured.where):
             continue
-        operation = next(each for each in measured.where.operations if each in one.where.operations)
-        was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, one))
+        operation = next(each for each in measured.where.operations if each in told.where.operations)
+        was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, told))
         if was > bound if lower else was < bound:
             side = "below" if lower else "above"
-            text = f"the alarm of {one.value:g} is {side} the {measured.value:g} {measured.unit} that was measured"
+            text = f"the alarm of {told.value:g} is {side} the {measured.value:g} {measured.unit} that was measured"
             file.fail(place, text)
 
 
@@ -405,11 +407,11 @@ def _sizes(where: Where) -> tuple[float, float]:
     return min(exact, default=least or 0), max(exact, default=most or math.inf)
 
 
-def _canonical(one: Told, operation: str, ranks: int | None) -> float:
+def _canonical(told: Told, operation: str, ranks: int | None) -> float:
     """Gb/s or us; NaN of a share of nominal, and of the bus of who knows how many ranks."""
-    if one.unit == "GB/s busbw":
-        return 8 * one.value / bus_factor(operation, ranks) if ranks else math.nan
-    return {"us": 1.0, "Gb/s": 1.0, "GB/s": 8.0}.get(one.unit, math.nan) * one.value
+    if told.unit == "GB/s busbw":
+        return 8 * told.value / bus_factor(operation, ranks) if ranks else math.nan
+    return {"us": 1.0, "Gb/s": 1.0, "GB/s": 8.0}.get(told.unit, math.nan) * told.value
 
 
 def check_unit(file: Any, place: tuple[Any, ...], unit: str, where: Where) -> None:

@@ -71,15 +71,15 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[Part, .
     `components`: the names that each metric crosses; `launch`: the number of its launch. Names that the same metrics
     cross are one part.
     """
-    found: dict[tuple[str, int], list[int]] = {}
+    numbers: dict[tuple[str, int], list[int]] = {}
     launches: dict[str, set[int]] = {}
     for number, (names, of) in enumerate(zip(components, launch.tolist(), strict=True)):
         for name in (*names, ""):
-            found.setdefault((name, of), []).append(number)
+            numbers.setdefault((name, of), []).append(number)
             launches.setdefault(name, set()).add(of)
-    several = {(name, -1): members for name, members in _joined(found).items() if len(launches[name]) > 1}
+    several = {(name, -1): members for name, members in _joined(numbers).items() if len(launches[name]) > 1}
     merged: dict[bytes, list[tuple[str, str]]] = {}
-    for (name, of), members in (found | several).items():
+    for (name, of), members in (numbers | several).items():
         if len(members) >= _FEWEST:
             kind = kind_of(name) if name else SESSION if of < 0 else LAUNCH
             merged.setdefault(np.asarray(members, dtype=np.int64).tobytes(), []).append((name, kind))
@@ -93,9 +93,9 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[Part, .
     )
 
 
-def _joined(found: Mapping[tuple[str, int], list[int]]) -> dict[str, list[int]]:
+def _joined(numbers: Mapping[tuple[str, int], list[int]]) -> dict[str, list[int]]:
     joined: dict[str, list[int]] = {}
-    for (name, _), members in found.items():
+    for (name, _), members in numbers.items():
         joined.setdefault(name, []).extend(members)
     return {name: sorted(members) for name, members in joined.items()}
 
@@ -132,8 +132,8 @@ def standardised(
     """Scores in their standard deviations, with what metrics of a part of its kind share in healthy sessions."""
     own = np.array([max((shared_by_parts.get(kind, 0.0) for kind in each.kinds), default=0.0) for each in parts])
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = score / np.sqrt(variance * (1 + own**2 * variance))
-    return np.where(variance > 0, found, 0.0)
+        scores = score / np.sqrt(variance * (1 + own**2 * variance))
+    return np.where(variance > 0, scores, 0.0)
 
 
 def slow_parts(
@@ -146,10 +146,10 @@ def slow_parts(
     values, number = values.copy(), 0
     lost = np.array([np.median(worse[each.metrics]) >= LEAST_LOSS for each in parts], dtype=np.bool_)
     while lost.any() and number < _MOST_FOUND:
-        found = standardised(*scores_of(values, launch, parts, together.launch), parts, together.parts)
-        worst = int(np.where(lost, found, -np.inf).argmax())
-        if found[worst] <= together.limit:
+        scores = standardised(*scores_of(values, launch, parts, together.launch), parts, together.parts)
+        worst = int(np.where(lost, scores, -np.inf).argmax())
+        if scores[worst] <= together.limit:
             return
-        yield Slow(parts[worst], float(found[worst]))
+        yield Slow(parts[worst], float(scores[worst]))
         values[parts[worst].metrics] = np.nan
         number += 1

@@ -79,17 +79,17 @@ def yardsticks_of_papers(
     published: Iterable[Published], metric: Metric, expectation: Expectation, facts: Facts, policy: Policy
 ) -> Iterator[Yardstick]:
     """What papers measured on this system. A range is its own tolerance; other values have that of the policy."""
-    for one in published:
-        if one.judges is None or not matches(one.judges, metric, facts):
+    for stated in published:
+        if stated.judges is None or not matches(stated.judges, metric, facts):
             continue
-        share = one.judges.share_of_nominal
-        unit, ends = (one.unit, one.ends) if share is None else ("share of nominal", (share, share))
+        share = stated.judges.share_of_nominal
+        unit, ends = (stated.unit, stated.ends) if share is None else ("share of nominal", (share, share))
         low, high = (in_unit(each, unit, metric, expectation) for each in ends)
         if low is None or high is None:
             continue
-        if one.alarm_of is not None:
-            required = f"{one.low:g} {one.unit} that {one.alarm_of} requires of {one.conditions}"
-            yield alarm_of("published", low, required, one.source)
+        if stated.alarm_of is not None:
+            required = f"{stated.low:g} {stated.unit} that {stated.alarm_of} requires of {stated.conditions}"
+            yield alarm_of("published", low, required, stated.source)
             continue
         higher = metric.better == "higher"
         value, bound = (low + high) / 2, low if higher else high
@@ -97,7 +97,7 @@ def yardsticks_of_papers(
         if low == high:
             margin = policy.published_margin
             bound, tolerance = value * (1 - margin if higher else 1 + margin), f"margin {margin:.0%}"
-        yield Yardstick("published", value, bound, f"{one.what}: {one.source}; {tolerance}")
+        yield Yardstick("published", value, bound, f"{stated.what}: {stated.source}; {tolerance}")
 
 
 def load_published(path: Path) -> tuple[Published, ...]:
@@ -109,26 +109,26 @@ def load_published(path: Path) -> tuple[Published, ...]:
         raise file.rejection(error) from None
     if entries.system != path.stem:
         file.fail(("system",), f"is {entries.system!r}, but the file is that of {path.stem!r}")
-    for position, one in enumerate(entries.values):
-        if isinstance(one.value, list) != (one.relation == "from_to"):
+    for position, stated in enumerate(entries.values):
+        if isinstance(stated.value, list) != (stated.relation == "from_to"):
             file.fail(("values", position, "value"), "is a pair for the relation from_to, and only for that")
-        if one.judges is not None:
-            check_where(file, ("values", position, "judges"), one.judges)
-            if one.judges.share_of_nominal is None and one.unit not in get_args(Unit):
-                file.fail(("values", position, "judges"), f"{one.unit!r} is not a unit: give share_of_nominal")
-            if one.judges.share_of_nominal is None:
-                check_unit(file, ("values", position, "unit"), one.unit, one.judges)
-            if one.relation in ("at_least", "at_most"):
-                file.fail(("values", position, "judges"), f"a value that is {one.relation} is not a baseline")
-        if one.alarm_of is not None and one.relation != "is":
+        if stated.judges is not None:
+            check_where(file, ("values", position, "judges"), stated.judges)
+            if stated.judges.share_of_nominal is None and stated.unit not in get_args(Unit):
+                file.fail(("values", position, "judges"), f"{stated.unit!r} is not a unit: give share_of_nominal")
+            if stated.judges.share_of_nominal is None:
+                check_unit(file, ("values", position, "unit"), stated.unit, stated.judges)
+            if stated.relation in ("at_least", "at_most"):
+                file.fail(("values", position, "judges"), f"a value that is {stated.relation} is not a baseline")
+        if stated.alarm_of is not None and stated.relation != "is":
             file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
-        if one.low > one.high:
-            file.fail(("values", position, "value"), f"goes from {one.low:g} down to {one.high:g}")
+        if stated.low > stated.high:
+            file.fail(("values", position, "value"), f"goes from {stated.low:g} down to {stated.high:g}")
     told = {
         position: Told(one.judges, one.low, one.unit, one.alarm_of)
         for position, one in enumerate(entries.values)
         if one.judges is not None and one.judges.share_of_nominal is None
     }
-    for position, each in told.items():
-        check_alarm(file, ("values", position, "value"), each, told.values())
+    for position, alarm in told.items():
+        check_alarm(file, ("values", position, "value"), alarm, told.values())
     return tuple(entries.values)

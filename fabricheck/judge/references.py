@@ -96,13 +96,13 @@ class TestReferences:
         if "$partition" not in values:
             raise UserError(f"the references of {self.test} are by system: give --key, such as '$partition=sys:part'")
         partition = str(values["$partition"])
-        found: dict[str, Reference] = {}
+        references: dict[str, Reference] = {}
         # A narrower scope overrides a wider one, metric by metric.
         for scope in ("*", partition.split(":", maxsplit=1)[0], partition):
-            for each in self.entries:
-                if each.keys == (scope,):
-                    found |= each.metrics
-        return found
+            for entry in self.entries:
+                if entry.keys == (scope,):
+                    references |= entry.metrics
+        return references
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ class _Parser:
             kind = fields.get("kind")
             if kind not in _SOURCE_KINDS:
                 self.fail(place, f"needs a kind: {', '.join(_SOURCE_KINDS)}")
-            for each in ("source", *_SOURCE_REQUIRED[kind]):
-                if not fields.get(each):
-                    self.fail(place, f"needs the field {each}, as a {kind} value does")
+            for needed in ("source", *_SOURCE_REQUIRED[kind]):
+                if not fields.get(needed):
+                    self.fail(place, f"needs the field {needed}, as a {kind} value does")
             date = f", {fields['date']}" if "date" in fields else ""
             self.sources[str(name)] = f"{name}: {kind}{date}: {fields['source']}"
             if "together" in fields:
@@ -232,10 +232,10 @@ class _Parser:
         numbers = {name: dict(self.map_at(fields[name], (*place, name))) for name in ("bounds", "parts")}
         single = {(name,): fields[name] for name in ("launch", "limit")}
         every = single | {(name, key): one for name, inner in numbers.items() for key, one in inner.items()}
-        for where, one in every.items():
-            number = isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one)
-            if not number or one < 0 or (one == 0 and where[0] in ("bounds", "limit")):
-                self.fail((*place, *where), f"has to be a number above 0, not {one}")
+        for where, bound in every.items():
+            number = isinstance(bound, (int, float)) and not isinstance(bound, bool) and math.isfinite(bound)
+            if not number or bound < 0 or (bound == 0 and where[0] in ("bounds", "limit")):
+                self.fail((*place, *where), f"has to be a number above 0, not {bound}")
         if single["launch",] >= 1:
             self.fail((*place, "launch"), f"is a share of the variance, from 0 to 1, not {fields['launch']}")
         return Together(numbers["bounds"], fields["launch"], numbers["parts"], fields["limit"])
@@ -295,9 +295,9 @@ class _Parser:
         if not isinstance(value, list) or len(value) != 4:
             self.fail(place, "has to be [value, lower, upper, unit]")
         number, lower, upper, unit = value
-        for each in (number, lower, upper):
-            if each is not None and (isinstance(each, bool) or not isinstance(each, (int, float))):
-                self.fail(place, f"{each!r} is not a number")
+        for bound in (number, lower, upper):
+            if bound is not None and (isinstance(bound, bool) or not isinstance(bound, (int, float))):
+                self.fail(place, f"{bound!r} is not a number")
         if number is None or not (math.isfinite(number) and number > 0):
             self.fail(place, f"the value has to be positive and finite, not {number}")
         if lower is not None and not -1 < lower <= 0:
@@ -346,25 +346,25 @@ class _Parser:
 
     def parse_levels(self, reference: Reference, place: tuple[Any, ...]) -> Reference:
         """The reference at `place` with the levels of its nodes, where the file has any."""
-        found = self.levels
+        levels = self.levels
         for step in place:
-            found = found.get(step) if isinstance(found, dict) else None
-        if found is None:
+            levels = levels.get(step) if isinstance(levels, dict) else None
+        if levels is None:
             return reference
         where = (NODES, *place)
-        if not isinstance(found, list) or len(found) != 4 or not isinstance(found[0], str):
+        if not isinstance(levels, list) or len(levels) != 4 or not isinstance(levels[0], str):
             self.fail(where, "has to be [NODE=VALUE NODE=VALUE ..., lower, upper, unit]")
-        if found[3] != reference.unit:
-            self.fail(where, f"is in {found[3]}, and its reference in {reference.unit}")
+        if levels[3] != reference.unit:
+            self.fail(where, f"is in {levels[3]}, and its reference in {reference.unit}")
         # One text: a fleet has thousands of values, of which each would be one of the YAML file.
         nodes = {}
-        for each in found[0].split():
-            node, _, value = each.partition("=")
+        for text in levels[0].split():
+            node, _, value = text.partition("=")
             try:
                 level = float(value)
             except ValueError:
-                self.fail(where, f"{each!r} is not NODE=VALUE")
+                self.fail(where, f"{text!r} is not NODE=VALUE")
             names = [short_name(one) for one in node.split("+")]
             provenance = of_nodes(reference.provenance, names)
-            nodes[pair(names)] = self.parse_values([level, *found[1:]], where, provenance)
+            nodes[pair(names)] = self.parse_values([level, *levels[1:]], where, provenance)
         return replace(reference, nodes=nodes)

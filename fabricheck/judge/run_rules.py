@@ -40,10 +40,10 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
     """Where a run stood still: DEGRADED where it did so more than once, or its nodes say that a link went down."""
     run = judged.run
     slow: list[tuple[float, int, int]] = []
-    for number, each in enumerate(run.samples):
-        if each.times_ns.size > 1:
-            middle = float(np.median(each.times_ns))
-            late = each.times_ns[(each.times_ns > _TWICE * middle) & (each.times_ns - middle > _STALL_S * 1e9)]
+    for number, series in enumerate(run.samples):
+        if series.times_ns.size > 1:
+            middle = float(np.median(series.times_ns))
+            late = series.times_ns[(series.times_ns > _TWICE * middle) & (series.times_ns - middle > _STALL_S * 1e9)]
             slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
     flapped = any(each.code in _FLAPS for each in judged.problems)
     name = run.path or judged.test
@@ -73,9 +73,9 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
     if not is_comparable(run) or run.header["transport"] != "ccl":
         return None
     facts, gpus = Facts(run, topology), gpu_of_ranks(run)
-    for each in judged.judgements if facts.in_switch else ():
-        samples = each.samples
-        slow = each.verdict in (Verdict.DEGRADED, Verdict.FAIL) and each.better == "higher"
+    for judgement in judged.judgements if facts.in_switch else ():
+        samples = judgement.samples
+        slow = judgement.verdict in (Verdict.DEGRADED, Verdict.FAIL) and judgement.better == "higher"
         if samples.operation != "allreduce" or not slow or facts.nodes(samples) > 1:
             continue
         used = tuple(dict.fromkeys(topology.gpu(gpus[rank]) for rank in samples.ranks if rank in gpus))
@@ -83,19 +83,19 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
             continue
         most = algorithm_of(topology, "allreduce", "ccl", used).gbps
         reduced = allreduce_in_switch(node_graph(node_part(topology, frozenset(used))))
-        if reduced is None or reduced.gbps <= most or each.value > most:
+        if reduced is None or reduced.gbps <= most or judgement.value > most:
             continue
         to_bus = bus_factor("allreduce", len(samples.ranks)) / 8
         text = (
-            f"allreduce of {len(used)} GPUs: {each.value * to_bus:.4g} GB/s busbw, no more than the "
+            f"allreduce of {len(used)} GPUs: {judgement.value * to_bus:.4g} GB/s busbw, no more than the "
             f"{most * to_bus:.4g} of the links without reduction in the switch ({reduced.gbps * to_bus:.4g} with it)"
         )
         told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
         text += f"; the library: {told}" if told else ""
         name, _, version = facts.library.partition(" ")
         library = Component(Kind.LIBRARY, name or "NCCL", version=version)
-        figures = (each.value, reduced.gbps, each.unit)
-        return Finding("nvls-not-used", Verdict.DEGRADED, text, (library,), *figures, metrics=(each.name,))
+        figures = (judgement.value, reduced.gbps, judgement.unit)
+        return Finding("nvls-not-used", Verdict.DEGRADED, text, (library,), *figures, metrics=(judgement.name,))
     return None
 
 
@@ -153,8 +153,8 @@ def problem_of_gpus(run: Run, topology: Topology) -> Finding | None:
         return None
     for rank in run.ranks:
         name = rank.device.name if rank.device is not None else ""
-        found = _numbers([name])
-        if found and not found & known:
+        numbers = _numbers([name])
+        if numbers and not numbers & known:
             wanted = " and ".join(dict.fromkeys(described))
             todo = "give the system of this machine, or correct `model` in its topology"
             what = f"rank {rank.rank} used {name}, and the GPUs of {topology.system} are {wanted}"

@@ -93,10 +93,13 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     paths = [run.run.path for run in judged]
     problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
     problems += _without_majority(groups, unequal, judged, policy)
-    for each in groups if policy.tails_of_equals else ():
-        error = each_error * len(each.equals.members)
-        tails = (*find_slow_tails(each.equals, runs[each.run], error), *find_slow_starts(each.equals, runs[each.run]))
-        problems += with_files(tails, paths[each.run])
+    for own_group in groups if policy.tails_of_equals else ():
+        error = each_error * len(own_group.equals.members)
+        tails = (
+            *find_slow_tails(own_group.equals, runs[own_group.run], error),
+            *find_slow_starts(own_group.equals, runs[own_group.run]),
+        )
+        problems += with_files(tails, paths[own_group.run])
     return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
 
 
@@ -109,13 +112,13 @@ def _equals(run: RunJudgement) -> tuple[Equals, ...]:
 
 def _by_key(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> list[list[_Group]]:
     """The same groups of runs of one test that were each on a node of its own, one a node."""
-    found: dict[object, dict[str, _Group]] = {}
-    for each in groups:
-        run = runs[each.run]
+    nodes_of: dict[object, dict[str, _Group]] = {}
+    for group in groups:
+        run = runs[group.run]
         hosts = {rank.host for rank in run.run.ranks}
         if run.test and run.trusted and len(hosts) == 1:
-            found.setdefault((run.test, each.equals.key), {}).setdefault(hosts.pop(), each)
-    return [list(nodes.values()) for nodes in found.values() if len(nodes) > 1]
+            nodes_of.setdefault((run.test, group.equals.key), {}).setdefault(hosts.pop(), group)
+    return [list(nodes.values()) for nodes in nodes_of.values() if len(nodes) > 1]
 
 
 def _least_spread(equals: Equals, run: RunJudgement, policy: Policy, launches: str) -> float:
@@ -134,20 +137,20 @@ def _judge_group(
     values, inside = (np.array([getattr(one, name) for one in members]) for name in ("worse", "inside"))
     error = each_error * len(members)
     slow: set[int] = set()
-    for one in outliers(values, inside, [each.parts for each in members], spread, error):
-        places = one.parts or members[one.members[0]].places
-        for position in one.members:
+    for outlier in outliers(values, inside, [each.parts for each in members], spread, error):
+        places = outlier.parts or members[outlier.members[0]].places
+        for position in outlier.members:
             number = members[position].number
-            judgements[number] = _slower(judgements[number], one, _where(places, one), equals.kind)
+            judgements[number] = _slower(judgements[number], outlier, _where(places, outlier), equals.kind)
             slow.add(position)
-        yield Unequal(group.run, equals.what, places, one, equals.kind, group, _numbers(group, one.members))
+        yield Unequal(group.run, equals.what, places, outlier, equals.kind, group, _numbers(group, outlier.members))
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
     reach = critical_value(len(rest), inside, spread, error)
-    for each in rest:
-        others = [one.worse for one in rest if one is not each]
-        judgements[each.number] = _equal(judgements[each.number], float(np.median(others)), len(others), reach)
+    for member in rest:
+        others = [one.worse for one in rest if one is not member]
+        judgements[member.number] = _equal(judgements[member.number], float(np.median(others)), len(others), reach)
 
 
 def _judge_nodes(
@@ -164,20 +167,20 @@ def _judge_nodes(
     equals = alike[0].equals
     spread = _least_spread(equals, runs[alike[0].run], policy, "several")
     metrics = sum(len(each.equals.members) for each in alike)
-    for one in outliers(
+    for outlier in outliers(
         values, inside, [Parts((Component.of_node(host),)) for host in hosts], spread, each_error * metrics
     ):
-        for position in one.members:
+        for position in outlier.members:
             group, host = alike[position], hosts[position]
             for member in group.equals.members:
                 judgements = verdicts[group.run]
-                judgements[member.number] = _slower(judgements[member.number], one, host, equals.kind, "node")
+                judgements[member.number] = _slower(judgements[member.number], outlier, host, equals.kind, "node")
             every = _numbers(group, range(len(group.equals.members)))
-            yield Unequal(group.run, equals.what, (Component.of_node(host),), one, equals.kind, slow=every)
+            yield Unequal(group.run, equals.what, (Component.of_node(host),), outlier, equals.kind, slow=every)
 
 
-def _where(places: Sequence[Component], found: Outlier[Component]) -> str:
-    return (" and " if found.both else " or ").join(each.text for each in places[:_MOST_NAMED])
+def _where(places: Sequence[Component], outlier: Outlier[Component]) -> str:
+    return (" and " if outlier.both else " or ").join(each.text for each in places[:_MOST_NAMED])
 
 
 def _peers(count: int, what: str = "") -> str:
@@ -189,12 +192,12 @@ def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
     return tuple(group.equals.members[each].number for each in members)
 
 
-def _slower(judged: Judgement, found: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
-    centre = _value(found.centre, unit)
-    equals = _peers(found.equals, what)
+def _slower(judged: Judgement, outlier: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
+    centre = _value(outlier.centre, unit)
+    equals = _peers(outlier.equals, what)
     reason = (
         f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}): {where} is slow "
-        f"(p = {found.p:.1g}; standard deviation of peers {found.spread:.2%})"
+        f"(p = {outlier.p:.1g}; standard deviation of peers {outlier.spread:.2%})"
     )
     if judged.judged_by == "reference" or judged.verdict not in (Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE):
         return judged
@@ -234,23 +237,23 @@ def _problems(
 ) -> Iterator[Finding]:
     """One finding for each part, by the group in which it lost most."""
     by_part: dict[tuple[tuple[Component, ...], bool], list[Unequal]] = {}
-    for each in unequal:
-        by_part.setdefault((each.places, each.outlier.both), []).append(each)
-    for (places, both), found in by_part.items():
-        most = max(found, key=lambda each: each.outlier.excess)
-        one = most.outlier
-        count = sum(len(each.outlier.members) for each in found)
-        centre = _value(one.centre, most.unit)
-        slow = _value(one.centre + one.excess, most.unit)
+    for loss in unequal:
+        by_part.setdefault((loss.places, loss.outlier.both), []).append(loss)
+    for (places, both), of_part in by_part.items():
+        most = max(of_part, key=lambda each: each.outlier.excess)
+        outlier = most.outlier
+        count = sum(len(each.outlier.members) for each in of_part)
+        centre = _value(outlier.centre, most.unit)
+        slow = _value(outlier.centre + outlier.excess, most.unit)
         several = f"{count} metrics slower than their peers; worst: " if count > 1 else ""
         text = (
-            f"{_where(places, one)} {'are' if both else 'is'} slow: {several}{most.what}, {apart(slow, centre)} its "
-            f"{_peers(one.equals)} ({centre:.4g} {most.unit}; p = {one.p:.1g}). Check links, error counters, clocks, "
-            f"other processes{_gpus_in(places, addresses)}"
+            f"{_where(places, outlier)} {'are' if both else 'is'} slow: {several}{most.what}, {apart(slow, centre)} "
+            f"its {_peers(outlier.equals)} ({centre:.4g} {most.unit}; p = {outlier.p:.1g}). "
+            f"Check links, error counters, clocks, other processes{_gpus_in(places, addresses)}"
         )
-        files = tuple(dict.fromkeys(runs[each.run].run.path for each in found))
-        names = tuple(dict.fromkeys(runs[each.run].judgements[one].name for each in found for one in each.slow))
-        figures = (slow, centre, most.unit, names, files, min(each.outlier.p for each in found))
+        files = tuple(dict.fromkeys(runs[each.run].run.path for each in of_part))
+        names = tuple(dict.fromkeys(runs[each.run].judgements[one].name for each in of_part for one in each.slow))
+        figures = (slow, centre, most.unit, names, files, min(each.outlier.p for each in of_part))
         # Of two that are slow at once each is at fault; of several that cannot be told apart, one.
         for at_fault in [(each,) for each in places] if both else [places]:
             yield Finding(code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, *figures)
@@ -288,10 +291,10 @@ def _without_majority(
 def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
     """What links carry of data, in Gb/s; of pairs of hosts only as a group, whose processors are at work too."""
     run = runs[group.run]
-    one = run.judgements[group.equals.members[0].number]
+    judgement = run.judgements[group.equals.members[0].number]
     if group.equals.devices or not group.equals.same_switch or run.topology is None:
-        return one.expectation.achievable
-    return between_hosts(run.topology, one.expectation.expected, one.samples.bytes)
+        return judgement.expectation.achievable
+    return between_hosts(run.topology, judgement.expectation.expected, judgement.samples.bytes)
 
 
 def _addresses(runs: Sequence[RunJudgement]) -> dict[Component, str]:
@@ -315,14 +318,14 @@ def _gpus_in(places: Sequence[Component], addresses: Mapping[Component, str]) ->
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
     """Groups that lost as a whole, and alike: no one part can do that. One line, since one cause slows many."""
     whole: list[tuple[str, str]] = []
-    for each in groups:
-        judgements = [runs[each.run].judgements[one.number] for one in each.equals.members]
+    for group in groups:
+        judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
         slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
         kinds = sorted({one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
             text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit} (by {', '.join(kinds)})"
-            whole.append((each.equals.what, text))
+            whole.append((group.equals.what, text))
     if whole:
         (what, text), *others = whole
         names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))

@@ -52,7 +52,7 @@ def judge_parts(
     measured on, are left out.
     """
     verdicts = [list(run.judgements) for run in runs]
-    found: list[tuple[Slow, Finding]] = []
+    problems: list[tuple[Slow, Finding]] = []
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
@@ -60,24 +60,24 @@ def judge_parts(
         for slow in _slow_of_launches(metrics, parts, together):
             _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
         every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
-        found += [(slow, _problem(slow, metrics, runs)) for slow in every]
+        problems += [(slow, _problem(slow, metrics, runs)) for slow in every]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
-    return judged, tuple(problem for _, problem in sorted(found, key=lambda each: -each[0].score))
+    return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
 
 
 def _slow_of_launches(metrics: _Metrics, parts: Sequence[Part], together: Together) -> Iterator[Slow]:
     """The slow parts of each launch, by itself."""
     own: dict[int, list[Part]] = {}
-    for each in parts:
-        of = metrics.launch[each.metrics]
+    for part in parts:
+        of = metrics.launch[part.metrics]
         if of.min() == of.max():
-            own.setdefault(int(of[0]), []).append(each)
+            own.setdefault(int(of[0]), []).append(part)
     order = np.argsort(metrics.launch, kind="stable")
     ends = np.searchsorted(metrics.launch[order], np.arange(int(metrics.launch.max(initial=-1)) + 2))
-    for launch, found in own.items():
+    for launch, of_launch in own.items():
         members = order[ends[launch] : ends[launch + 1]]
         values, worse = metrics.values[members], metrics.worse[members]
-        local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in found]
+        local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in of_launch]
         for slow in slow_parts(values, worse, np.zeros_like(members), local, together):
             yield replace(slow, part=replace(slow.part, metrics=members[slow.part.metrics]))
 
@@ -87,26 +87,26 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
     places: list[_Place] = []
     components: list[tuple[str, ...]] = []
     known: dict[str, Component] = {}
-    found: list[tuple[float, float]] = []
+    strays: list[tuple[float, float]] = []
     for at, run in enumerate(runs):
         hosts = {short_name(rank.host) for rank in run.run.ranks}
         if not run.trusted or any(each.verdict is Verdict.INVALID for each in run.problems):
             continue
         if measured and not hosts <= measured:
             continue
-        for number, each in enumerate(run.judgements):
-            stray = _stray(each, source, together.bounds)
+        for number, judgement in enumerate(run.judgements):
+            stray = _stray(judgement, source, together.bounds)
             if stray is None:
                 continue
             try:
-                crossed = components_of(run.run, each.samples, run.topology)
+                crossed = components_of(run.run, judgement.samples, run.topology)
             except UserError:  # devices that the topology does not have
                 break
             places.append((at, number))
             components.append(tuple(one.key for one in crossed))
             known.update((one.key, one) for one in crossed)
-            found.append(stray)
-    values, worse = np.array(found, dtype=np.float64).reshape(-1, 2).T
+            strays.append(stray)
+    values, worse = np.array(strays, dtype=np.float64).reshape(-1, 2).T
     launch = np.unique([run for run, _ in places], return_inverse=True)[1].astype(np.int64)
     return _Metrics(tuple(places), tuple(components), known, values, worse, launch)
 
@@ -154,8 +154,8 @@ def _slow_themselves(slow: Slow, metrics: _Metrics) -> Iterator[int]:
 
 def _mark(slow: Slow, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
-    for each in _slow_themselves(slow, metrics):
-        run, number = metrics.places[each]
+    for metric in _slow_themselves(slow, metrics):
+        run, number = metrics.places[metric]
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
             others = f"; but below reference together with {slow.part.metrics.size - 1} more metrics"

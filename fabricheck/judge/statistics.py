@@ -125,15 +125,15 @@ def ratio_interval(
     Where one has too few values for that, nothing is known: (0, inf). ValueError as for `median_interval`, and where a
     value is not above 0.
     """
-    each = 1 - (1 - confidence) / (len(numerators) + len(denominators))
+    level = 1 - (1 - confidence) / (len(numerators) + len(denominators))
     low, high = 1.0, 1.0
     for group, inverse in ((numerators, False), (denominators, True)):
         for values in map(_checked, group):
             if values.min() <= 0:
                 raise ValueError("a ratio needs values above 0")
-            if _rank_of_bound(values.size, each) < 1:
+            if _rank_of_bound(values.size, level) < 1:
                 return 0.0, float("inf")
-            least, most = median_interval(values, each)
+            least, most = median_interval(values, level)
             low, high = (low / most, high / least) if inverse else (low * least, high * most)
     return low, high
 

@@ -138,8 +138,8 @@ class SystemJudge:
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
         if topology is not None:
             unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
-            found = (*unused, problem_of_gpus(run, topology))
-            judged = judged.with_problems([each for each in found if each is not None])
+            problems = (*unused, problem_of_gpus(run, topology))
+            judged = judged.with_problems([each for each in problems if each is not None])
         judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
         return judged.with_problems([each for each in find_stalls(judged) if each.is_problem])
 
@@ -167,10 +167,10 @@ class SystemJudge:
         except Exception as error:  # whatever it is, the other runs are judged and all are stored
             problem = Finding("cannot-be-judged", Verdict.INVALID, f"{run.path}: cannot be judged: {reason_of(error)}")
         try:
-            found = judge_run(run, lambda *_: NO_EXPECTATION, {}, self.policy)
+            judged = judge_run(run, lambda *_: NO_EXPECTATION, {}, self.policy)
         except Exception:
-            found = RunJudgement(run, Verdict.INVALID, run.problems, ())
-        return found.with_problems([problem], first=True)
+            judged = RunJudgement(run, Verdict.INVALID, run.problems, ())
+        return judged.with_problems([problem], first=True)
 
     def _references(self, run: Run, test: str | None, attributes: Mapping[str, Key]) -> Mapping[str, Reference]:
         if self.references is None or test is None or test not in self.references.tests or not run.header:
@@ -178,12 +178,12 @@ class SystemJudge:
         # They are of the real system, whose rates are others.
         if is_rehearsal(run):
             return {}
-        found = self.references.of(test).lookup({**_measured(run), **attributes})
-        if not any(each.nodes for each in found.values()):
-            return found
+        references = self.references.of(test).lookup({**_measured(run), **attributes})
+        if not any(each.nodes for each in references.values()):
+            return references
         hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
         on = {each.name: frozenset(hosts[rank] for rank in each.samples.ranks) for each in metrics_of(run)}
-        return {name: level_on(each, on[name]) for name, each in found.items() if name in on}
+        return {name: level_on(each, on[name]) for name, each in references.items() if name in on}
 
 
 def _measured(run: Run) -> dict[str, Key]:

@@ -33,10 +33,10 @@ def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator
     one with a longer tail than its equals, and none has two that share a part.
     """
     members = [each for each in equals.members if each.tail is not None]
-    for one in slow_tails(members, error):
-        slow = [members[each] for each in one.members]
-        text = _line(either(one.parts[:3]), equals, one, _times_over_median(slow, run))
-        yield Finding("slow-now-and-then", Verdict.DEGRADED, text, one.parts)
+    for outlier in slow_tails(members, error):
+        slow = [members[each] for each in outlier.members]
+        text = _line(either(outlier.parts[:3]), equals, outlier, _times_over_median(slow, run))
+        yield Finding("slow-now-and-then", Verdict.DEGRADED, text, outlier.parts)
 
 
 def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Component], ...]:
@@ -44,8 +44,8 @@ def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Compone
     if len(members) < 2:
         return ()
     values, inside = (np.array([getattr(each, name) for each in members]) for name in ("tail", "inside"))
-    found = outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error)
-    return tuple(one for one in found if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
+    slow = outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error)
+    return tuple(one for one in slow if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
 
 
 def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
@@ -88,11 +88,11 @@ def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarr
 
 
 def _line(
-    where: str, equals: Equals, one: Outlier[Component], times: np.ndarray[tuple[int], np.dtype[np.float64]]
+    where: str, equals: Equals, outlier: Outlier[Component], times: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> str:
     p95, p99 = np.percentile(times, [95, 99])
     return (
         f"{where} is slow now and then: {equals.what}: {p95:.3g} x its median at the 95th percentile, {p99:.3g} x at "
-        f"the 99th, {np.mean(times > _TWICE):.1%} over 2 x; {one.equals} peers: {np.exp(one.centre):.3g} x "
-        f"(p = {one.p:.1g}); check error counters and processes"
+        f"the 99th, {np.mean(times > _TWICE):.1%} over 2 x; {outlier.equals} peers: {np.exp(outlier.centre):.3g} x "
+        f"(p = {outlier.p:.1g}); check error counters and processes"
     )

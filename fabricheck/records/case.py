@@ -107,13 +107,13 @@ class Case:
     @property
     def repetition(self) -> int:
         """Which one of `--repeat` it is, from 0."""
-        found = re.search(r" %\.?repeat_no=(\d+)", self.name)
-        return int(found[1]) if found else 0
+        match = re.search(r" %\.?repeat_no=(\d+)", self.name)
+        return int(match[1]) if match else 0
 
     def outvoted(self) -> Case:
         """The case, of which nothing slow counts."""
-        found = self.judged.findings if self.judged is not None else ()
-        judged = CheckJudgement.of(each for each in found if each.verdict is not Verdict.DEGRADED)
+        findings = self.judged.findings if self.judged is not None else ()
+        judged = CheckJudgement.of(each for each in findings if each.verdict is not Verdict.DEGRADED)
         return replace(self, judged=judged, result="pass", phase=None, reason=None)
 
     def result_files(self) -> list[Path]:

@@ -44,6 +44,7 @@ class Group:
 
     @property
     def name(self) -> str:
+        """The name that its metrics share."""
         return name_of_group(self.judgements[0])
 
     @property
@@ -124,6 +125,7 @@ def unit_shown(unit: str) -> str:
 
 
 def reason_for_people(judged: Judgement) -> str:
+    """The reason of a judgement with the units that people read."""
     return _MICROSECONDS.sub("µs", judged.reason)
 
 
@@ -160,10 +162,12 @@ def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
 
 
 def plural(times: int, what: str) -> str:
+    """The number and the noun, with an `s` unless the number is 1."""
     return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
 
 
 def percent(share: float | None) -> str:
+    """A share in percent with one decimal; `-` where it is unknown."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
@@ -173,6 +177,7 @@ def short_message(problem: Finding, judged: RunJudgement) -> str:
 
 
 def quantity_of(judged: Judgement) -> Quantity:
+    """Whether a metric is a goodput or a latency."""
     return "goodput" if judged.better == "higher" else "latency"
 
 
@@ -294,6 +299,7 @@ def describe_rank(rank: Rank) -> str:
 
 
 def facts_of(judged: RunJudgement) -> Facts:
+    """What the head of a run's card shows: program, time, nodes, operations, software and tuning."""
     run, header = judged.run, judged.run.header
     plan: Mapping[str, Any] = header.get("plan", {})
     environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))

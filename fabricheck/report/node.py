@@ -42,14 +42,17 @@ class LinkState:
 
     @property
     def name(self) -> str:
+        """Its two ends."""
         return " - ".join(self.link.ends)
 
     @property
     def worst(self) -> float:
+        """The lowest share of all pairs that cross it."""
         return self.pairs[0][0]
 
     @property
     def median(self) -> float:
+        """The median share of all pairs that cross it."""
         return statistics.median(pair[0] for pair in self.pairs)
 
 

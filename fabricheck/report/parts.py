@@ -42,6 +42,7 @@ class Parts:
 
     @classmethod
     def of(cls, runs: Sequence[RunJudgement]) -> Parts:
+        """The GPUs and NICs that runs name, by their headers and topologies."""
         gpus: dict[tuple[str, str], Gpu] = {}
         nics: set[str] = set()
         for run in runs:

@@ -71,6 +71,8 @@ class _Line(BaseModel):
 
 
 class DeviceModel(_Line):
+    """A GPU as the runtime reports it; `index` counts the node's visible devices, `numa_node` is -1 where unknown."""
+
     index: Count
     name: Text
     bus_id: Text
@@ -89,6 +91,8 @@ class HostMemoryModel(_Line):
 
 
 class RankModel(_Line):
+    """An MPI rank: its host and cores, and the device and host memory that it used."""
+
     rank: Count
     host: Text
     local_rank: Count
@@ -100,6 +104,8 @@ class RankModel(_Line):
 
 
 class LibraryModel(_Line):
+    """A library that was in use, with the version that it reports of itself."""
+
     name: Text
     version: str
     driver: str | None = None
@@ -108,18 +114,24 @@ class LibraryModel(_Line):
 
 
 class DifferenceModel(_Line):
+    """A recorded variable whose value on `rank` differs from that of rank 0; None: it is unset there."""
+
     rank: Count
     name: Text
     value: str | None
 
 
 class ClockModel(_Line):
+    """The clock of the iterations, with the smallest step and the cost of a reading, in nanoseconds."""
+
     source: Text
     resolution_ns: Positive
     overhead_ns: Count
 
 
 class IterationsModel(_Line):
+    """How many iterations were planned; of `adaptive`, the bounds and the time budget of a size."""
+
     mode: Literal["fixed", "adaptive"]
     minimum: Positive
     maximum: Positive
@@ -148,6 +160,8 @@ class SeriesModel(_Line):
 
 
 class RuleModel(_Line):
+    """The rule by which each rank knows the pairs of a round, in place of a list of them."""
+
     ranks: Annotated[int, Field(ge=2, lt=MOST_RANKS)]
     group: Positive
     directions: Literal[1, 2]
@@ -182,6 +196,8 @@ CclMode = Annotated[str, Field(pattern=rf"^{_CCL_MODE}(?:,{_CCL_MODE})*$")]
 
 
 class PlanModel(_Line):
+    """What was to be measured: the options of fabricbench as they took effect (docs/results-format.md)."""
+
     operations: Annotated[list[Operation], Field(min_length=1)]
     implementation: Literal["automatic", "transfers", "library"]
     schedules: Annotated[list[Schedule], Field(min_length=1)]
@@ -210,10 +226,12 @@ class PlanModel(_Line):
 
     @property
     def uses_host_memory(self) -> bool:
+        """Whether any series has a buffer in host memory."""
         return any(uses_host_memory(series.operation, self.buffers) for series in self.series)
 
     @property
     def verifies(self) -> bool:
+        """Whether data were compared with what was sent."""
         return self.verify not in (False, "off")
 
 
@@ -230,6 +248,8 @@ def is_plan_setting(name: str, value: str) -> bool:
 
 
 class HeaderModel(_Line):
+    """The first line of a result: what ran, where, with which software, and what was planned."""
+
     record: Literal["header"]
     format: Literal[1, 2]
     run_id: RunId
@@ -265,6 +285,8 @@ class AggressorModel(_Line):
 
 
 class SamplesModel(_Line):
+    """A series: one operation between `ranks` at one size in bytes, with its times in nanoseconds, in order."""
+
     record: Literal["samples"]
     index: Count
     operation: Operation
@@ -303,6 +325,8 @@ class RemarkModel(_Line):
 
 
 class ProofModel(_Line):
+    """Which transport paths the data took, with the library's log line or the counters that prove it."""
+
     paths: dict[str, Positive]
     evidence: str | None
     facts: dict[str, str] = {}
@@ -313,6 +337,8 @@ class ProofModel(_Line):
 
 
 class FooterModel(_Line):
+    """The last line of a complete result, with the counts of what stands before it and times in nanoseconds."""
+
     record: Literal["footer"]
     run_id: RunId
     status: Literal["complete"]
@@ -328,6 +354,8 @@ class FooterModel(_Line):
 
 
 class ErrorModel(_Line):
+    """The last line of a run that failed: the kind of failure, and the operation and ranks concerned."""
+
     record: Literal["error"]
     run_id: RunId
     kind: Literal["timeout", "crash", "library", "memory", "input", "unsupported"]

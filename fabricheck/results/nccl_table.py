@@ -31,9 +31,11 @@ class Test:
     transfers: bool = False
 
     def algbw_factor(self, n: int) -> float:
+        """The share of a buffer that algbw counts, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
         return (n - 1) / n if self.operation == "hypercube" else 1.0
 
     def busbw_factor(self, n: int) -> float:
+        """busbw divided by algbw, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
         if self.operation == "allreduce":
             return 2 * (n - 1) / n
         return (n - 1) / n if self.shared else 1.0
@@ -69,6 +71,8 @@ _ELEMENT_BYTES = {
 
 @dataclass(frozen=True)
 class Config:
+    """The options that an output states in its first lines; sizes in bytes."""
+
     minimum: int
     maximum: int
     step: int
@@ -94,6 +98,8 @@ class Half:
 
 @dataclass(frozen=True)
 class Row:
+    """A line of the table: a size in bytes, with the columns out of place and in place."""
+
     where: Line
     size: int
     count: int
@@ -127,6 +133,7 @@ class Table:
             self.facts["test"] = "by its numbers"
 
     def fits(self, test: Test, ranks: int) -> bool:
+        """Whether every row can be of `test`: its reduction, its root and its busbw agree."""
         reduces, rooted = test.operation in _REDUCING, test.operation in _ROOTED
         factor = test.busbw_factor(ranks) / 1e3
         return all(
@@ -137,6 +144,7 @@ class Table:
         )
 
     def check(self) -> tuple[Samples, ...]:
+        """The samples of the table; what does not agree with the options and the footer becomes a problem."""
         self.name_test()
         complaints, test = self.complaints, TESTS.get(self.tool or "")
         if test is None:
@@ -184,6 +192,7 @@ class Table:
             self.check_sizes(block, test)
 
     def check_sizes(self, block: Sequence[Row], test: Test) -> None:
+        """Adds a problem unless the rows have all sizes that the options ask for, in order."""
         assert self.config is not None and self.ranks is not None
         sizes = [(row.size, row.count) for row in block]
         element = _ELEMENT_BYTES.get(block[0].datatype)
@@ -242,6 +251,7 @@ class Table:
         return sound
 
     def check_average(self) -> None:
+        """Adds a problem if the footer's average busbw differs from the mean of the rows."""
         numbers = [half.busbw for row in self.rows for half in row.halves]
         if self.average is None or not numbers:
             return
@@ -253,6 +263,7 @@ class Table:
             )
 
     def sample(self, row: Row, half: Half, test: Test, ranks: int, config: Config) -> Samples | None:
+        """The sample of half a row (out of place or in place); None where its time or size is impossible."""
         operation = "bidirectional" if test.operation == "sendrecv" and ranks == 2 else test.operation
         transfers = test.transfers or (test.operation == "alltoall" and not self.own_alltoall)
         root = max(row.root, 0)

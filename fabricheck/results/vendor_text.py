@@ -184,12 +184,15 @@ class Complaints:
         return [sample]
 
     def invalid(self, line: Line | None, message: str) -> None:
+        """Adds an INVALID problem, as `add`."""
         self.add(Verdict.INVALID, line, message)
 
     def incomplete(self, line: Line | None, message: str) -> None:
+        """Adds an INCOMPLETE problem, as `add`."""
         self.add(Verdict.INCOMPLETE, line, message)
 
     def fail(self, line: Line | None, message: str) -> None:
+        """Adds a FAIL problem, as `add`."""
         self.add(Verdict.FAIL, line, message)
 
 
@@ -220,6 +223,7 @@ def is_plain(text: str) -> bool:
 
 
 def looks_like_number(token: str) -> bool:
+    """Whether a token has the form of a number, also of one that is cut or damaged."""
     return _NUMBER_LIKE.fullmatch(token) is not None
 
 
@@ -325,6 +329,7 @@ class ToolReader:
         self.lines: list[Line] = []
 
     def output(self) -> VendorOutput:
+        """Reads all lines, then checks them together. Damage becomes a problem of the output; nothing is raised."""
         self.lines = read_lines(self.text)
         for line in self.lines:
             if text := line.text.strip():
@@ -352,6 +357,7 @@ class ToolReader:
         return crash_line(self.text, self.lines)
 
     def is_row(self, tokens: Sequence[str]) -> bool:
+        """Whether a line is a row of numbers, also where some of them are damaged."""
         numbers = sum(map(looks_like_number, tokens))
         return looks_like_number(tokens[0]) or numbers >= max(len(tokens) - self.words, 2 * self.words - 1)
 

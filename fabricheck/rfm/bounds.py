@@ -47,10 +47,10 @@ def record_bounds(perfvalues: Mapping[str, list[Any]], where: str, judgements: I
     these bounds: it knows neither noise nor wrong data, and its message would take the place of ours. `where`: its
     `system:partition`.
     """
-    for each in judgements:
-        recorded = perfvalues[f"{where}:{each.name}"]
-        recorded[1:4] = bounds_of(each)
-        recorded[-1] = "pass" if each.verdict is Verdict.PASS else "fail"
+    for judgement in judgements:
+        recorded = perfvalues[f"{where}:{judgement.name}"]
+        recorded[1:4] = bounds_of(judgement)
+        recorded[-1] = "pass" if judgement.verdict is Verdict.PASS else "fail"
 
 
 def attributes_of(test: rfm.RegressionTest) -> dict[str, str | int]:

@@ -103,6 +103,6 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     topology = topology_of(where)
     if topology is None:
         return ""
-    found = placements(topology, ranks)
-    sets = found.same_gpu if placement == "same-gpu" else found.spread
+    choices = placements(topology, ranks)
+    sets = choices.same_gpu if placement == "same-gpu" else choices.spread
     return ",".join("+".join(map(str, one)) for one in sets)

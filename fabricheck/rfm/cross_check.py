@@ -45,8 +45,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
 
     def fitting_systems(self) -> list[str]:
         """Two benchmarks agree within 3% only where nothing else runs: host memory needs a partition that says so."""
-        found: list[str] = super().fitting_systems()
-        return found if "D" in self.buffers else [f"+exclusive {' '.join(found)}"]
+        systems: list[str] = super().fitting_systems()
+        return systems if "D" in self.buffers else [f"+exclusive {' '.join(systems)}"]
 
     @property
     def bench(self) -> str:

@@ -56,16 +56,16 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
     problems = [replace(each, verdict=Verdict.INCOMPLETE) for each in told.values()]
     runs: list[RunJudgement] = []
     judge = test.system_judge()
-    for each in nodes:
-        if not (each.folder / RESULT).exists():
-            if each.name not in told and not fleet.ended:
-                problems.append(not_run(each.name, f"left no results (exit status {each.status})"))
+    for node in nodes:
+        if not (node.folder / RESULT).exists():
+            if node.name not in told and not fleet.ended:
+                problems.append(not_run(node.name, f"left no results (exit status {node.status})"))
             continue
-        status = each.status if each.status is not None else 1
-        run = read_guarded(test, each.folder / RESULT, status, test.wanted_environment(), test.paths())
+        status = node.status if node.status is not None else 1
+        run = read_guarded(test, node.folder / RESULT, status, test.wanted_environment(), test.paths())
         if any(one.verdict is Verdict.INVALID for one in run.problems):
-            (each.folder / RESULT).rename(each.folder / _INVALID)
-            problems += [_of_node(one, each.name) for one in run.problems]
+            (node.folder / RESULT).rename(node.folder / _INVALID)
+            problems += [_of_node(one, node.name) for one in run.problems]
             continue
         runs.append(judge.judge_or_invalid(run, type(test).__name__, attributes_of(test)))
     if not runs:
@@ -85,19 +85,19 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
 
 def _bad(judged: tuple[RunJudgement, ...]) -> Iterator[Finding]:
     """The worst of each node that is not PASS, as the session finds it in the node's file."""
-    for each in judged:
-        verdict = each.final_verdict
+    for run in judged:
+        verdict = run.final_verdict
         if verdict is not Verdict.PASS:
-            host = each.run.ranks[0].host if each.run.ranks else each.run.path
-            found = [one for one in each.problems if one.verdict is verdict]
-            found += [one.finding for one in each.judgements if one.verdict is verdict]
-            worst = found[0] if found else NOTHING_JUDGED
+            host = run.run.ranks[0].host if run.run.ranks else run.run.path
+            problems = [one for one in run.problems if one.verdict is verdict]
+            problems += [one.finding for one in run.judgements if one.verdict is verdict]
+            worst = problems[0] if problems else NOTHING_JUDGED
             # What one node did wrong must not cost the others' results.
             mild = Verdict.INCOMPLETE if verdict is Verdict.INVALID else verdict
-            yield replace(worst, verdict=mild, message=f"{host}: {worst.message}", files=(each.run.path,))
+            yield replace(worst, verdict=mild, message=f"{host}: {worst.message}", files=(run.run.path,))
 
 
-def _of_node(found: Finding, node: str) -> Finding:
+def _of_node(finding: Finding, node: str) -> Finding:
     """A problem of a node whose file is judged no more, as the test over all of them has it."""
-    at_fault = found.components or (Component.of_node(node),)
-    return replace(found, verdict=Verdict.INCOMPLETE, message=f"{node}: {found.message}", components=at_fault)
+    at_fault = finding.components or (Component.of_node(node),)
+    return replace(finding, verdict=Verdict.INCOMPLETE, message=f"{node}: {finding.message}", components=at_fault)

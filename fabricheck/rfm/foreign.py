@@ -118,14 +118,14 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         where = f"{partition.fullname}+{environ.name}"
         words = said(partition, environ)
         reason = "its launcher is local, which starts one rank only" if _launcher(partition) == "local" else ""
-        found = None if reason else derive(words, gpus)
-        if found is None:
+        derived = None if reason else derive(words, gpus)
+        if derived is None:
             why = reason or "no MPI library is named by its modules, compilers, variables or features"
             yield f"{where} is left out: {why} ({DOCUMENT})"
             continue
-        environ.features.extend(each for each in found.features if each not in environ.features)
-        environ.extras.update(_extras(found, environ))
-        yield f"{where} is not described for Fabricheck; taken for {found} ({DOCUMENT})"
+        environ.features.extend(each for each in derived.features if each not in environ.features)
+        environ.extras.update(_extras(derived, environ))
+        yield f"{where} is not described for Fabricheck; taken for {derived} ({DOCUMENT})"
     # Also of those that an earlier check's call has completed.
     if gpus is not None and all(each.extras.get("backend", "host") == "host" for each in partition.environs):
         own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
@@ -205,11 +205,11 @@ def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | Non
 
     Where they name neither architecture nor model, `words` of the partition may: `gpu_rome_a100_40`.
     """
-    found = next((each.info for each in devices if each.device_type == "gpu"), None)
-    if found is None:
+    gpu = next((each.info for each in devices if each.device_type == "gpu"), None)
+    if gpu is None:
         return None, ""
-    arch, model = (str(found.get(name) or "").lower() for name in ("arch", "model"))
-    count = int(found.get("num_devices", 1))
+    arch, model = (str(gpu.get(name) or "").lower() for name in ("arch", "model"))
+    count = int(gpu.get("num_devices", 1))
     for backend, pattern in _ARCHITECTURES:
         if (match := re.match(pattern, arch)) is not None:
             return Gpus(count, backend, match[1]), ""
@@ -275,13 +275,13 @@ def _on_path(partition: Any, environ: Any) -> Iterable[str]:
             yield word
 
 
-def _extras(found: Derived, environ: Any) -> dict[str, Any]:
-    extras: dict[str, Any] = {"backend": found.backend, "mpi": found.mpi}
-    if found.arch:
-        extras["gpu_arch"] = found.arch
-    if found.mpi != "cray-mpich" and environ.cxx == "CC":  # what ReFrame takes where the settings name none
+def _extras(derived: Derived, environ: Any) -> dict[str, Any]:
+    extras: dict[str, Any] = {"backend": derived.backend, "mpi": derived.mpi}
+    if derived.arch:
+        extras["gpu_arch"] = derived.arch
+    if derived.mpi != "cray-mpich" and environ.cxx == "CC":  # what ReFrame takes where the settings name none
         extras["cxx"] = "c++"
-    if found.backend != "host" and not found.gpu_aware:
+    if derived.backend != "host" and not derived.gpu_aware:
         extras["not_gpu_aware"] = f"the MPI library of {environ.name}, by its settings,"
     return {name: value for name, value in extras.items() if name not in environ.extras}
 

@@ -420,8 +420,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_before("performance")
     def set_metrics(self) -> None:
         """Performance variables without references, so that ReFrame judges nothing by them."""
-        found = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
-        for name, value, unit in (*found, *((name, value, "x") for name, value in self.further_metrics())):
+        metrics = [(each.name, each.value, each.unit) for each in self.judgement.judgements]
+        for name, value, unit in (*metrics, *((name, value, "x") for name, value in self.further_metrics())):
             self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
@@ -434,13 +434,13 @@ class FabricbenchCheck(RegressionTestPlugin):
     def all_metrics_pass(self) -> None:
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
-        found = self.found()
+        findings = self.found()
         if lost := [name for name in expected_metric_names(self.judgement.run.header) if name not in recorded]:
             text = f"ReFrame did not record {', '.join(lost[:3])}"
-            found.append(Finding("metrics-missing", Verdict.INCOMPLETE, text))
-            write_judgement(Path(self.stagedir), found)
-        if found:
-            raise PerformanceError(summary(found, ""))
+            findings.append(Finding("metrics-missing", Verdict.INCOMPLETE, text))
+            write_judgement(Path(self.stagedir), findings)
+        if findings:
+            raise PerformanceError(summary(findings, ""))
 
 
 @cache

@@ -166,8 +166,8 @@ def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     line = first_failure(errors.splitlines()).strip()
     if run.footer is not None or not line:
         return
-    found = _RANK.search(line)
-    rank, launched_on = (found["rank"] or found["task"], found["host"] or found["node"]) if found else ("", "")
+    match = _RANK.search(line)
+    rank, launched_on = (match["rank"] or match["task"], match["host"] or match["node"]) if match else ("", "")
     # The launcher may know a node by its address only; ranks are not known before the header.
     host = next((place.host for place in run.ranks if str(place.rank) == rank), launched_on)
     code, nodes = ("rank-crashed", (Component.of_node(host),)) if host else ("benchmark-failed", ())
@@ -177,11 +177,11 @@ def first_ended(run: Run, errors: str) -> Iterator[Finding]:
 def first_failure(lines: Sequence[str]) -> str:
     """Of what launcher and scheduler said, the line about the rank, node or job that ended first; else empty."""
     before = itertools.takewhile(lambda line: not _OTHERS_ENDED.search(line), lines)
-    found = itertools.chain(
+    failures = itertools.chain(
         (line for how in _ENDED for line in lines if how.search(line)),
         (line for line in before if _TERMINATED.search(line)),
     )
-    return next(found, "")
+    return next(failures, "")
 
 
 def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> SanityError:
@@ -190,9 +190,9 @@ def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> San
     `more` belongs to the first of them.
     """
     first, *others = worst_first(findings)
-    found = (replace(first, message=f"{first.message}{more}"), *others)
-    write_judgement(folder, found)
-    return SanityError(summary(found, ""))
+    causes = (replace(first, message=f"{first.message}{more}"), *others)
+    write_judgement(folder, causes)
+    return SanityError(summary(causes, ""))
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

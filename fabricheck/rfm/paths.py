@@ -57,8 +57,8 @@ def with_logs(run: Run, text: str) -> Run:
     proof = run.footer["proof"]
     libraries = ("openmpi", "cray-mpich", "mpich", "intel-mpi", "libfabric")
     logs = (read_log(library, text) for library in libraries)
-    found = merge_proofs(TransportProof(proof["paths"], proof["evidence"]), *logs)
-    return replace(run, footer={**run.footer, "proof": {**proof, "paths": found.paths, "evidence": found.evidence}})
+    merged = merge_proofs(TransportProof(proof["paths"], proof["evidence"]), *logs)
+    return replace(run, footer={**run.footer, "proof": {**proof, "paths": merged.paths, "evidence": merged.evidence}})
 
 
 def paths_of_suite(paths: Paths, transport: str, backend: str, nodes: int) -> Paths:

@@ -56,12 +56,12 @@ class FleetScreen(FabricbenchCheck):
             problems.append(
                 Finding("network-not-screened", Verdict.INCOMPLETE, f"the network was not screened as a whole{why}")
             )
-        for each in launches:
-            self.num_nodes, self.operations = each["nodes"], each["operations"]
+        for launch in launches:
+            self.num_nodes, self.operations = launch["nodes"], launch["operations"]
             self.num_tasks = self.num_nodes * self.num_tasks_per_node
-            file = stage / each["file"]
+            file = stage / launch["file"]
             if not file.exists():
-                problems.append(Finding("not-measured", Verdict.INCOMPLETE, f"{each['file']} was not measured"))
+                problems.append(Finding("not-measured", Verdict.INCOMPLETE, f"{launch['file']} was not measured"))
                 continue
             problems += read_guarded(self, file, 0, self.wanted_environment(), self.paths()).problems
         if not launches:

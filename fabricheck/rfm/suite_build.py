@@ -96,13 +96,13 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
         """The path of a program of the suite, or its name where a module brings it; `None` where it has none."""
         if self.module is not None:
             return name
-        found = find_program(self.root, name)
-        return str(found) if found is not None else None
+        path = find_program(self.root, name)
+        return str(path) if path is not None else None
 
     def checked_program(self, name: str) -> str | None:
         """The program of that name that checks its data, where it is another one."""
-        found = find_program(self.installed / CHECKED, name)
-        return str(found) if found is not None else None
+        path = find_program(self.installed / CHECKED, name)
+        return str(path) if path is not None else None
 
     @sanity_function
     def is_built(self) -> bool:

@@ -124,17 +124,17 @@ class SuiteParts(RegressionTestPlugin):
 
     def asked(self) -> Asked:
         first, _, last = self.chosen_sizes().partition(":")
-        each = self.benchmark
+        program = self.benchmark
         smallest, largest = parse_size(first), parse_size(last)
-        if not each.pair:
-            if each.shares:
+        if not program.pair:
+            if program.shares:
                 largest = max(largest // self.num_tasks, smallest)
-            elif each.tool != "imb" or each.operation in REDUCTIONS:
+            elif program.tool != "imb" or program.operation in REDUCTIONS:
                 smallest = max(smallest, 4)
-            if each.tool in ("nccl-tests", "rccl-tests") and each.buffer_bytes(smallest, self.num_tasks) == 0:
+            if program.tool in ("nccl-tests", "rccl-tests") and program.buffer_bytes(smallest, self.num_tasks) == 0:
                 smallest = 16 * self.num_tasks
         return Asked(
-            benchmark=each,
+            benchmark=program,
             sizes=sizes_between(smallest, max(largest, smallest), FACTOR[self.tool]),
             ranks=self.num_tasks,
             backend=self.backend,
@@ -199,9 +199,9 @@ def environments_with(tool: str, features: Sequence[str]) -> list[str]:
     if fitting and not chosen:
         say_once(f"{known.title} is left out on {rt.runtime().system.name}: {known.how_to_say}")
     own = f"has-{tool}"
-    for each in chosen:
-        if own not in each.features:
-            each.features.append(own)
+    for environment in chosen:
+        if own not in environment.features:
+            environment.features.append(own)
     return [" ".join(f"+{each}" for each in (own, *features))]
 
 

@@ -91,17 +91,17 @@ class InterleavedCheck(FabricbenchCheck):
             "[ $status -eq 0 ] || exit $status",
             f"ended() {{ status=$?; echo $status > {FOLDER}/$1.status; return $status; }}",
         ]
-        for each in launches(self.rounds):
+        for turn in launches(self.rounds):
             commands += [
                 f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-                for name, value in self.compared.of(each.side).items()
+                for name, value in self.compared.of(turn.side).items()
             ]
-            output = str(each.result(Path()))
+            output = str(turn.result(Path()))
             program = [self.executable, *self.plan().options(output), "--quiet"]
-            second_chance = each == Launch(1, "a") and self.compared.site == "b"
+            second_chance = turn == Launch(1, "a") and self.compared.site == "b"
             commands += [
                 f"{launch} {' '.join(program)}",
-                f"ended {each.name}{'' if second_chance else ' || exit $status'}",
+                f"ended {turn.name}{'' if second_chance else ' || exit $status'}",
             ]
         self.postrun_cmds[-1:-1] = commands
 
@@ -131,8 +131,8 @@ class InterleavedCheck(FabricbenchCheck):
         return read_guarded(self, launch.result(case), 0, environment, paths)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
-        for each in self.comparison.effects if self.comparison is not None else ():
-            yield "".join(letter if letter.isalnum() else "_" for letter in each.name.lower()) + "_gain", each.gain
+        for effect in self.comparison.effects if self.comparison is not None else ():
+            yield "".join(letter if letter.isalnum() else "_" for letter in effect.name.lower()) + "_gain", effect.gain
 
     def further_problems(self) -> Iterable[Finding]:
         if self.comparison is not None and self.comparison.verdict is not Verdict.PASS:

@@ -47,6 +47,7 @@ class Started:
 
     @classmethod
     def now(cls, system: str, listed: int, chosen: Mapping[str, Sequence[str]] | None = None) -> Started:
+        """A start of this process, now."""
         began = datetime.now(timezone.utc).isoformat()
         return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), began, chosen or {})
 

@@ -54,6 +54,7 @@ class Launched:
 
     @property
     def finding(self) -> Finding:
+        """The finding that says how often the test was launched and why its verdict stands."""
         where = f" on {self.node}" if self.node else ""
         times = f"was launched {len(self.said)} times{where}"
         text = f"{self.case}: {times}: {', '.join(self.said)}; the result is {self.counts}"

@@ -61,6 +61,7 @@ class Selection:
         return [f"({'|'.join(self.tags)})$"] if len(self.tags) > 1 else [f"{tag}$" for tag in self.tags]
 
     def arguments(self) -> list[str]:
+        """The options of ReFrame that select the checks."""
         pairs = [("--tag", self.choice), ("--name", self.patterns), ("--prgenv", self.environments)]
         return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
 

@@ -198,5 +198,5 @@ def _suspects(
     gained = gains(np.array([lost[each] for each in others]), np.array([each.error for each in others]), loss)
     evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
     crossing = count_crossing(new[each.test] for each in changes.metrics)
-    found = blamed(shared, crossing, [evidence], changed)
-    return tuple(Component(each.kind, each.name, version=versions[each]) for each in found)
+    components = blamed(shared, crossing, [evidence], changed)
+    return tuple(Component(each.kind, each.name, version=versions[each]) for each in components)

@@ -96,8 +96,8 @@ def one_a_card(
     return tuple(nic for nic in nics if nic.name not in dropped)
 
 
-def _alike(one: FoundNic, other: FoundNic) -> bool:
-    return (one.model, one.rate_gbps, one.card) == (other.model, other.rate_gbps, other.card)
+def _alike(nic: FoundNic, other: FoundNic) -> bool:
+    return (nic.model, nic.rate_gbps, nic.card) == (other.model, other.rate_gbps, other.card)
 
 
 def associate(
@@ -166,14 +166,14 @@ def _distances(
     return None, ""
 
 
-def _shared(one: str, other: str, same_numa: bool) -> int:
+def _shared(device: str, other: str, same_numa: bool) -> int:
     """How many bridges two devices have in common; a NUMA node in common is the next best."""
-    shared = _bridges(one, other)
+    shared = _bridges(device, other)
     return 2 * shared + int(same_numa) if shared else int(same_numa)
 
 
-def _bridges(one: str, other: str) -> int:
-    a, b = one.split("/"), other.split("/")
+def _bridges(device: str, other: str) -> int:
+    a, b = device.split("/"), other.split("/")
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

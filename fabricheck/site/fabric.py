@@ -113,8 +113,8 @@ def network_of_ibnetdiscover(file: Path, nodes: Sequence[str], nics: Sequence[Fo
             if head[1] != "Switch" or None in ends:
                 continue  # each cable of an adapter stands at its switch, too
             rate = int(cable[4]) * _LANE_GBPS.get(cable[5], 0.0)
-            one, other = sorted(map(str, ends), key=lambda name: ":" not in name)
-            cables[one, other, f"{cable[4]}x{cable[5]}", rate] += 1
+            near, far = sorted(map(str, ends), key=lambda name: ":" not in name)
+            cables[near, far, f"{cable[4]}x{cable[5]}", rate] += 1
     ports = [one for one, *_ in cables if ":" in one]
     if not ports:
         example = f"{nodes[0] if nodes else 'nid001'} {min(names, default='mlx5_0')}"
@@ -149,20 +149,20 @@ def _of_cables(cables: Mapping[tuple[str, str, str, float], int], ports: Sequenc
     """The field `network`. Between two switches each cable was seen from both ends."""
     links: dict[tuple[str, str, float, int], list[tuple[str, str]]] = defaultdict(list)
     both: Counter[tuple[str, str, str, float]] = Counter()
-    for (one, other, technology, rate), count in cables.items():
-        if ":" in one:
-            nic = one.partition(":")[2]
-            links[nic, technology, rate, 1].append((one, other))
+    for (near, far, technology, rate), count in cables.items():
+        if ":" in near:
+            nic = near.partition(":")[2]
+            links[nic, technology, rate, 1].append((near, far))
         else:
-            both[min(one, other), max(one, other), technology, rate] += count
-    for (one, other, technology, rate), count in both.items():
-        links["", technology, rate, max(1, count // 2)].append((one, other))
+            both[min(near, far), max(near, far), technology, rate] += count
+    for (near, far, technology, rate), count in both.items():
+        links["", technology, rate, max(1, count // 2)].append((near, far))
     switches = sorted({end for found in links.values() for pair in found for end in pair if ":" not in end})
     written = []
     for (nic, technology, rate, count), pairs in links.items():
         by_switch: dict[str, list[str]] = defaultdict(list)
-        for one, other in pairs:
-            by_switch[other].append(one.partition(":")[0])
+        for near, far in pairs:
+            by_switch[far].append(near.partition(":")[0])
         named = [[f"{fold(nodes)}:{nic}" if nic else fold(nodes), switch] for switch, nodes in by_switch.items()]
         more = {"count": count} if count > 1 else {}
         written.append({"technology": technology, **more, "rate": f"{rate:g} Gb/s", "source": source, "pairs": named})

@@ -230,21 +230,21 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
     return tuple(nic for nic in nics if nic.name not in few)
 
 
-def _nic(one: Mapping[str, Any]) -> FoundNic:
-    match = re.match(r"([0-9.]+) Gb/sec|BS_([0-9]+)G", one["rate"] or "")
+def _nic(reported: Mapping[str, Any]) -> FoundNic:
+    match = re.match(r"([0-9.]+) Gb/sec|BS_([0-9]+)G", reported["rate"] or "")
     rate = float(match[1] or match[2]) if match else None
-    kind = _kind(one)
+    kind = _kind(reported)
     # Slingshot and plain Ethernet are their own interfaces; what the kernel lists as an RDMA device has a rate's name.
-    model = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}.get(kind) or f"{kind} {one['rate'] or ''}".strip()
+    model = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}.get(kind) or f"{kind} {reported['rate'] or ''}".strip()
     sources = {"cxi": "/sys/class/cxi", "net": "/sys/class/net"}
-    source = sources.get(one["kind"], "/sys/class/infiniband")
-    more = str(one.get("card") or ""), tuple(map(str, one.get("interfaces") or ()))
-    return FoundNic(one["name"], model, rate, one["numa_node"], source, one.get("pci"), *more)
+    source = sources.get(reported["kind"], "/sys/class/infiniband")
+    more = str(reported.get("card") or ""), tuple(map(str, reported.get("interfaces") or ()))
+    return FoundNic(reported["name"], model, rate, reported["numa_node"], source, reported.get("pci"), *more)
 
 
-def _kind(one: Mapping[str, Any]) -> str:
+def _kind(reported: Mapping[str, Any]) -> str:
     """The network of a port: an RDMA device whose link layer is Ethernet is RoCE; EFA has a link layer of its own."""
-    name, driver = str(one["name"]), str(one.get("driver") or "")
-    if driver == "efa" or (one["kind"] == "Unspecified" and name.startswith(("rdmap", "efa"))):
+    name, driver = str(reported["name"]), str(reported.get("driver") or "")
+    if driver == "efa" or (reported["kind"] == "Unspecified" and name.startswith(("rdmap", "efa"))):
         return "EFA"
-    return {"Ethernet": "RoCE"}.get(one["kind"], str(one["kind"]))
+    return {"Ethernet": "RoCE"}.get(reported["kind"], str(reported["kind"]))

@@ -78,9 +78,9 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
     libraries.sort(key=lambda one: not one.gpu_aware)
     environments = _environments(facts, libraries, slurm if chosen else None, system)
     if facts.gpus:
-        for one in libraries:
-            if not one.gpu_aware:
-                left_out.append(f"MPI on device memory, and {mpi.not_gpu_aware(one.family, _word(one))}")
+        for library in libraries:
+            if not library.gpu_aware:
+                left_out.append(f"MPI on device memory, and {mpi.not_gpu_aware(library.family, _word(library))}")
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:
@@ -124,17 +124,17 @@ def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Par
     # Where Slurm gives out whole nodes, it need not know of their GPUs.
     here = [one for one in known if not one.gpus and facts.hostname in one.nodes]
     fitting = [one for one in known if one.gpus == len(facts.gpus) and not one.slices] or here
-    for one in (each for each in known if each.slices):
+    for part in (each for each in known if each.slices):
         left_out.append(
-            f"partition {one.name}: its nodes offer {one.gpus} slices of GPUs (MIG {one.gres}), without links: "
+            f"partition {part.name}: its nodes offer {part.gpus} slices of GPUs (MIG {part.gres}), without links: "
             "switch MIG off"
         )
     known = tuple(one for one in known if not one.slices)
-    for one in known:
-        if one.gpus and one.gpus != len(facts.gpus) and (not choices.partitions or one.name in choices.partitions):
+    for part in known:
+        if part.gpus and part.gpus != len(facts.gpus) and (not choices.partitions or part.name in choices.partitions):
             left_out.append(
-                f"partition {one.name}: its nodes have {one.gpus} GPUs and this capture {len(facts.gpus)}: capture one "
-                "of its nodes, and give that to `fabricheck init --from`"
+                f"partition {part.name}: its nodes have {part.gpus} GPUs and this capture {len(facts.gpus)}: "
+                "capture one of its nodes, and give that to `fabricheck init --from`"
             )
     if facts.gpus and not fitting and not any(one.gpus for one in known):
         names = ", ".join(dict.fromkeys(one.name for one in known))
@@ -150,40 +150,46 @@ def _startable(libraries: Sequence[Library], slurm: Slurm, left_out: list[str]) 
         left_out.append("launcher_options of srun: its --mpi=list is not in the capture")
         return [*libraries]
     startable = []
-    for one in libraries:
-        if slurm.interface_of(one.family) is not None:
-            startable.append(one)
+    for library in libraries:
+        if slurm.interface_of(library.family) is not None:
+            startable.append(library)
         else:
             offered = ", ".join(slurm.interfaces) or "nothing"
-            left_out.append(f"{one.called}: srun has no interface to start its ranks (srun --mpi=list: {offered})")
+            left_out.append(f"{library.called}: srun has no interface to start its ranks (srun --mpi=list: {offered})")
     return startable
 
 
 def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | None, system: str) -> list[dict[str, Any]]:
     families = Counter(one.family for one in libraries)
     environments: list[dict[str, Any]] = []
-    for one in libraries:
-        name = one.family if families[one.family] == 1 else f"{one.family}-{one.version}"
+    for mpi_library in libraries:
+        name = (
+            mpi_library.family if families[mpi_library.family] == 1 else f"{mpi_library.family}-{mpi_library.version}"
+        )
         if any(each["name"] == name for each in environments):
             name = f"{name}-{len(environments)}"
-        interface = slurm.interface_of(one.family) if slurm is not None else None
+        interface = slurm.interface_of(mpi_library.family) if slurm is not None else None
         # Copies, kernels and *CCL do not depend on the MPI library: one environment measures them.
-        features, extras = _gpu_parts(facts, one, alone=not environments) if facts.gpus else ([], {})
+        features, extras = _gpu_parts(facts, mpi_library, alone=not environments) if facts.gpus else ([], {})
         environments.append(
             {
                 "name": name,
                 "target_systems": [system],
-                **({"modules": [*one.modules]} if one.modules else {}),
-                **({"env_vars": [[key, value] for key, value in one.variables.items()]} if one.variables else {}),
-                **({"prepare_cmds": [*one.commands]} if one.commands else {}),
+                **({"modules": [*mpi_library.modules]} if mpi_library.modules else {}),
+                **(
+                    {"env_vars": [[key, value] for key, value in mpi_library.variables.items()]}
+                    if mpi_library.variables
+                    else {}
+                ),
+                **({"prepare_cmds": [*mpi_library.commands]} if mpi_library.commands else {}),
                 "features": ["mpi", *features],
                 "cc": "cc",
-                "cxx": "CC" if one.family == "cray-mpich" else "c++",
+                "cxx": "CC" if mpi_library.family == "cray-mpich" else "c++",
                 "extras": {
                     "backend": "host",
-                    "mpi": one.family,
-                    "mpi_version": one.version,
-                    "mpicxx": one.mpicxx,
+                    "mpi": mpi_library.family,
+                    "mpi_version": mpi_library.version,
+                    "mpicxx": mpi_library.mpicxx,
                     **extras,
                     **({"launcher_options": [f"--mpi={interface}"]} if interface else {}),
                     # Which vendor suites are here is the site's to say: docs/vendor-suites.md.
@@ -240,19 +246,19 @@ def _local_partition(facts: Facts, environments: Sequence[str]) -> dict[str, Any
 
 
 def _slurm_partition(
-    facts: Facts, slurm: Slurm, one: Partition, environments: Sequence[str], choices: Choices
+    facts: Facts, slurm: Slurm, part: Partition, environments: Sequence[str], choices: Choices
 ) -> dict[str, Any]:
     common = _common(facts, environments)
-    common["extras"] |= {"nodes": len(one.nodes), "most_nodes": min(len(one.nodes), 64)}
-    kind = f"{one.gres}:" if one.gres else ""
+    common["extras"] |= {"nodes": len(part.nodes), "most_nodes": min(len(part.nodes), 64)}
+    kind = f"{part.gres}:" if part.gres else ""
     asked = {"name": "_rfm_gpu", "options": [f"--gres=gpu:{kind}{{num_gpus_per_node}}"]}
     return {
-        "name": one.name,
-        "descr": f"{len(one.nodes)} nodes of Slurm's partition {one.name}: {fold(one.nodes)}",
+        "name": part.name,
+        "descr": f"{len(part.nodes)} nodes of Slurm's partition {part.name}: {fold(part.nodes)}",
         # Without accounting Slurm forgets how a job ended; the exit status is left in a file.
         "scheduler": "slurm" if slurm.accounting else "squeue",
         "launcher": "srun",
-        "access": [f"--partition={one.name}", "--exclusive", *choices.access],
-        **({"resources": [asked]} if one.gpus else {}),
+        "access": [f"--partition={part.name}", "--exclusive", *choices.access],
+        **({"resources": [asked]} if part.gpus else {}),
         **common,
     }

@@ -155,13 +155,15 @@ def _on_path(common: Sequence[str], environment: Mapping[str, str]) -> list[Libr
         return [Library("cray-mpich", "Cray MPICH", environment["CRAY_MPICH_VERSION"], "CC", tuple(kept))]
     on_path = []
     for name in mpi.NAMES:
-        one = mpi.find(name)
-        if one is not None:
+        mpi_found = mpi.find(name)
+        if mpi_found is not None:
             title = mpi.LIBRARIES[name]
             # What root needs is found out anew for each run.
-            variables = {key: value for key, value in one.environment.items() if key not in mpi.as_root(name)}
-            commands = tuple(one.shell_commands)
-            on_path.append(Library(name, title, one.version, str(one.mpicxx), tuple(common), variables, commands))
+            variables = {key: value for key, value in mpi_found.environment.items() if key not in mpi.as_root(name)}
+            commands = tuple(mpi_found.shell_commands)
+            on_path.append(
+                Library(name, title, mpi_found.version, str(mpi_found.mpicxx), tuple(common), variables, commands)
+            )
     other = _library(common, environment)
     return on_path if other is None or other.family in mpi.NAMES else [*on_path, other]
 
@@ -191,8 +193,10 @@ def _library(modules: Sequence[str], environment: Mapping[str, str]) -> Library 
 
 def _distinct(libraries: Iterable[Library]) -> list[Library]:
     by_path: dict[str, Library] = {}
-    for one in libraries:
-        by_path.setdefault(os.path.realpath(one.mpicxx) if os.path.isabs(one.mpicxx) else one.mpicxx, one)
+    for library in libraries:
+        by_path.setdefault(
+            os.path.realpath(library.mpicxx) if os.path.isabs(library.mpicxx) else library.mpicxx, library
+        )
     return [*by_path.values()]
 
 

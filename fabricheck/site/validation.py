@@ -218,10 +218,10 @@ def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Map
     able = {str(one["name"]) for one in environments if GPU_APIS & {*one.get("features", [])}}
     with_gpus = [one for one in partitions if any(each.get("type") == "gpu" for each in one.get("devices", []))]
     measured = [one for one in with_gpus if one.get("environs")]
-    for one in measured or with_gpus:
-        if not able & {*one.get("environs", [])}:
-            named = ", ".join(one.get("environs", [])) or "none"
-            text = f"partition {one['name']} has GPUs and no environment that can drive them ({named})"
+    for partition in measured or with_gpus:
+        if not able & {*partition.get("environs", [])}:
+            named = ", ".join(partition.get("environs", [])) or "none"
+            text = f"partition {partition['name']} has GPUs and no environment that can drive them ({named})"
             yield f"{text}: give one the feature {', '.join(sorted(GPU_APIS))} and extras['backend']"
 
 

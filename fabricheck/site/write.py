@@ -190,9 +190,9 @@ def _literal(value: Any, left_out: Mapping[str, Sequence[str]], indent: int = 0)
     inner = indent + 4
     lines = []
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, item in value.items():
             lines += [f"# Left out: {_words(text)}." for text in left_out.get(name, ())]
-            lines.append(f"{json.dumps(name)}: {_literal(each, left_out, inner)},")
+            lines.append(f"{json.dumps(name)}: {_literal(item, left_out, inner)},")
     else:
         lines = [f"{_literal(each, left_out, inner)}," for each in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"

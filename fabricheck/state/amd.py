@@ -72,11 +72,11 @@ def link_marks(text: str) -> list[dict[str, Any]]:
         return []
     marks = []
     while todo:
-        one = todo.pop(0)
-        if isinstance(one, dict) and "gpu" in one and _links(one.get("link_status")):
-            marks.append(one)
-        elif isinstance(one, (dict, list)):
-            todo += one.values() if isinstance(one, dict) else one
+        part = todo.pop(0)
+        if isinstance(part, dict) and "gpu" in part and _links(part.get("link_status")):
+            marks.append(part)
+        elif isinstance(part, (dict, list)):
+            todo += part.values() if isinstance(part, dict) else part
     return marks
 
 
@@ -155,11 +155,13 @@ def _processes(users: Mapping[str, Any]) -> tuple[GpuProcess, ...]:
     processes = []
     listed = users.get("process_list")
     for process in listed if isinstance(listed, list) else ():
-        one = _section(process, "process_info") if isinstance(process, dict) else {}
-        pid = _whole(_number(one, "pid"))
+        info = _section(process, "process_info") if isinstance(process, dict) else {}
+        pid = _whole(_number(info, "pid"))
         if pid is not None:
-            used = _number(one, "memory_usage", "vram_mem") or _number(one, "mem_usage") or _number(one, "memory_usage")
-            processes.append(GpuProcess(pid, str(one.get("name", "")), _whole(used)))
+            used = (
+                _number(info, "memory_usage", "vram_mem") or _number(info, "mem_usage") or _number(info, "memory_usage")
+            )
+            processes.append(GpuProcess(pid, str(info.get("name", "")), _whole(used)))
     return tuple(processes)
 
 

@@ -152,6 +152,7 @@ class Asked:
 
     @property
     def device(self) -> bool:
+        """Whether any buffer is on the device."""
         return "D" in self.buffers
 
     @property

@@ -67,6 +67,7 @@ class Toolchain:
 
     @property
     def mpi_home(self) -> str:
+        """The MPI library's prefix, as a word for a shell: two folders above its compiler wrapper."""
         wrapper = Path(self.mpicxx)
         if wrapper.is_absolute():
             return str(wrapper.parent.parent)

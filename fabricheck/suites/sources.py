@@ -62,6 +62,7 @@ class Release:
 
     @property
     def file(self) -> str:
+        """The file name of the archive."""
         return self.url.rsplit("/", 1)[1]
 
 
@@ -90,6 +91,7 @@ class Tool:
 
     @property
     def how_to_say(self) -> str:
+        """The next step for a user whose tool has no source."""
         return (
             f"set {self.variable} to an installed prefix, a module, a tarball or a directory of {self.title}, "
             "or name it under `vendor` in the extras of the environment"
@@ -105,6 +107,7 @@ class Source:
 
     @property
     def is_installed(self) -> bool:
+        """Whether the programs exist already and are not built."""
         return self.kind in (Kind.PREFIX, Kind.MODULE)
 
 

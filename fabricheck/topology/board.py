@@ -24,8 +24,8 @@ class LinksOfPart(BaseModel):
     rate: Rate
     source: _Text
 
-    def between(self, one: str, other: str) -> Link:
-        return Link((one, other), self.technology, self.count, parse_rate(self.rate), self.source)
+    def between(self, source: str, destination: str) -> Link:
+        return Link((source, destination), self.technology, self.count, parse_rate(self.rate), self.source)
 
 
 class Board(BaseModel):

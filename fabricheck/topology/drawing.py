@@ -234,9 +234,11 @@ def width_of(link: Link, topology: Topology) -> float:
 
 
 def describe(link: Link) -> str:
+    """The link as the text beside the drawing: its ends, technology, number, and Gb/s in each direction."""
     back = f" there, {link.back_gbps:g} Gb/s back" if link.back_gbps is not None else ""
     return f"{link.ends[0]} - {link.ends[1]}: {link.technology}, {link.count} x {link.rate_gbps:g} Gb/s{back}"
 
 
 def box_width(name: str) -> float:
+    """The width of a device's box, in pixels."""
     return 14 + 7.5 * len(name)

@@ -37,6 +37,7 @@ class Fabric(Enum):
 
     @property
     def rdma(self) -> bool:
+        """Whether NICs of this fabric read and write remote memory themselves."""
         return self is not Fabric.ETHERNET
 
 

@@ -105,11 +105,11 @@ std::string differences_json(const World& world, const std::string& mine) {
     entries.push_back(json.end_object().text());
   };
   for (const auto& [name, value] : first) {
-    const auto found = own.find(name);
-    if (found == own.end()) {
+    const auto setting = own.find(name);
+    if (setting == own.end()) {
       entry(name, nullptr);
-    } else if (found->second != value) {
-      entry(name, &found->second);
+    } else if (setting->second != value) {
+      entry(name, &setting->second);
     }
   }
   for (const auto& [name, value] : own) {
@@ -117,8 +117,8 @@ std::string differences_json(const World& world, const std::string& mine) {
   }
   Json json;
   json.begin_array();
-  for (const std::string& found : world.strings_at_first(join(entries, ","))) {
-    if (!found.empty()) json.literal(found);
+  for (const std::string& names : world.strings_at_first(join(entries, ","))) {
+    if (!names.empty()) json.literal(names);
   }
   return json.end_array().text();
 }
@@ -140,8 +140,8 @@ void groups_json(Json& json, const Series& series, const std::vector<int>& ranks
   json.field("bytes", series.sizes);
   if (!series.steps.empty()) {
     json.key("messages").begin_array();
-    for (const Transfer& each : series.steps[0])
-      json.begin_array().value(each.source).value(each.destination).value(each.bytes).end_array();
+    for (const Transfer& transfer : series.steps[0])
+      json.begin_array().value(transfer.source).value(transfer.destination).value(transfer.bytes).end_array();
     json.end_array();
   }
   if (!series.aggressors.empty()) json.field("aggressors", series.aggressors);

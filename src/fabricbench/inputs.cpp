@@ -47,7 +47,7 @@ Round parse_round(const std::vector<std::string>& words, int ranks) {
 }
 
 std::string lowered(std::string text) {
-  for (char& each : text) each = static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+  for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   return text;
 }
 
@@ -191,9 +191,9 @@ std::map<std::pair<int, int>, double> folded(const CommunicationMatrix& matrix, 
   }
   const auto rank_of = [&](int row) { return static_cast<int>(static_cast<std::int64_t>(row) * ranks / matrix.size); };
   std::map<std::pair<int, int>, double> result;
-  for (const MatrixEntry& each : matrix.entries) {
-    const std::pair<int, int> ends{rank_of(each.source), rank_of(each.destination)};
-    if (ends.first != ends.second && each.value > 0) result[ends] += each.value;
+  for (const MatrixEntry& entry : matrix.entries) {
+    const std::pair<int, int> ends{rank_of(entry.source), rank_of(entry.destination)};
+    if (ends.first != ends.second && entry.value > 0) result[ends] += entry.value;
   }
   return result;
 }

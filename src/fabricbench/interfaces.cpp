@@ -47,8 +47,8 @@ SentBytes sent_bytes(const std::string& sysfs) {
 SentBytes sent_between(const SentBytes& before, const SentBytes& after) {
   SentBytes sent;
   for (const auto& [name, bytes] : after) {
-    const auto found = before.find(name);
-    if (found != before.end() && bytes >= found->second) sent[name] = bytes - found->second;
+    const auto earlier = before.find(name);
+    if (earlier != before.end() && bytes >= earlier->second) sent[name] = bytes - earlier->second;
   }
   return sent;
 }

@@ -28,7 +28,7 @@ class Json {
   template <typename Value>
   Json& value(const std::vector<Value>& values) {
     begin_array();
-    for (const Value& each : values) value(each);
+    for (const Value& item : values) value(item);
     return end_array();
   }
   template <typename Value>

@@ -89,16 +89,17 @@ class Loop {
   // Of large copies between memories, what lies in the host's: it comes from there and not from a cache. Pages that
   // migrate are left alone, as the processor would draw them to it.
   std::vector<std::pair<const std::byte*, std::size_t>> host_memory(const Group& group) const {
-    std::vector<std::pair<const std::byte*, std::size_t>> found;
-    if (!is_memory_path(measurement_.operation) || context_.host_kind == device::HostKind::migrated) return found;
+    std::vector<std::pair<const std::byte*, std::size_t>> blocks;
+    if (!is_memory_path(measurement_.operation) || context_.host_kind == device::HostKind::migrated) return blocks;
     for (const Step& step : group.steps) {
-      for (const Transfer& each : step) {
-        if (each.source != context_.world.rank || each.bytes < kLeastUncached) continue;
-        if (each.source_place == Place::host) found.emplace_back(source_of(each, context_), each.bytes);
-        if (each.destination_place == Place::host) found.emplace_back(destination_of(each, context_), each.bytes);
+      for (const Transfer& transfer : step) {
+        if (transfer.source != context_.world.rank || transfer.bytes < kLeastUncached) continue;
+        if (transfer.source_place == Place::host) blocks.emplace_back(source_of(transfer, context_), transfer.bytes);
+        if (transfer.destination_place == Place::host)
+          blocks.emplace_back(destination_of(transfer, context_), transfer.bytes);
       }
     }
-    return found;
+    return blocks;
   }
 
   bool verifies() const { return options_.verify != Verify::off; }
@@ -179,15 +180,15 @@ class Loop {
 
   void batch(std::int64_t count, bool keep) {
     local_.assign(static_cast<std::size_t>(count) * lanes_, 0);
-    const std::int64_t each = options_.verify == Verify::every ? 1 : count;
+    const std::int64_t interval = options_.verify == Verify::every ? 1 : count;
     const std::int64_t start = now_ns();
     readying_ns_ = 0;
-    for (std::int64_t done = 0; done < count; done += each) {
+    for (std::int64_t done = 0; done < count; done += interval) {
       fill();
       if (contention_) {
-        take_turns(local_.data() + 2 * done, each);
+        take_turns(local_.data() + 2 * done, interval);
       } else {
-        iterate(local_.data() + done, each);
+        iterate(local_.data() + done, interval);
       }
     }
     if (contention_ && !keep) contention_->forget_attacks();

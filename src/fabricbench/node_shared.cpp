@@ -23,8 +23,8 @@ constexpr int kSignalTag = 78;
 
 // Ranks in containers of their own number their processes each for itself.
 std::uint64_t process_space() {
-  struct stat found{};
-  return stat("/proc/self/ns/pid", &found) == 0 ? static_cast<std::uint64_t>(found.st_ino) : 0;
+  struct stat status{};
+  return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
 }
 
 }  // namespace

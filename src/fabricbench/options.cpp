@@ -80,10 +80,10 @@ Ends parse_ends(const std::string& text) {
 // "0,2,4", or with another separator: at least two, none twice.
 std::vector<int> parse_ranks(const std::string& text, char separator) {
   std::vector<int> ranks;
-  for (const std::string& each : split(text, separator)) {
-    ranks.push_back(parse_rank(each));
+  for (const std::string& part : split(text, separator)) {
+    ranks.push_back(parse_rank(part));
     if (std::count(ranks.begin(), ranks.end(), ranks.back()) > 1)
-      throw InputError("the list '" + text + "' has rank " + each + " twice");
+      throw InputError("the list '" + text + "' has rank " + part + " twice");
   }
   if (ranks.size() < 2)
     throw InputError("'" + text + "' is not a list of at least two ranks: write 0" + separator + "2");
@@ -334,29 +334,29 @@ int parse_rank(const std::string& text) { return parse_count(text, 0, "a rank");
 
 std::vector<int> parse_devices(const std::string& text) {
   std::vector<int> devices;
-  for (const std::string& each : split(text, ',')) devices.push_back(parse_count(each, 0, "a device"));
+  for (const std::string& word : split(text, ',')) devices.push_back(parse_count(word, 0, "a device"));
   return devices;
 }
 
 std::vector<Shape> parse_shapes(const std::string& text) {
   constexpr int kMostRanks = 1 << 24;
   std::vector<Shape> shapes;
-  for (const std::string& each : split(text, ',')) {
-    const auto parts = split(each, 'x');
-    if (parts.size() != 3) throw InputError("'" + each + "' is not a shape of groups: write NxGxK, such as 2x4x1-4");
+  for (const std::string& word : split(text, ',')) {
+    const auto parts = split(word, 'x');
+    if (parts.size() != 3) throw InputError("'" + word + "' is not a shape of groups: write NxGxK, such as 2x4x1-4");
     const int size = parse_count(parts[1], 1, "a number of ranks in a group");
     const auto [fewest, most] = parse_span(parts[0], 2, "a number of groups");
     const auto [least, greatest] = parse_span(parts[2], 1, "a number of active ranks");
     if (greatest > size) {
-      throw InputError("'" + each + "' has " + std::to_string(greatest) + " active ranks in groups of " +
+      throw InputError("'" + word + "' has " + std::to_string(greatest) + " active ranks in groups of " +
                        std::to_string(size) + ": K is at most G in NxGxK");
     }
-    if (most > kMostRanks / size) throw InputError("'" + each + "' has more ranks than any run");
+    if (most > kMostRanks / size) throw InputError("'" + word + "' has more ranks than any run");
     for (int groups = fewest; groups <= most; ++groups) {
       for (int active = least; active <= greatest; ++active) {
         const Shape shape{groups, size, active};
         if (std::find(shapes.begin(), shapes.end(), shape) != shapes.end())
-          throw InputError("--groups has '" + each + "' twice");
+          throw InputError("--groups has '" + word + "' twice");
         shapes.push_back(shape);
       }
     }

@@ -286,7 +286,7 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
       Step step;
       for (const int rank : ranks) {
         if (only && rank != *only) continue;
-        for (const Transfer& each : memory_path(operation, rank, bytes / ranks.size())) step.push_back(each);
+        for (const Transfer& transfer : memory_path(operation, rank, bytes / ranks.size())) step.push_back(transfer);
       }
       return {step};
     }
@@ -296,9 +296,9 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
 
 std::vector<Step> in_place(std::vector<Step> steps, Operation operation) {
   for (Step& step : steps) {
-    for (Transfer& each : step) {
-      if (operation == Operation::allgather) each.source_offset = each.destination_offset;
-      if (operation == Operation::reduce_scatter) each.destination_offset = each.source_offset;
+    for (Transfer& transfer : step) {
+      if (operation == Operation::allgather) transfer.source_offset = transfer.destination_offset;
+      if (operation == Operation::reduce_scatter) transfer.destination_offset = transfer.source_offset;
     }
   }
   return steps;
@@ -308,10 +308,10 @@ std::vector<int> awaited_by(int rank, const std::vector<Step>& steps) {
   std::set<int> destinations;
   for (const Step& step : steps) {
     const bool first = destinations.empty();
-    for (const Transfer& each : step) {
-      if (each.source == each.destination) continue;
-      if (each.source == rank) destinations.insert(each.destination);
-      if (each.destination == rank && first) return {};
+    for (const Transfer& transfer : step) {
+      if (transfer.source == transfer.destination) continue;
+      if (transfer.source == rank) destinations.insert(transfer.destination);
+      if (transfer.destination == rank && first) return {};
     }
   }
   return {destinations.begin(), destinations.end()};
@@ -320,8 +320,8 @@ std::vector<int> awaited_by(int rank, const std::vector<Step>& steps) {
 std::vector<int> awaiting(int rank, const std::vector<Step>& steps) {
   std::set<int> sources;
   for (const Step& step : steps) {
-    for (const Transfer& each : step) {
-      if (each.destination == rank && each.source != rank) sources.insert(each.source);
+    for (const Transfer& transfer : step) {
+      if (transfer.destination == rank && transfer.source != rank) sources.insert(transfer.source);
     }
   }
   std::vector<int> result;
@@ -355,8 +355,8 @@ Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages) {
     const int source = row->first.first;
     const auto end = messages.lower_bound({source + 1, 0});
     const auto next = messages.lower_bound({source, source + 1});
-    for (auto each = next; each != end; ++each) layout.add(source, each->first.second, each->second);
-    for (auto each = row; each != next; ++each) layout.add(source, each->first.second, each->second);
+    for (auto entry = next; entry != end; ++entry) layout.add(source, entry->first.second, entry->second);
+    for (auto entry = row; entry != next; ++entry) layout.add(source, entry->first.second, entry->second);
     row = end;
   }
   return std::move(layout).step();
@@ -385,8 +385,9 @@ std::uint64_t buffer_extent(Operation operation, const std::vector<int>& ranks, 
 std::uint64_t buffer_extent(const std::vector<Step>& steps) {
   std::uint64_t extent = 0;
   for (const Step& step : steps) {
-    for (const Transfer& each : step)
-      extent = std::max({extent, each.source_offset + each.bytes, each.destination_offset + each.bytes});
+    for (const Transfer& transfer : step)
+      extent =
+          std::max({extent, transfer.source_offset + transfer.bytes, transfer.destination_offset + transfer.bytes});
   }
   return extent;
 }

@@ -418,10 +418,11 @@ HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
     const int rank = series.first_transfer().source;
     for (const Group& group : series.at(series.sizes.back(), rank).groups) {
       for (const Step& step : group.steps) {
-        for (const Transfer& each : step) {
-          if (each.source_place == Place::host) needed.send = std::max(needed.send, each.source_offset + each.bytes);
-          if (each.destination_place == Place::host)
-            needed.receive = std::max(needed.receive, each.destination_offset + each.bytes);
+        for (const Transfer& transfer : step) {
+          if (transfer.source_place == Place::host)
+            needed.send = std::max(needed.send, transfer.source_offset + transfer.bytes);
+          if (transfer.destination_place == Place::host)
+            needed.receive = std::max(needed.receive, transfer.destination_offset + transfer.bytes);
         }
       }
     }

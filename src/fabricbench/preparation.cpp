@@ -28,14 +28,14 @@ int ranks_of_a_node(const World& world) {
 // Rank 0 reads for all: a file need not be on every node, and all ranks have to see the same.
 std::string input(const World& world, const std::string& path, const char* option) {
   std::string text;
-  bool found = true;
+  bool complete = true;
   try {
     if (world.rank == 0) text = read_input(path, option);
   } catch (const InputError& error) {
     std::fprintf(stderr, "fabricbench: %s\n", error.what());
-    found = false;
+    complete = false;
   }
-  agree(world, found);
+  agree(world, complete);
   return world.from_first(text);
 }
 

@@ -35,8 +35,8 @@ void interfaces_json(Json& json, const World& world, const SentBytes& before) {
     }
   }
   json.begin_object();
-  for (const std::string& each : world.strings_at_first(mine)) {
-    std::istringstream stream(each);
+  for (const std::string& text : world.strings_at_first(mine)) {
+    std::istringstream stream(text);
     std::string line;
     if (!std::getline(stream, line)) continue;
     json.key(line).begin_object();
@@ -73,16 +73,16 @@ std::map<Remark, std::vector<int>> remarks_of_all_ranks(const World& world, bool
     for (const auto& [text, warning] : remarks_in_ccl_log(read_private_log(), kMostOfRank))
       mine += (warning ? '!' : ' ') + text + '\n';
   }
-  std::map<Remark, std::vector<int>> found;
+  std::map<Remark, std::vector<int>> remarks;
   const std::vector<std::string> told = world.strings_at_first(mine);
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     std::istringstream stream(told[rank]);
     for (std::string line; std::getline(stream, line);) {
       const Remark remark{redacted(line.substr(1)), line[0] == '!'};
-      if (found.size() < kMost || found.count(remark) > 0) found[remark].push_back(static_cast<int>(rank));
+      if (remarks.size() < kMost || remarks.count(remark) > 0) remarks[remark].push_back(static_cast<int>(rank));
     }
   }
-  return found;
+  return remarks;
 }
 
 void remarks_json(Json& json, const std::map<Remark, std::vector<int>>& remarks) {
@@ -104,7 +104,7 @@ void remarks_json(Json& json, const std::map<Remark, std::vector<int>>& remarks)
 // What all ranks know of the modes of *CCL, on rank 0. Collective.
 CclProof of_all_ranks(const World& world, const CclProof& mine) {
   CclProof all;
-  for (const std::string& each : world.strings_at_first(mine.lines())) all.add_lines(each);
+  for (const std::string& text : world.strings_at_first(mine.lines())) all.add_lines(text);
   return all;
 }
 

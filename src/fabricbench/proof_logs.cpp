@@ -59,9 +59,9 @@ std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most)
   constexpr const char* kReasons[] = {
       "isabled",    "ot supported", "nsupported", "o device found", "ould not",    "ailed",       "annot",
       "navailable", "ot available", " ACS",       "all back",       "alling back", "ncompatible", "rror"};
-  std::vector<Remark> found;
+  std::vector<Remark> remarks;
   std::istringstream stream(log);
-  for (std::string line; found.size() < most && std::getline(stream, line);) {
+  for (std::string line; remarks.size() < most && std::getline(stream, line);) {
     for (const char* mark : kMarks) {
       const std::size_t place = line.find(mark);
       if (place == std::string::npos || place < 4 || line.compare(place - 3, 3, "CCL") != 0) continue;
@@ -74,20 +74,20 @@ std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most)
                                         })));
       Remark remark{std::move(text), warning};
       const auto same = [&](const Remark& other) { return !(other < remark) && !(remark < other); };
-      if (told && std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(remark));
+      if (told && std::none_of(remarks.begin(), remarks.end(), same)) remarks.push_back(std::move(remark));
       break;
     }
   }
-  return found;
+  return remarks;
 }
 
 std::string warnings_in_ccl_log(const std::string& log) {
   constexpr std::size_t kFew = 2, kAll = 1000;
-  std::vector<std::string> found;
+  std::vector<std::string> lines;
   for (const auto& [text, warning] : remarks_in_ccl_log(log, kAll)) {
-    if (warning && found.size() < kFew) found.push_back(text);
+    if (warning && lines.size() < kFew) lines.push_back(text);
   }
-  return join(found, "; ");
+  return join(lines, "; ");
 }
 
 std::map<std::string, long> paths_in_oneccl_log(const std::string& log) {

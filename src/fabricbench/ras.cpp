@@ -45,16 +45,16 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return {};
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return {};
   Addresses addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
     Address address;
     std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
     address.length = each->ai_addrlen;
     addresses.push_back(address);
   }
-  freeaddrinfo(found);
+  freeaddrinfo(list);
   return addresses;
 }
 
@@ -68,7 +68,7 @@ Addresses addresses_of(const std::string& text, Time deadline) {
   constexpr int kNumbers = AI_NUMERICHOST | AI_NUMERICSERV;
   if (host == "localhost") {
     Addresses both = look_up("127.0.0.1", port, kNumbers);
-    for (const Address& each : look_up("::1", port, kNumbers)) both.push_back(each);
+    for (const Address& address : look_up("::1", port, kNumbers)) both.push_back(address);
     return both;
   }
   if (Addresses addresses = look_up(host, port, kNumbers); !addresses.empty()) return addresses;
@@ -144,9 +144,9 @@ class Connection {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       if (left.count() <= 0) return false;
       pollfd poll_for{socket_, events, 0};
-      const int found = poll(&poll_for, 1, static_cast<int>(left.count()));
-      if (found > 0) return true;
-      if (found < 0 && errno != EINTR) return false;
+      const int ready = poll(&poll_for, 1, static_cast<int>(left.count()));
+      if (ready > 0) return true;
+      if (ready < 0 && errno != EINTR) return false;
     }
   }
 
@@ -195,9 +195,9 @@ std::vector<std::string> lines_of(const std::string& status) {
   std::vector<std::string> lines = split(status, '\n');
   for (std::string& line : lines) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    for (char& each : line) {
-      if (each == '\t') each = ' ';
-      if (each < ' ' || each > '~') each = '?';
+    for (char& letter : line) {
+      if (letter == '\t') letter = ' ';
+      if (letter < ' ' || letter > '~') letter = '?';
     }
   }
   return lines;
@@ -225,10 +225,10 @@ std::string ask_ras(const std::string& address, int processes, std::chrono::mill
   const Addresses addresses = addresses_of(address, deadline);
   for (int i = 0; i < kTries; ++i) {
     bool again = false;
-    for (const Address& each : addresses) {
+    for (const Address& candidate : addresses) {
       if (Clock::now() >= deadline) return {};
       std::string status;
-      const Outcome outcome = ask(each, deadline, status);
+      const Outcome outcome = ask(candidate, deadline, status);
       if (outcome == Outcome::status && ras_processes(status) == processes) return status;
       again = again || outcome == Outcome::silent || outcome == Outcome::status;
     }

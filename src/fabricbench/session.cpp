@@ -207,15 +207,15 @@ class Session {
   void record(const std::vector<Record>& records, const World& world) {
     const Stopwatch watch(totals_.recording_ns);
     std::size_t index = totals_.records;
-    for (const Record& each : records) {
-      const bool whole = keeps_all_ || !is_pair_operation(each.operation) || world.on_one_node(each.ranks);
-      const Record kept = whole ? each : reduced(each);
+    for (const Record& record : records) {
+      const bool whole = keeps_all_ || !is_pair_operation(record.operation) || world.on_one_node(record.ranks);
+      const Record kept = whole ? record : reduced(record);
       totals_.samples += kept.times_ns.size();
-      totals_.wrong_bytes += std::max<std::int64_t>(each.wrong_bytes, 0);
+      totals_.wrong_bytes += std::max<std::int64_t>(record.wrong_bytes, 0);
       results_->write(kept, index++);
       if (!options_.quiet) {
         clear_progress();
-        print_table_row(each);
+        print_table_row(record);
       }
     }
   }

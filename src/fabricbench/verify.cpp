@@ -28,24 +28,24 @@ std::vector<Transfer> received_transfers(const Group& group, int rank) {
 std::uint64_t stride_of(const Group* group) {
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   for (const Step& step : group != nullptr ? group->steps : std::vector<Step>{}) {
-    for (const Transfer& each : step) smallest = std::min(smallest, each.bytes);
+    for (const Transfer& transfer : step) smallest = std::min(smallest, transfer.bytes);
   }
   return pattern::stride_for(smallest);
 }
 
 std::vector<pattern::Stretch> received_stretches(const Context& context, const Measurement& measurement,
                                                  const Group* group, Place place) {
-  std::vector<pattern::Stretch> found;
-  if (group == nullptr) return found;
-  for (const Transfer& each : received_transfers(*group, context.world.rank)) {
-    if (each.destination_place != place) continue;
+  std::vector<pattern::Stretch> stretches;
+  if (group == nullptr) return stretches;
+  for (const Transfer& transfer : received_transfers(*group, context.world.rank)) {
+    if (transfer.destination_place != place) continue;
     const bool summed = is_reduction(measurement.operation);
-    const int source = summed ? group->ranks.front() : each.source;
-    found.push_back(
-        {destination_of(each, context), each.bytes, each.source_offset, static_cast<std::uint64_t>(source)});
+    const int source = summed ? group->ranks.front() : transfer.source;
+    stretches.push_back({destination_of(transfer, context), transfer.bytes, transfer.source_offset,
+                         static_cast<std::uint64_t>(source)});
     if (summed) break;  // all of them come together in one place
   }
-  return found;
+  return stretches;
 }
 
 // All that this rank sends of its buffer there, from the first byte to the last.
@@ -53,10 +53,10 @@ pattern::Stretch sent_stretch(std::byte* buffer, const Group* group, int rank, P
   std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t end = 0;
   for (const Step& step : group != nullptr ? group->steps : std::vector<Step>{}) {
-    for (const Transfer& each : step) {
-      if (each.source != rank || each.relayed || each.source_place != place) continue;
-      begin = std::min(begin, each.source_offset);
-      end = std::max(end, each.source_offset + each.bytes);
+    for (const Transfer& transfer : step) {
+      if (transfer.source != rank || transfer.relayed || transfer.source_place != place) continue;
+      begin = std::min(begin, transfer.source_offset);
+      end = std::max(end, transfer.source_offset + transfer.bytes);
     }
   }
   return end == 0 ? pattern::Stretch{buffer, 0, 0, source}
@@ -94,8 +94,8 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
 void Verifier::fill() {
   moment_.filled = ++moment_.stamped;
   // In place what is sent lies where the result is to be.
-  for (const pattern::Stretch& each : received_) make_wrong(each, false);
-  for (const pattern::Stretch& each : received_on_host_) make_wrong(each, true);
+  for (const pattern::Stretch& stretch : received_) make_wrong(stretch, false);
+  for (const pattern::Stretch& stretch : received_on_host_) make_wrong(stretch, true);
   write(false);
   context_.stream.synchronize();
 }

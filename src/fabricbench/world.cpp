@@ -67,8 +67,8 @@ bool World::on_this_node(int world_rank) const {
 }
 
 bool World::on_one_node(const std::vector<int>& ranks) const {
-  const auto node_of = [&](int one) { return first_on_node[static_cast<std::size_t>(one)]; };
-  return std::all_of(ranks.begin(), ranks.end(), [&](int one) { return node_of(one) == node_of(ranks.front()); });
+  const auto node_of = [&](int other) { return first_on_node[static_cast<std::size_t>(other)]; };
+  return std::all_of(ranks.begin(), ranks.end(), [&](int other) { return node_of(other) == node_of(ranks.front()); });
 }
 
 int World::node_rank_of(int world_rank) const {
@@ -117,7 +117,7 @@ std::vector<std::string> World::strings_at_first(const std::string& mine) const 
 
 std::string World::first_said(const std::string& mine) const {
   const std::vector<std::string> said = strings_at_first(mine);
-  const auto first = std::find_if(said.begin(), said.end(), [](const std::string& each) { return !each.empty(); });
+  const auto first = std::find_if(said.begin(), said.end(), [](const std::string& text) { return !text.empty(); });
   return from_first(first != said.end() ? *first : "");
 }
 

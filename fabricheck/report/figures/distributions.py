@@ -46,6 +46,7 @@ class Distribution:
 
     @property
     def median(self) -> float:
+        """The 50th percentile."""
         return self.at(50.0)
 
     @property
@@ -59,6 +60,7 @@ class Distribution:
         return (self.at(95.0) - self.at(5.0)) / self.median
 
     def at(self, share: float) -> float:
+        """The value at a percentile that is in `SHARES`."""
         return float(self.quantiles[SHARES.index(share)])
 
 

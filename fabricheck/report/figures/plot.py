@@ -205,6 +205,7 @@ def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def finite(value: float) -> float | None:
+    """The value with few digits; None for what JSON cannot hold (nan, inf)."""
     return short(value) if math.isfinite(value) else None
 
 

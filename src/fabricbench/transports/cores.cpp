@@ -178,11 +178,11 @@ class WorkOfCores final : public Work {
  public:
   WorkOfCores(std::vector<Job> jobs, Crew& crew) : crew_(crew), jobs_(std::move(jobs)) {}
   void run() override {
-    for (const Job& each : jobs_) crew_.run(each);
+    for (const Job& job : jobs_) crew_.run(job);
   }
   void rewind() override {
-    for (const Job& each : jobs_) {
-      if (each.addend != nullptr) take_out_of_caches(each.addend, each.bytes);
+    for (const Job& job : jobs_) {
+      if (job.addend != nullptr) take_out_of_caches(job.addend, job.bytes);
     }
   }
 
@@ -208,11 +208,11 @@ class Cores final : public Transport {
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
     std::vector<Job> jobs;
     for (const Step& step : group.steps) {
-      for (const Transfer& each : own_transfers(step, context_->world.rank).sent) {
+      for (const Transfer& transfer : own_transfers(step, context_->world.rank).sent) {
         const std::byte* addend =
-            measurement.operation == Operation::host_triad ? addends(each.source_offset + each.bytes) : nullptr;
-        jobs.push_back(
-            {measurement.operation, destination_of(each, *context_), source_of(each, *context_), addend, each.bytes});
+            measurement.operation == Operation::host_triad ? addends(transfer.source_offset + transfer.bytes) : nullptr;
+        jobs.push_back({measurement.operation, destination_of(transfer, *context_), source_of(transfer, *context_),
+                        addend, transfer.bytes});
       }
     }
     return std::make_unique<WorkOfCores>(std::move(jobs), *crew_);

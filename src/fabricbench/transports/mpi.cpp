@@ -165,15 +165,15 @@ MpiAlltoallv::MpiAlltoallv(const Step& step, const Context& context, const std::
       received_(sent_.size()),
       received_at_(sent_.size()) {
   const OwnTransfers own = own_transfers(step, world_.rank);
-  for (const Transfer& each : own.sent) {
-    const auto peer = static_cast<std::size_t>(each.destination);
-    sent_[peer] = as_count(each.bytes);
-    sent_from_[peer] = as_count(each.source_offset);
+  for (const Transfer& transfer : own.sent) {
+    const auto peer = static_cast<std::size_t>(transfer.destination);
+    sent_[peer] = as_count(transfer.bytes);
+    sent_from_[peer] = as_count(transfer.source_offset);
   }
-  for (const Transfer& each : own.received) {
-    const auto peer = static_cast<std::size_t>(each.source);
-    received_[peer] = as_count(each.bytes);
-    received_at_[peer] = as_count(each.destination_offset);
+  for (const Transfer& transfer : own.received) {
+    const auto peer = static_cast<std::size_t>(transfer.source);
+    received_[peer] = as_count(transfer.bytes);
+    received_at_[peer] = as_count(transfer.destination_offset);
   }
 }
 
