@@ -188,7 +188,7 @@ def test_a_variable_is_the_noun_of_what_it_holds(folder: str) -> None:
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Names that are assigned, looped over or parameters, with their lines; not those of comprehensions and lambdas."""
     nodes = list(ast.walk(tree))
-    short = [node.target for node in nodes if isinstance(node, ast.comprehension)]
+    short: list[ast.AST] = [node.target for node in nodes if isinstance(node, ast.comprehension)]
     short += [node.args for node in nodes if isinstance(node, ast.Lambda)]
     inside = {id(node) for part in short for node in ast.walk(part)}
     for node in nodes:
