@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 
+import pytest
 from hypothesis import settings
 
+from fabricheck.suite import SITES
 from tests.support.effort import is_ci, is_full
 
 # What is planted here stays where it is; tests/e2e/test_launches.py has what does not.
@@ -32,3 +34,9 @@ pytest_plugins = [
     "tests.support.browsers",
     "tests.support.users",
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_sites_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in a test's own process put their `--site` into its environment."""
+    monkeypatch.delenv(SITES, raising=False)
