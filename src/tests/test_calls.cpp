@@ -191,7 +191,7 @@ TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
   const Group group{{0}, {{{0, 0, bytes}}}};
   const Measurement measurement{
       Operation::host_read, Implementation::transfers, Schedule::uncontended, -1, bytes, {group}, {}, {}, 0};
-  for (const std::uint64_t stamps : {4, 3}) {
+  for (const std::uint64_t stamps : {std::uint64_t{4}, std::uint64_t{3}}) {
     Verifier verifier(context, measurement, &group);
     verifier.fill();
     verifier.stamp();
