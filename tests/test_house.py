@@ -166,6 +166,13 @@ def test_fabricbench_needs_nothing_that_gcc_8_has_in_another_library_or_not_at_a
     assert [file for file in sources if f"#include <{header}>" in file.read_text(encoding="utf-8")] == []
 
 
+def test_a_program_starts_when_all_of_its_module_is_there() -> None:
+    """`if __name__ == "__main__"` is the last statement: what stands after it is not defined yet."""
+    for name, file in (*modules(), *modules(LAB)):
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+        assert not [part for part in body[:-1] if isinstance(part, ast.If) and "__name__" in ast.dump(part.test)], name
+
+
 def test_modules_and_functions_are_short() -> None:
     """A longer one gives its reason in its docstring, after `Long because`."""
     files = (*modules(), *modules(LAB))

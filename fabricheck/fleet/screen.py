@@ -236,22 +236,6 @@ def _named(said: str) -> Iterable[str]:
             yield from NodeSet(node)
 
 
-def main(arguments: Sequence[str]) -> int:
-    at = list(arguments).index("--")
-    folder, launcher, ranks, limit, patience, *options = arguments[:at]
-    fleet = Fleet.read(Path(folder))
-    topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
-    if topology.network is None:
-        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
-        return 1
-    limits, words = (float(limit), float(patience)), (launcher, *options)
-    run = Screen(fleet, int(ranks), *limits, words, arguments[at + 1 :], topology.network, topology)
-    return 0 if run.run() else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
 #: Whether a program starts over these nodes.
 Starts = Callable[[Sequence[str]], bool]
 
@@ -309,3 +293,20 @@ def _startable_subset(nodes: Sequence[str], starts: Starts) -> list[str]:
 def _halves(group: Sequence[str]) -> list[list[str]]:
     half = len(group) // 2
     return [list(group[:half]), list(group[half:])]
+
+
+def main(arguments: Sequence[str]) -> int:
+    at = list(arguments).index("--")
+    folder, launcher, ranks, limit, patience, *options = arguments[:at]
+    fleet = Fleet.read(Path(folder))
+    topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
+    if topology.network is None:
+        sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
+        return 1
+    limits, words = (float(limit), float(patience)), (launcher, *options)
+    run = Screen(fleet, int(ranks), *limits, words, arguments[at + 1 :], topology.network, topology)
+    return 0 if run.run() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -120,8 +120,14 @@ class Site:
         return Finished(status, written["verdict"], folder, output, tuple(problems), findings, metrics)
 
     def calibrate(self, partition: str, bound: float = 0.1) -> None:
-        """References from a run on the cluster as it is: the goodput of each pair, within `bound`."""
+        """References from a run on the cluster as it is: the goodput of each pair, within `bound`.
+
+        Of three runs the first green one: an emulated link counts headers of whole segments, up to 64 KiB, and those of
+        some pairs are smaller for a while, which costs them 4%.
+        """
         done = self.run(partition)
+        for _ in range(2):
+            done = done if done.status == 0 else self.run(partition)
         assert done.status == 0, done.output
         goodputs = {name: value for name, value in done.metrics.items() if name.endswith("_goodput")}
         assert goodputs
