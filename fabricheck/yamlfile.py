@@ -133,6 +133,15 @@ def read_yaml(path: Path) -> YamlFile:
     return YamlFile(path, content, lines)
 
 
+def on_one_line(content: Mapping[str, Any] | Sequence[Any]) -> Any:
+    """The content for a file that ruamel.yaml writes, as `{a: 1}` or `[1, 2]`."""
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    line = CommentedMap(content) if isinstance(content, Mapping) else CommentedSeq(content)
+    line.fa.set_flow_style()
+    return line
+
+
 def _refuse_unsafe(path: Path, text: str) -> None:
     """What a value is follows from how it is written: a tag can only contradict that, or ask for an object. libyaml
     recurses for what is nested."""

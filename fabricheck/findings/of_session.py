@@ -157,7 +157,7 @@ _MOST_NAMED = 3
 def find_far_cores(runs: Sequence[CaseRun]) -> Iterator[Finding]:
     """Ranks whose cores are all on another NUMA node than their GPU, a line for each partition.
 
-    Ranks that may use cores of several NUMA nodes, and GPUs whose NUMA node the driver does not know (-1), say nothing.
+    Left out are ranks that may use cores of several NUMA nodes, and GPUs whose NUMA node the driver does not know (-1).
     """
     domains_by_host: dict[str, dict[tuple[str, int], str]] = {}
     for run in runs:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ruamel.yaml import YAML
@@ -26,6 +25,7 @@ from fabricheck.records.run import Device, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
+from fabricheck.yamlfile import on_one_line
 
 # Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
 _MEMORY_SLACK = 0.06
@@ -145,27 +145,19 @@ def _value(key: _Key, machines: dict[str, list[float]], source: str) -> Commente
     between = float(np.std(centres, ddof=1)) if centres.size > 1 else 0.0
     # Pairs, GPUs and launches of a machine differ too.
     inside = float(centre_and_spread(every).spread) if every.size > 1 else 0.0
-    where = CommentedMap(operations=_flow([key.operation]), transports=_flow([key.transport]), quantity=key.quantity)
-    where["bytes"] = _flow([format_size(key.bytes)])
-    where["ranks"] = key.ranks
+    where: dict[str, object] = {"operations": [key.operation], "transports": [key.transport], "quantity": key.quantity}
+    where |= {"bytes": [format_size(key.bytes)], "ranks": key.ranks}
     for name in ("links", "access", "host_memory", "ccl_mode", "library"):
         if getattr(key, name):
             where[name] = getattr(key, name)
-    where.fa.set_flow_style()
     return CommentedMap(
-        where=where,
+        where=on_one_line(where),
         value=float(f"{math.exp(float(np.median(centres))):.4g}"),
         unit="Gb/s" if key.quantity == "goodput" else "us",
         spread=float(f"{max(between, inside):.2g}"),
         machines=len(machines),
         source=source,
     )
-
-
-def _flow(values: Sequence[Any]) -> CommentedSeq:
-    line = CommentedSeq(values)
-    line.fa.set_flow_style()
-    return line
 
 
 def _text(
@@ -186,8 +178,8 @@ def _text(
         memory = [each.memory_bytes / 2**30 for each in devices]
         content = CommentedMap(
             part=devices[0].name,
-            names=_flow([devices[0].name]),
-            memory_gib=_flow(
+            names=on_one_line([devices[0].name]),
+            memory_gib=on_one_line(
                 [round(min(memory) * (1 - _MEMORY_SLACK), 1), round(max(memory) * (1 + _MEMORY_SLACK), 1)]
             ),
             sources=CommentedMap(),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibrated, Calibration, shares_of
@@ -21,6 +21,7 @@ from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED
 from fabricheck.records.case import parse_case
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
+from fabricheck.yamlfile import on_one_line
 
 _INDEX = "$index"
 _SPECIAL = (SOURCES, PROVENANCE, UNCALIBRATED)
@@ -139,11 +140,11 @@ def _together(together: Together) -> CommentedMap:
         return CommentedMap({name: float(f"{value:.4g}") for name, value in values.items()})
 
     both = short({"launch": together.launch, "limit": together.limit})
-    fields = CommentedMap(
-        bounds=short(together.bounds), launch=both["launch"], parts=short(together.parts), limit=both["limit"]
+    bounds, parts = short(together.bounds), short(together.parts)
+    line: CommentedMap = on_one_line(
+        {"bounds": bounds, "launch": both["launch"], "parts": parts, "limit": both["limit"]}
     )
-    fields.fa.set_flow_style()
-    return fields
+    return line
 
 
 def _software(text: str) -> str:
@@ -168,7 +169,7 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
     tree = content.get(test)
     if tree is None:
         tree = content[test] = CommentedMap()
-        tree[_INDEX] = _flow(index)
+        tree[_INDEX] = on_one_line(index)
     _check_index(test, tree, index, system)
     provenance = dict(_leaves(tree, content.get(PROVENANCE, {}).get(test)))
     for entry in references:
@@ -176,7 +177,7 @@ def _add_test(content: CommentedMap, system: str, test: str, references: list[Ca
         node = tree
         for key in keys:
             node = node.setdefault(key, CommentedMap())
-        node[entry.key.metric] = _flow([entry.value, entry.lower, entry.upper, entry.unit])
+        node[entry.key.metric] = on_one_line([entry.value, entry.lower, entry.upper, entry.unit])
         place = (*keys, entry.key.metric)
         provenance[place] = source
         _set_levels(content, (test, *place), entry)
@@ -201,7 +202,7 @@ def _set_levels(content: CommentedMap, place: Place, reference: Calibrated) -> N
         node.pop(metric, None)
         return
     values = " ".join(f"{name}={value:.5g}" for name, value in levels.values)
-    node[metric] = _flow([values, levels.lower, levels.upper, reference.unit])
+    node[metric] = on_one_line([values, levels.lower, levels.upper, reference.unit])
 
 
 def _check_index(test: str, tree: CommentedMap, index: list[str], system: str) -> None:
@@ -211,12 +212,6 @@ def _check_index(test: str, tree: CommentedMap, index: list[str], system: str) -
     foreign = [key for key in tree if key != _INDEX and str(key).partition(":")[0] != system]
     if foreign:
         raise UserError(f"{test} has references of {foreign[0]}, another system than {system}")
-
-
-def _flow(values: list[Any]) -> CommentedSeq:
-    line = CommentedSeq(values)
-    line.fa.set_flow_style()
-    return line
 
 
 def _leaves(tree: Any, provenance: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:

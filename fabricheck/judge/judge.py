@@ -63,7 +63,7 @@ def _closest(metric: Metric, yardsticks: Iterable[Yardstick]) -> Yardstick | Non
 
     Who knows more must not be told less: a reference of few runs, or a part of which one machine is known, has a wide
     bound. A system, or a part, that is known to give less has a value out of the other's bound, which is not for it
-    then. What links could carry says nothing beside what this very system was measured to give.
+    then. What links could carry is not asked where this very system was measured.
     """
     yardsticks = list(yardsticks)
     level = strongest(yardsticks)

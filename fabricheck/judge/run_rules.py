@@ -138,7 +138,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     return Finding("all-slow", Verdict.DEGRADED, text, (), best.value, expected, best.unit, metrics=(best.name,))
 
 
-# H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", say nothing here.
+# H100, GH200, MI250X; not 80GB, HBM3 or SXM4. Names without one, such as "PVC tile", are not compared.
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}(?![A-Za-z0-9])")
 
 # The GPU of a Grace Hopper superchip calls itself by the name of that; papers and people also say what it is.

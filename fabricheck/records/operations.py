@@ -129,8 +129,8 @@ class Setting:
     """An option of fabricbench that the plan of a run repeats, and that a check may set.
 
     `text`: what people read of a value, empty where it is of no interest. `usual`: the value of a run that has none.
-    `kernels`: the library runs other code with it, so that values of runs without it say nothing. `among`: the values
-    that it has here; others are a vendor tool's own words, such as MPI_CHAR, and of no interest.
+    `kernels`: with it the library runs other code, which values of runs without it do not judge. `among`: the values
+    that fabricbench gives it. Another value is a vendor tool's own word, such as MPI_CHAR, and counts as usual.
     """
 
     text: str = ""

@@ -113,13 +113,11 @@ class Chance:
 
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
-        from scipy.special import bdtrc  # that of scipy.stats.binom; takes longer than most commands
-
         broad = max(launches[0].metrics, 1)
         parts = max(self.metrics / broad, 1.0)
         refuted = max(sum(each >= broad for each in self.refuted), 1)
         rate = refuted / max(parts, 1 / _RATE_OF_FEW)
-        return min(1.0, parts * float(bdtrc(_most(launches)[1] - 1, _ended(launches), min(rate, 1.0))))
+        return _p_of_as_many(_most(launches)[1], launches, min(rate, 1.0), parts)
 
     def p_of_any(self, launches: Sequence[Launch]) -> float:
         """The probability that chance makes something slow, whatever that is each time, in as many launches of any test
@@ -127,9 +125,7 @@ class Chance:
         judged = launches[0].judged
         rate = 1 - (1 - min(sum(self.refuted) / max(self.metrics, 1), 1.0)) ** judged
         slow = sum(bool(each.slow) for each in launches)
-        from scipy.special import bdtrc
-
-        return min(1.0, max(self.metrics / judged, 1.0) * float(bdtrc(slow - 1, _ended(launches), rate)))
+        return _p_of_as_many(slow, launches, rate, max(self.metrics / judged, 1.0))
 
     def p_of_one(self, sign: Sign) -> float:
         """The probability that chance shows anything like that in one launch of a healthy session (Bonferroni).
@@ -189,6 +185,13 @@ def is_open(launches: Sequence[Launch], most: int, chance: Chance) -> bool:
     if 2 * times < ended and _last(launches, Verdict.PASS) >= 0:
         return False
     return 2 * times <= most and (times < _FEWEST or chance.p_value(launches) > FALSE_ALARMS - OF_ONE_LAUNCH)
+
+
+def _p_of_as_many(slow: int, launches: Sequence[Launch], rate: float, tests: float) -> float:
+    """The probability that one of so many `tests` is slow in as many of its launches, each at that `rate`."""
+    from scipy.special import bdtrc  # that of scipy.stats.binom; takes longer than most commands
+
+    return min(1.0, tests * float(bdtrc(slow - 1, _ended(launches), rate)))
 
 
 def _ended(launches: Sequence[Launch]) -> int:

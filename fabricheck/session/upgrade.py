@@ -110,9 +110,11 @@ def judge_upgrade(
     pairs: dict[str, list[tuple[Run, Run]]] = {}
     sides: dict[str, tuple[_Side, _Side]] = {}
     failures, left_out = list(_not_built(session.cases, new)), list(_not_built(session.cases, old))
-    tests = [case for case in session.cases if not case.is_build and not case.does_not_apply]
-    for test in dict.fromkeys(f"{case.name_without_repeat} @{case.partition}" for case in tests):
-        own = [case for case in tests if f"{case.name_without_repeat} @{case.partition}" == test]
+    tests: dict[str, list[Case]] = {}
+    for case in session.cases:
+        if not case.is_build and not case.does_not_apply:
+            tests.setdefault(f"{case.name_without_repeat} @{case.partition}", []).append(case)
+    for test, own in tests.items():
         before, after = (
             _Side.of(test, rounds, (case for case in own if case.environment == name), suite, system)
             for name in (old, new)

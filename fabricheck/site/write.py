@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
 from fabricheck.site.found import Facts, FoundLink
 from fabricheck.site.plan import Plan
+from fabricheck.yamlfile import on_one_line
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
 _WIDTH = 100
@@ -77,12 +78,6 @@ def _rate(gbps: float | None) -> str:
     return _UNKNOWN_RATE if gbps is None else f"{gbps:g} Gb/s"
 
 
-def _flow(mapping: dict[str, Any]) -> CommentedMap:
-    content = CommentedMap(mapping)
-    content.fa.set_flow_style()
-    return content
-
-
 def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None = None) -> str:
     """The topology.yaml of a node, with `network` or `fabric` where those are known."""
     content: dict[str, Any] = {
@@ -91,14 +86,14 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
     }
     if facts.gpus:
         content["gpus"] = [
-            _flow({"name": f"gpu{gpu.index}", "index": gpu.index, "model": gpu.model}) for gpu in facts.gpus
+            on_one_line({"name": f"gpu{gpu.index}", "index": gpu.index, "model": gpu.model}) for gpu in facts.gpus
         ]
-    content["cpus"] = [_flow({"name": f"numa{node}"}) for node in facts.numa_nodes]
+    content["cpus"] = [on_one_line({"name": f"numa{node}"}) for node in facts.numa_nodes]
     if facts.has_switch:
         reduces = {"in_network_reduction": True} if facts.switch_reduces else {}
-        content["switches"] = [_flow({"name": "nvswitch", "model": "NVSwitch", **reduces})]
+        content["switches"] = [on_one_line({"name": "nvswitch", "model": "NVSwitch", **reduces})]
     content["nics"] = [
-        _flow({"name": one.name, "model": one.model, "rate": _rate(one.rate_gbps), "source": one.source})
+        on_one_line({"name": one.name, "model": one.model, "rate": _rate(one.rate_gbps), "source": one.source})
         for one in facts.nics
     ]
     kinds: dict[tuple[str, int, float | None, str], list[FoundLink]] = defaultdict(list)
@@ -106,24 +101,32 @@ def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None =
         kinds[link.technology, link.count, link.rate_gbps, link.source].append(link)
     if kinds:
         content["links"] = [
-            {"technology": technology, "count": count, "rate": _rate(rate), "source": source, "pairs": _pairs(found)}
+            {
+                "technology": technology,
+                "count": count,
+                "rate": _rate(rate),
+                "source": source,
+                "pairs": on_one_line([list(link.ends) for link in found]),
+            }
             for (technology, count, rate, source), found in kinds.items()
         ]
     if facts.association is not None:
-        content["nic_association"] = _flow({"scheme": facts.association.scheme, "source": facts.association.source})
+        content["nic_association"] = on_one_line(
+            {"scheme": facts.association.scheme, "source": facts.association.source}
+        )
     memories = [(gpu.memory_gbps, gpu.memory_source) for gpu in facts.gpus if gpu.memory_gbps is not None]
     if memories and len(memories) == len(facts.gpus):
         least, source = min(memories)
-        content["gpu_memory"] = _flow({"rate": _rate(least), "source": source})
+        content["gpu_memory"] = on_one_line({"rate": _rate(least), "source": source})
     elif facts.gpus:
         content["gpu_memory"] = None
     content["host_memory"] = "measured"
     if facts.gpudirect is not None:
         channels, source = facts.gpudirect
-        content["gpudirect_rdma"] = _flow({"channels": channels, "source": source})
+        content["gpudirect_rdma"] = on_one_line({"channels": channels, "source": source})
     if facts.nvlink_domain is not None:
         count, source = facts.nvlink_domain
-        content["nvlink_domain"] = _flow({"nodes": count, "source": source})
+        content["nvlink_domain"] = on_one_line({"nodes": count, "source": source})
     content |= network or {}
     text = io.StringIO()
     yaml = YAML()
@@ -153,12 +156,6 @@ def _with_comments(content: Mapping[str, Any], notes: Mapping[str, Sequence[str]
 def _line(text: str) -> str:
     """Text of a node's own for a comment: on one line."""
     return "".join(each if each.isprintable() else " " for each in text)
-
-
-def _pairs(links: Sequence[FoundLink]) -> CommentedSeq:
-    sequence = CommentedSeq([list(link.ends) for link in links])
-    sequence.fa.set_flow_style()
-    return sequence
 
 
 def hardware_text(facts: Facts) -> str:
