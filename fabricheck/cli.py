@@ -185,8 +185,12 @@ def _end_of(arguments: Sequence[str] | None) -> int:
     except UserError as error:
         return _say(str(error), EXIT_USER_ERROR)
     except click.ClickException as error:
+        text, context = error.format_message(), getattr(error, "ctx", None)
+        if "\n" not in text:
+            see = "" if context is None else f" See `{context.command_path} --help`."
+            return _say(text + see, EXIT_USER_ERROR)
         with contextlib.suppress(OutputError):
-            error.show()
+            error.show()  # the help of a command that needs another word
         return EXIT_USER_ERROR
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", EXIT_INTERRUPTED)

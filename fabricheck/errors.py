@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def reason_of_system(error: OSError) -> str:
     """What the operating system refused, in one line: the file where it names one, and why."""
     reason = error.strerror or reason_of(error)
     return reason if error.filename is None else f"{error.filename!s}: {reason}"
+
+
+def has_no_room(error: Exception) -> bool:
+    """Whether a file could not be written because the disk, or the user's share of it, is full."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def unwritable(folder: Path, error: OSError) -> UserError:

@@ -28,7 +28,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         os.close(number)
         yield unfinished
         unfinished.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # which a failed write does not name, and nobody knows the other
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands.options import FOLDER
-from fabricheck.errors import EXIT_USER_ERROR, UserError, reason_of_system
+from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fabricheck.commands.fleet import Wanted
     from fabricheck.report.past import Past
@@ -325,27 +325,45 @@ def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: 
     """Writes and stores what a session came to; whether all of it could be. What cannot be costs nothing else."""
     from fabricheck.session.reports import write_for_programs, write_page
 
-    past, stored, done = None, True, []
+    past, failed = None, []
     if store is not None:
-        past, stored = _store(store, session, outcome, suite, system, just_now=just_now)
+        past, error = _store(store, session, outcome, suite, system, just_now=just_now)
+        failed += [("the run could not be stored", error)] if error is not None else []
     for write in (
         lambda: write_page(session, outcome, system, past),
         lambda: write_for_programs(session, outcome, system),
     ):
         try:
             write()
-            done.append(True)
-        except (OSError, UserError) as error:
-            done.append(False)
-            reason = reason_of_system(error) if isinstance(error, OSError) else error
-            click.echo(f"fabricheck: cannot write the report: {reason}", err=True)
-    return stored and all(done)
+        except (OSError, UserError) as refused:
+            failed.append(("cannot write the report", refused))
+    _say_failed(session.folder, failed)
+    return not failed
+
+
+def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]]) -> None:
+    """A line for each file that could not be written; one for all, with what to do, where there is no room."""
+    from fabricheck.session.reading import VERDICT
+
+    reasons = [reason_of_system(error) if isinstance(error, OSError) else str(error) for _, error in failed]
+    full = [has_no_room(error) for _, error in failed]
+    if any(full):
+        step = (
+            f"`fabricheck store import {folder}`"
+            if (folder / VERDICT).exists()
+            else "the next run judges and stores it"
+        )
+        reason = reasons[full.index(True)]
+        click.echo(f"fabricheck: {reason}; nothing measured in {folder} is lost: free space; then {step}", err=True)
+    for (what, _), reason, is_full in zip(failed, reasons, full, strict=True):
+        if not is_full:
+            click.echo(f"fabricheck: {what}: {reason}", err=True)
 
 
 def _store(
     store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool
-) -> tuple[Past, bool]:
-    """The history with this session in it, and whether it could be stored: where not, that costs no report."""
+) -> tuple[Past, OSError | UserError | None]:
+    """The history with this session in it, and why it could not be stored, if so: that costs no report."""
     from fabricheck.commands.store import report as report_stored
     from fabricheck.report.past import Past, past_of
     from fabricheck.session.storing import store_session
@@ -353,8 +371,7 @@ def _store(
     try:
         stored = store_session(store, session, outcome, suite, system, just_now=just_now)
         report_stored(stored)
-        return past_of(store, system, suite.root, session=stored.entry.session), True
+        return past_of(store, system, suite.root, session=stored.entry.session), None
     except (OSError, UserError) as error:
         reason = reason_of_system(error) if isinstance(error, OSError) else str(error)
-        click.echo(f"fabricheck: the run could not be stored: {reason}", err=True)
-        return Past(notes=(f"The run could not be stored, so no history is shown: {reason}",)), False
+        return Past(notes=(f"The run could not be stored, so no history is shown: {reason}",)), error

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.fleet.record import Fleet
+from fabricheck.judge.evidence import busy_hosts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
@@ -17,10 +18,14 @@ _ORDER = (Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.INVALID)
 
 @dataclass(frozen=True)
 class BadNode:
-    """A node that is not PASS, by the worst of its `evidence`, which is first; all of it is of this node alone."""
+    """A node that is not PASS, by the worst of its `evidence`, which is first; all of it is of this node alone.
+
+    `busy`: others used it while it was measured, which proves nothing of it.
+    """
 
     node: str
     evidence: tuple[Finding, ...]
+    busy: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -84,7 +89,9 @@ def verdict_of_fleet(
             evidence.setdefault(node, []).append(problem)
         elif problem.components:
             elsewhere.append(problem)
-    bad = tuple(BadNode(node, _worst_first(evidence[node])) for node in fleet.nodes if evidence.get(node))
+    busy = {_node(host, nodes) for run in judged for host in busy_hosts(run.run)}
+    named = [node for node in fleet.nodes if evidence.get(node)]
+    bad = tuple(BadNode(node, _worst_first(evidence[node]), node in busy) for node in named)
     out = {each.node for each in bad}
     clean = set() if fleet.ended else measured - out
     good = tuple(node for node in fleet.nodes if node in clean)

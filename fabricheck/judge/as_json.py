@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from fabricheck.judge.evidence import nodes_of
+from fabricheck.judge.evidence import busy_hosts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal
@@ -18,7 +18,7 @@ def run_as_json(judged: RunJudgement) -> dict[str, Any]:
         "file": judged.run.path,
         "run_id": judged.run.header.get("run_id"),
         "hosts": list(dict.fromkeys(each.host for each in judged.run.ranks)),
-        "busy": [node.host for node in nodes_of(judged.run) if node.is_busy or node.has_others],
+        "busy": busy_hosts(judged.run),
         "platform": EMULATED if is_rehearsal(judged.run) else judged.run.header.get("platform"),
         "verdict": judged.verdict.value,
         "problems": [each.as_json() for each in judged.problems],

@@ -97,5 +97,10 @@ def nodes_of(run: Run) -> tuple[Node, ...]:
     return tuple(each for each in nodes if each.before is not None or each.after is not None)
 
 
+def busy_hosts(run: Run) -> list[str]:
+    """The nodes of a run that others used while it was measured."""
+    return [node.host for node in nodes_of(run) if node.is_busy or node.has_others]
+
+
 def short_name(host: str) -> str:
     return host.partition(".")[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
@@ -193,37 +194,43 @@ def component_of(evidence: Evidence, topology: Topology | None) -> Component:
     return Component(Kind.NIC if evidence.network else Kind.DEVICE, evidence.part, evidence.host)
 
 
-def beside_metrics(judged: RunJudgement) -> RunJudgement:
-    """The judgement with what the nodes say beside metrics that are slow, once all yardsticks have judged these.
+def beside_metrics(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
+    """The runs of a session with what their nodes say beside metrics that are slow, once all yardsticks have judged.
 
-    What is the same of several metrics stands beside the worst of them. A metric below the minimum proves nothing where
-    processors of one node move the data and other programs used them.
+    What is the same of several metrics on the same nodes stands beside the worst of them. A metric below the minimum
+    proves nothing where processors of one node move the data and other programs used them.
     """
-    facts = evidence_of(judged.run, judged.topology)
-    alone = len({rank.host for rank in judged.run.ranks}) == 1
-    busy = alone and any(evidence.code == "node-busy" for evidence in facts)
-    metrics = [_unless_busy(metric, judged.run) if busy else metric for metric in judged.judgements]
-    worst_first = sorted(range(len(metrics)), key=lambda place: badness(metrics[place]))
-    places: dict[tuple[str, str | int, str], dict[int, Evidence]] = {}
-    for place in worst_first:
-        for evidence in _beside(metrics[place], judged.run, facts):
-            places.setdefault((evidence.code, evidence.part, evidence.text), {}).setdefault(place, evidence)
+    evidence = [evidence_of(judged.run, judged.topology) for judged in runs]
+    runs = [_unless_busy(*pair) for pair in zip(runs, evidence, strict=True)]
+    metrics = [(number, metric) for number, judged in enumerate(runs) for metric in judged.judgements]
+    hosts = [frozenset(rank.host for rank in judged.run.ranks) for judged in runs]
+    places: dict[tuple[str, str | int, str, frozenset[str]], dict[int, Evidence]] = {}
+    for place in sorted(range(len(metrics)), key=lambda place: badness(metrics[place][1])):
+        number, metric = metrics[place]
+        for item in _beside(metric, runs[number].run, evidence[number]):
+            places.setdefault((item.code, item.part, item.text, hosts[number]), {}).setdefault(place, item)
     told: dict[int, list[str]] = {}
     for by_place in places.values():
-        place, evidence = next(iter(by_place.items()))
-        count = f" ({len(by_place)} metrics)" if len(by_place) > 1 else ""
-        told.setdefault(place, []).append(f"{evidence.short}{count}")
-    metrics = [_with_reasons(metric, told.get(place, ())) for place, metric in enumerate(metrics)]
-    verdict = worst([judged.verdict, *(each.verdict for each in metrics)]) if metrics else judged.verdict
+        place, item = next(iter(by_place.items()))
+        of_runs = len({metrics[place][0] for place in by_place})
+        count = f"{len(by_place)} metrics" + (f" of {of_runs} runs" if of_runs > 1 else "")
+        told.setdefault(place, []).append(f"{item.short} ({count})" if len(by_place) > 1 else item.short)
+    explained = (_with_reasons(metric, told.get(place, ())) for place, (_, metric) in enumerate(metrics))
+    return tuple(replace(judged, judgements=tuple(islice(explained, len(judged.judgements)))) for judged in runs)
+
+
+def _unless_busy(judged: RunJudgement, evidence: Sequence[Evidence]) -> RunJudgement:
+    """The run, in which metrics below the minimum are INCOMPLETE where other programs explain them."""
+    alone = len({rank.host for rank in judged.run.ranks}) == 1
+    metrics = list(judged.judgements)
+    if alone and any(item.code == "node-busy" for item in evidence):
+        for place, metric in enumerate(metrics):
+            below = metric.code == "below-floor" and metric.verdict is Verdict.FAIL
+            if below and _by_processors(judged.run, metric.samples):
+                reason = f"machine busy: run again; {metric.reason}"
+                metrics[place] = replace(metric, verdict=Verdict.INCOMPLETE, reason=reason)
+    verdict = worst([judged.verdict, *(metric.verdict for metric in metrics)])
     return replace(judged, judgements=tuple(metrics), verdict=verdict)
-
-
-def _unless_busy(judgement: Judgement, run: Run) -> Judgement:
-    if judgement.code != "below-floor" or judgement.verdict is not Verdict.FAIL:
-        return judgement
-    if not _by_processors(run, judgement.samples):
-        return judgement
-    return replace(judgement, verdict=Verdict.INCOMPLETE, reason=f"machine busy: run again; {judgement.reason}")
 
 
 def _by_processors(run: Run, samples: Samples) -> bool:

@@ -114,7 +114,7 @@ class SystemJudge:
         judged, problems = judge_parts(compared.runs, self.references)
         told = (each for run in judged for each in find_stalls(run) if not each.is_problem)
         findings = (*compared.findings, *self._other_nodes(judged), *told)
-        return Compared(tuple(map(beside_metrics, judged)), (*compared.problems, *problems), findings)
+        return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
         """Of runs on other nodes than those of their references that has to be known."""

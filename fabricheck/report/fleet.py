@@ -6,7 +6,11 @@ import textwrap
 from collections.abc import Iterator
 
 from fabricheck.fleet.verdict import BadNode, FleetVerdict
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import printable
+from fabricheck.report.lines import steps
 from fabricheck.report.parts import Parts
 from fabricheck.topology.network import fold
 
@@ -18,9 +22,13 @@ _ENTRIES = 20
 
 
 def next_command(bad: BadNode, parts: Parts) -> str:
-    """What to type next about a node: about its part where that is known, else to take it out."""
-    looks = parts.looks(bad.evidence[0].components)
-    return "; ".join(looks) or f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
+    """What to do next about a node: about its part where that is known, else to take it out; where others used it, to
+    run again."""
+    if looks := parts.looks(bad.evidence[0].components):
+        return "; ".join(looks)
+    if bad.busy:
+        return steps(Finding("node-busy", Verdict.PASS, "", (Component.of_node(bad.node),)))[0]
+    return f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
 
 
 def table(verdict: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:

@@ -49,6 +49,7 @@ from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.figures.tables import Figure
 from fabricheck.report.grid import grid_of
+from fabricheck.report.lines import told_once
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.plotly_js import plotly_js, plotly_notice
@@ -174,8 +175,8 @@ def render_html(
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     not_passed: list[tuple[RunView | None, Explained | Slow]] = []
     not_passed += [(None, Explained.of(each, system)) for each in all_problems]
-    for view in views:
-        not_passed += [*((view, each) for each in view.problems), *((view, each) for each in view.slow)]
+    for view, told in zip(views, told_once(ranked), strict=True):
+        not_passed += [*((view, Explained.once(each, system)) for each in told), *((view, each) for each in view.slow)]
     not_passed.sort(key=lambda pair: -SEVERITY[pair[1].verdict])
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import Entry
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
-from fabricheck.report.content import number, unit_shown
+from fabricheck.report.content import number, plural, short_message, unit_shown
 from fabricheck.suite import program
 from fabricheck.units import apart
 
@@ -23,6 +25,41 @@ LONGEST = 160
 # What stands for what a step asks for and the finding does not have.
 _UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {name: name.upper() for name in ("node", "part", "system", "file", "run")}
 _MOST_NODES = 4
+
+
+@dataclass(frozen=True)
+class Told:
+    """A problem as it is shown once: with the short message, and how many runs have it."""
+
+    finding: Finding
+    message: str
+    runs: int = 1
+
+    @property
+    def of_runs(self) -> str:
+        """How many runs have it, where several do, for the end of its line."""
+        return f" ({plural(self.runs, 'run')})" if self.runs > 1 else ""
+
+
+def told_once(runs: Sequence[RunJudgement]) -> tuple[tuple[Told, ...], ...]:
+    """The problems that are shown of each run: what several runs have is shown at the first of them."""
+    messages = [[(finding, short_message(finding, run)) for finding in run.all_problems] for run in runs]
+    places: dict[tuple[object, ...], list[int]] = {}
+    for place, problems in enumerate(messages):
+        for finding, message in problems:
+            places.setdefault(_said(finding, message), []).append(place)
+    return tuple(
+        tuple(
+            Told(finding, message, len({*having}))
+            for finding, message in dict.fromkeys(problems)
+            if (having := places[_said(finding, message)])[0] == place
+        )
+        for place, problems in enumerate(messages)
+    )
+
+
+def _said(finding: Finding, message: str) -> tuple[object, ...]:
+    return finding.code, finding.verdict, finding.components, message
 
 
 def line(finding: Finding, *, system: str = "", run: str = "") -> str:

@@ -28,7 +28,7 @@ from fabricheck.report.content import (
     unit_shown,
     who,
 )
-from fabricheck.report.lines import plain, steps, summary
+from fabricheck.report.lines import Told, plain, steps, summary
 from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -59,6 +59,12 @@ class Explained:
     message: str
     decides: str
     steps: tuple[str, ...]
+
+    @classmethod
+    def once(cls, told: Told, system: str) -> Explained:
+        """Of several runs together."""
+        explained = cls.of(told.finding, system, told.message)
+        return replace(explained, line=explained.line + told.of_runs)
 
     @classmethod
     def of(cls, finding: Finding, system: str, message: str | None = None) -> Explained:

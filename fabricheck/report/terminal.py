@@ -26,14 +26,13 @@ from fabricheck.report.content import (
     plural,
     printable,
     reason_for_people,
-    short_message,
     short_name,
     shown_kind,
     unit_shown,
     weakest,
     who,
 )
-from fabricheck.report.lines import summary
+from fabricheck.report.lines import Told, summary, told_once
 from fabricheck.report.shares import indirectness, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
 from fabricheck.units import format_size
@@ -132,8 +131,9 @@ def render(
     ranked = worst_first(runs)
     verdict, problems = overall(runs, diagnosis.problems)
     findings, suspects = diagnosis.findings, cards_of(runs, diagnosis, system=system)
+    told = [*zip(ranked, told_once(ranked), strict=True)]
     for detail in _DETAILS:
-        lines = _lines(ranked, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
+        lines = _lines(told, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
         text = _layout(list(lines), width, color)
         if len(text) <= height:
             break
@@ -141,7 +141,7 @@ def render(
 
 
 def _lines(
-    ranked: Sequence[RunJudgement],
+    told: Sequence[tuple[RunJudgement, Sequence[Told]]],
     verdict: Verdict,
     problems: Sequence[Finding],
     findings: Sequence[Finding],
@@ -151,6 +151,7 @@ def _lines(
     width: int,
     system: str,
 ) -> Iterator[_Line]:
+    ranked = [run for run, _ in told]
     totals, is_rehearsed = f"{counted(ranked)}; {coverage(ranked).message}", rehearsed(ranked)
     if is_rehearsed and (losses := smallest_losses(ranked)):
         totals += f"; {losses}"
@@ -161,24 +162,29 @@ def _lines(
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
-    without_part = [(each, each.message) for each in problems if not each.components]
+    without_part = [Told(each, each.message) for each in problems if not each.components]
     yield from _problem_lines(without_part, detail.suspects, detail, width, system)
     marks = is_mixed(each.run for each in ranked)
-    bad = [each for each in ranked if each.final_verdict is not Verdict.PASS]
-    passes = ranked[len(bad) :]
-    for run in bad[: detail.runs]:
-        yield from _run_lines(run, detail, width, system, marks=marks)
-    if rest := bad[detail.runs :]:
-        yield _Line(
-            None, f"{_INDENT}and {plural(len(rest), 'more run')}: {_counts(each.final_verdict for each in rest)}"
-        )
+    bad = [each for each in told if each[0].final_verdict is not Verdict.PASS]
+    passes = told[len(bad) :]
+    own = [each for each in bad if not _all_is_told(*each)]
+    for run, problems_of_run in own[: detail.runs]:
+        yield from _run_lines(run, problems_of_run, detail, width, system, marks=marks)
+    if rest := [*own[detail.runs :], *(each for each in bad if _all_is_told(*each))]:
+        verdicts = _counts(run.final_verdict for run, _ in rest)
+        yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more run')}: {verdicts}")
     yield from _finding_lines(findings, detail, width)
-    for run in passes[: detail.passes]:
-        yield from _run_lines(run, detail, width, system, marks=marks)
+    for run, problems_of_run in passes[: detail.passes]:
+        yield from _run_lines(run, problems_of_run, detail, width, system, marks=marks)
     if passes[detail.passes :]:
-        yield _folded(passes[detail.passes :])
+        yield _folded([run for run, _ in passes[detail.passes :]])
     for lines in matrices(ranked, width, detail.matrices):
         yield from (_Line(None, line) for line in lines)
+
+
+def _all_is_told(judged: RunJudgement, told: Sequence[Told]) -> bool:
+    """Whether all that is wrong with a run stands at another."""
+    return bool(judged.all_problems) and not told and all(each.verdict is Verdict.PASS for each in judged.judgements)
 
 
 def _folded(runs: Sequence[RunJudgement]) -> _Line:
@@ -193,8 +199,10 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{number_} {verdict.value}" for verdict, number_ in count(verdicts))
 
 
-def _run_lines(judged: RunJudgement, detail: _Detail, width: int, system: str, *, marks: bool) -> Iterator[_Line]:
-    """`marks`: whether a rehearsal says so here; where all are, the first line does."""
+def _run_lines(
+    judged: RunJudgement, told: Sequence[Told], detail: _Detail, width: int, system: str, *, marks: bool
+) -> Iterator[_Line]:
+    """`told`: its problems that no run before has; `marks`: whether a rehearsal says so here, where not all are one."""
     facts, verdict = facts_of(judged), judged.final_verdict
     title = marked(f"{facts.name}, {facts.where}", rehearsal=marks and is_rehearsal(judged.run))
     if verdict is Verdict.PASS and not detail.passes_whole:
@@ -204,7 +212,6 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int, system: str, *
     yield _Line(verdict, _clip(title, width - 12))
     if verdict is not Verdict.PASS:
         yield _Line(None, _clip_left(f"{_INDENT}{printable(facts.path)}", width))
-    told = [(each, short_message(each, judged)) for each in judged.all_problems]
     yield from _problem_lines(told, detail.problems, detail, width, system)
     groups = groups_of(judged)
     for group in groups[: detail.groups]:
@@ -213,19 +220,18 @@ def _run_lines(judged: RunJudgement, detail: _Detail, width: int, system: str, *
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(
-    told: Sequence[tuple[Finding, str]], most: int, detail: _Detail, width: int, system: str
-) -> Iterator[_Line]:
+def _problem_lines(told: Sequence[Told], most: int, detail: _Detail, width: int, system: str) -> Iterator[_Line]:
     """The line of each finding and, where there is room for it, its message below."""
-    for problem, message in told[:most]:
-        line = summary(problem, system=system, message=message)
+    for problem in told[:most]:
+        line = summary(problem.finding, system=system, message=problem.message) + problem.of_runs
         first, *more = _wrap(line, width - 12, detail.reason_lines)
-        yield _Line(problem.verdict, first)
-        below = _wrap(message, width - 12, detail.reason_lines) if detail.messages and message not in line else ()
+        yield _Line(problem.finding.verdict, first)
+        hidden = detail.messages and problem.message not in line
+        below = _wrap(problem.message, width - 12, detail.reason_lines) if hidden else ()
         yield from (_Line(None, f"{_INDENT}{text}") for text in (*more, *below))
     if rest := told[most:]:
         yield _Line(
-            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(each.verdict for each, _ in rest)}"
+            None, f"{_INDENT}and {plural(len(rest), 'more problem')}: {_counts(each.finding.verdict for each in rest)}"
         )
 
 

@@ -15,7 +15,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import Plan
-from fabricheck.rfm.launch import launch_command
+from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
@@ -58,17 +58,16 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
     def write_command(self) -> None:
         asked = self.asked()
         program = self.suite_program(asked)
-        launch = launch_command(self)
         if asked.benchmark.tool == "imb":
             (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
-        theirs = shlex.join([program, *options(asked)])
+        theirs = rank_command(self, shlex.join([program, *options(asked)]))
         self.prerun_cmds = library_path(self.current_environ.extras.get("mpicxx"))
-        self.prerun_cmds += self.checking_command(launch, program, asked)
+        self.prerun_cmds += self.checking_command(program, asked)
         for turn in range(1, self.rounds + 1):
             ours = [self.fabricbench.program, *self.plan_of(asked).options(f"ours-{turn}")]
-            self.prerun_cmds.append(f"{launch} {shlex.join(ours)} || exit")
+            self.prerun_cmds.append(f"{rank_command(self, shlex.join(ours))} || exit")
             if turn < self.rounds:
-                self.prerun_cmds.append(f"{launch} {theirs} > theirs-{turn} 2> {ERRORS} || exit")
+                self.prerun_cmds.append(f"{theirs} > theirs-{turn} 2> {ERRORS} || exit")
         self.executable = shlex.quote(program)
         self.executable_opts = [*map(shlex.quote, options(asked)), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", f"cp ours-1 {RESULT}", "exit $status"]

@@ -112,8 +112,6 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
         yield "over a fleet only fabricbench runs, no vendor suite and no interleaved launches", True
-    if "container" in extras and several:
-        yield "in a container only fabricbench runs, no vendor suite and no interleaved launches", False
 
 
 def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
@@ -127,52 +125,6 @@ def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
     products = [product for gpu in topology.gpus if (product := gpu_product(gpu.model)) is not None]
     if fp8 and any(product.backend == "cuda" and int(product.arch) < 90 for product in products):
         yield "NCCL adds up FP8 on GPUs from Hopper on"
-
-
-def enter_container(test: rfm.RegressionTest) -> None:
-    """Has the ranks run in the container of the environment's `extras["container"]`, after the command is known.
-
-    `platform`, a container platform of ReFrame, Podman or Pyxis, and `image`; `options` of the platform where it needs
-    some, such as `--nv`. The stage directory is mounted as ReFrame does it, and what is named by its path (the program,
-    the suite) where it lies; with Podman and Pyxis, which ReFrame does not know, the stage directory as well.
-    """
-    wanted = test.current_environ.extras.get("container")
-    if wanted is None:
-        return
-    if missing := [name for name in ("platform", "image") if name not in wanted]:
-        name = test.current_environ.name
-        raise ReframeError(f"environment {name}: container in its extras does not give {' and '.join(missing)}")
-    named = {str(Path(test.fabricbench.program).parent), str(suite_root())}
-    enter = {"Pyxis": enter_pyxis, "Podman": enter_podman}.get(wanted["platform"])
-    if enter is not None:
-        enter(test, wanted, {*named, str(test.stagedir)})
-        return
-    test.container_platform = wanted["platform"]
-    container = test.container_platform
-    container.image, container.options = wanted["image"], [*wanted.get("options", [])]
-    container.mount_points = [(each, each) for each in sorted(named)]
-    container.command = " ".join([test.executable, *test.executable_opts])
-
-
-def enter_pyxis(test: rfm.RegressionTest, wanted: Mapping[str, Any], named: Iterable[str]) -> None:
-    """Has srun start the ranks in a container; `named`: folders that are mounted where they lie."""
-    launcher = test.current_partition.launcher_type.registered_name
-    if launcher != "srun":
-        raise ReframeError(f"environment {test.current_environ.name}: Pyxis is for the launcher srun, not {launcher}")
-    mounts = ",".join(f"{folder}:{folder}" for folder in sorted(named))
-    options = {"image": wanted["image"], "mounts": mounts, "workdir": test.stagedir}
-    test.job.launcher.options += [f"--container-{name}={shlex.quote(str(value))}" for name, value in options.items()]
-    test.job.launcher.options += wanted.get("options", [])
-
-
-def enter_podman(test: rfm.RegressionTest, wanted: Mapping[str, Any], named: Iterable[str]) -> None:
-    """Each rank is started by Podman, with the launcher's variables, network, shared memory and processes of the node;
-    `named`: folders that are mounted where they lie."""
-    host = ["--env-host", *(f"--{space}=host" for space in ("network", "ipc", "pid"))]
-    mounts = [f"--volume={shlex.quote(f'{folder}:{folder}')}" for folder in sorted(named)]
-    options = [*host, *mounts, f"--workdir={shlex.quote(str(test.stagedir))}", *wanted.get("options", [])]
-    test.executable_opts = ["run", "--rm", *options, wanted["image"], test.executable, *test.executable_opts]
-    test.executable = "podman"
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:

@@ -29,13 +29,13 @@ from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
 from fabricheck.rfm.command_line import Plan, case_options, ranks_together
+from fabricheck.rfm.container import enter_container
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.launch import (
     cores_of,
-    enter_container,
     fitting_partitions,
     gpu_environments,
     gpus_of,

@@ -14,6 +14,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck.records.operations import backend_of
 from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
+from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.foreign import say_once
 from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.outcome import EXIT_STATUS
@@ -142,16 +143,16 @@ class SuiteParts(RegressionTestPlugin):
             iterations=self.iterations,
         )
 
-    def checking_command(self, launch: str, program: str, asked: Asked) -> list[str]:
+    def checking_command(self, program: str, asked: Asked) -> list[str]:
         """The run that checks the data, where that is another one; nothing where this build of the suite cannot."""
         checking: str | None = program if self.tool == "osu" else None
         if self.tool == "imb" and not asked.device:
             checking = self.suite.checked_program(asked.benchmark.program)
         if checking is None:
             return []
-        run = shlex.join([checking, *options(asked.checking)])
+        run = rank_command(self, shlex.join([checking, *options(asked.checking)]))
         failed = f"{{ status=$?; echo $status > {EXIT_STATUS}; exit $status; }}"
-        return [f"{launch} {run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
+        return [f"{run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
 
     def suite_program(self, asked: Asked) -> str:
         """The program to run; its module is loaded, where the site has the suite as one."""

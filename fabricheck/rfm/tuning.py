@@ -18,8 +18,9 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.guarded import read_guarded
-from fabricheck.rfm.launch import launch_command, profile_of
+from fabricheck.rfm.launch import profile_of
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.paths import ANY_PATH
 from fabricheck.tuning import Profile, Setting
@@ -86,7 +87,6 @@ class InterleavedCheck(FabricbenchCheck):
         if safety & {*self.compared.a, *self.compared.b}:
             raise ReframeError(f"{', '.join(sorted(safety))} must not be removed, by the tuning profile")
         write_sides(Path(self.stagedir), self.compared)
-        launch = launch_command(self)
         commands = [
             "[ $status -eq 0 ] || exit $status",
             f"ended() {{ status=$?; echo $status > {FOLDER}/$1.status; return $status; }}",
@@ -100,7 +100,7 @@ class InterleavedCheck(FabricbenchCheck):
             program = [self.executable, *self.plan().options(output), "--quiet"]
             second_chance = turn == Launch(1, "a") and self.compared.site == "b"
             commands += [
-                f"{launch} {' '.join(program)}",
+                rank_command(self, " ".join(program)),
                 f"ended {turn.name}{'' if second_chance else ' || exit $status'}",
             ]
         self.postrun_cmds[-1:-1] = commands

@@ -15,7 +15,7 @@ from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import place_options
-from fabricheck.rfm.launch import launch_command
+from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
@@ -58,22 +58,23 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     def write_command(self) -> None:
         asked = self.asked()
         program = self.suite_program(asked)
-        launch = launch_command(self)
         place = place_options(self.place_transport(), self.num_tasks, self.nodes, PLACE)
         self.executable = shlex.quote(program)
         self.executable_opts = [*map(shlex.quote, options(asked)), "> " + OUTPUT, "2> " + ERRORS]
         self.prerun_cmds = [
             *library_path(self.current_environ.extras.get("mpicxx")),
-            f"{launch} {shlex.join([self.fabricbench.program, *place])} || exit",
+            f"{rank_command(self, shlex.join([self.fabricbench.program, *place]))} || exit",
             f"mkdir -p {LOGS}",
             *(f'export {name}="{value}"' for name, value in VARIABLES[self.tool].items()),
         ]
         if asked.benchmark.tool == "imb":
             (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
-        self.prerun_cmds += self.checking_command(launch, program, asked)
+        self.prerun_cmds += self.checking_command(program, asked)
         if asked.benchmark.tool in ("nccl-tests", "rccl-tests"):
+            # In a container the launcher asks for the help, since Pyxis is a part of srun.
+            program_call = rank_command(self, self.executable) if container_of(self) else self.executable
             # The report holds the whole environment.
-            self.prerun_cmds += ["umask 077", nccl_report_command(self.executable)]
+            self.prerun_cmds += ["umask 077", nccl_report_command(program_call)]
             self.executable_opts.insert(-2, "$REPORT")
         self.prerun_cmds += [f"date -u +%FT%TZ > {STARTED}", "BEGIN=$(date +%s%N)"]
         self.postrun_cmds = [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fabricheck.results.environment import REDACTED, is_recorded, is_secret, names_a_secret
+from fabricheck.wholefile import whole_file
 
 # Shorter ones stand in too many words that are none.
 _SHORTEST = 6
@@ -38,7 +40,9 @@ def scrub(folder: Path, environment: Mapping[str, str]) -> None:
             # Programs and Parquet files have zeros.
             clean = content if b"\0" in content[:8192] else _clean(content, secrets)
             if clean != content:
-                file.write_bytes(clean)
+                with whole_file(file) as new:  # a full disk costs nothing of it
+                    new.write_bytes(clean)
+                    shutil.copymode(file, new)
 
 
 def scrub_database(database: Path, session: str, environment: Mapping[str, str]) -> None:

@@ -68,6 +68,17 @@ def test_no_exception_ends_with_the_status_of_a_verdict(
         assert type(error).__name__ in file.read_text()
 
 
+@pytest.mark.parametrize(
+    "words", [["report", "."], ["bogus"], ["run", "--tga", "smoke"], ["judge"], ["run", "--launches", "many"]]
+)
+def test_a_mistake_in_the_words_of_a_command_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fabricheck: ") and "--help" in line
+
+
 @pytest.mark.parametrize("command", [["--help"], ["expected", "local"], ["judge", str(HOST), "--json"]])
 def test_a_full_output_is_a_line_and_no_verdict(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from fabricheck.report.parts import Gpu, Parts
 from fabricheck.topology.network import unfold
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
+from tests.support.states import node, run_with
 
 NODES = unfold("nid[001-008]")
 LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters below /sys/class/infiniband/hsn0"
@@ -172,6 +174,20 @@ def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
     assert next_command(bad, parts).split("; ")[0] == command
     head = next(table(FleetVerdict("17", 1, (), (bad,), {}), parts))
     assert head.startswith("DEGRADED    nid002") and "gcd" not in head
+
+
+@pytest.mark.parametrize("busy", [0.0, 60.0])
+def test_a_node_that_others_used_is_to_run_again_and_not_to_be_drained(tmp_path: Path, busy: float) -> None:
+    """As `ci/drain.py` has it."""
+    slow = bad_finding(Verdict.DEGRADED, "its copies are slow", "nid002", code="slow-node")
+    states = [node("nid002", busy_cores=busy)], [node("nid002", "after")]
+    measured = run("nid002", problems=(slow,))
+    measured = replace(measured, run=replace(measured.run, states=run_with(*states).states))
+    (bad,) = verdict_of_fleet(fleet(tmp_path), (), [measured], ()).bad
+    told = "\n".join(table(verdict_of_fleet(fleet(tmp_path), (), [measured], ()), Parts()))
+    assert (bad.node, bad.busy) == ("nid002", bool(busy))
+    assert ("State=DRAIN" in told) is not bad.busy
+    assert ("run again" in told) is bad.busy
 
 
 def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ ALPS = find_topology("alps", suite_root() / "site_configs")
 def judged(run: Run) -> RunJudgement:
     """By a model that allows 100 Gb/s."""
     alone = judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
-    return beside_metrics(with_problems_of_nodes(alone, None))
+    (run_with_reasons,) = beside_metrics([with_problems_of_nodes(alone, None)])
+    return run_with_reasons
 
 
 def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | None, str]]:
@@ -494,6 +495,20 @@ def test_a_reason_stands_once_beside_the_worst_of_the_metrics_that_have_it(busy:
     assert ["60.0 of 64 cores" in metric.reason for metric in found.judgements] == [False, bool(busy), False]
 
 
+def test_a_reason_stands_once_in_a_session_and_once_for_each_set_of_nodes() -> None:
+    """Three runs on one node have it beside the slowest; a run on another node has its own."""
+
+    def slow(host: str, gbps: float) -> RunJudgement:
+        run = run_with([node(host)], [node(host, "after")], environment={"NCCL_PROTO": "LL"}, gbps=gbps)
+        run = replace(run, ranks=tuple(replace(rank, host=host) for rank in run.ranks))
+        return judge_run(run, lambda *_: Expectation(100, 100, 120, 0.5, "made"), {})
+
+    runs = [slow("nid001", 40.0), slow("nid001", 10.0), slow("nid001", 20.0), slow("nid002", 40.0)]
+    metrics = [metric for judged in beside_metrics(runs) for metric in judged.judgements]
+    assert ["NCCL_PROTO=LL" in metric.reason for metric in metrics] == [False, True, False, True]
+    assert "(3 metrics of 3 runs)" in metrics[1].reason and "metrics)" not in metrics[3].reason
+
+
 def test_a_run_that_ended_before_its_header_is_what_it_says() -> None:
     """With what its nodes say, and not INVALID for having no metric."""
     ended = bad_finding(Verdict.INCOMPLETE, "run.jsonl:1: the benchmark ended with an error: rank 2 did not arrive")
@@ -537,7 +552,7 @@ def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
     footer = {**(run.footer or {}), "proof": {"paths": {path: 24} if path else {}}}
     run = replace(run, ranks=places, header=header, footer=footer)
     alone = judge_run(run, lambda *_: Expectation(1e9, 1e9, 2e9, 0.5, "made"), {})
-    found = beside_metrics(alone)
+    (found,) = beside_metrics([alone])
     codes = {each.code for each in found.judgements}
     assert "below-floor" in {each.code for each in alone.judgements}
     if busy and by_processors:

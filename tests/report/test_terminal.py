@@ -15,7 +15,7 @@ from fabricheck.report.lines import summary
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
 from tests.support.nodes import system
-from tests.support.pages import render
+from tests.support.pages import render, render_html
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 VERDICTS = st.sampled_from(list(Verdict))
@@ -123,10 +123,28 @@ def test_each_problem_has_a_line() -> None:
         assert f"INCOMPLETE  {summary(each, system='s', message=f'line {place}: a line is missing')}" in lines
 
 
+def test_a_problem_that_several_runs_have_is_told_once() -> None:
+    """A run that has nothing else is counted; one with a problem or a metric of its own is shown with that."""
+    shared = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl: no path is proven", code="path-unproven")
+    own = bad_finding(Verdict.INCOMPLETE, "out/result.jsonl: a line is missing", code="result-damaged")
+    same = [pair_run(problems=[shared])] * 20
+    red = pair_run(problems=[shared], bad={(0, 1): Verdict.FAIL})
+    runs = [*same, pair_run(problems=[shared, own]), red]
+    for text in (render(runs, width=200, color=False), render(runs, width=200, color=False, height=1000)):
+        (line,) = [line for line in text.splitlines() if "no path is proven" in line]
+        assert line.endswith("(22 runs)")
+        assert "and 19 more runs: 19 INCOMPLETE" in text
+    assert "a line is missing" in text and "FAIL" in text
+    page = render_html(runs, title="t", system="s")
+    top = page[page.index('id="not-passed"') : page.index("</ul>", page.index('id="not-passed"'))]
+    assert top.count("(22 runs)") == 1 and top.count("INCOMPLETE</span>") == 2
+
+
 def test_below_the_line_of_a_problem_is_its_message_where_there_is_room() -> None:
     slow = bad_finding(Verdict.DEGRADED, "GPU 2: 12 of 13 replays", "nid001:gpu2", code="gpu-link-errors")
     for many, below in ((1, True), (60, False)):
-        run = pair_run(problems=[slow] * many)
+        others = [replace(slow, message=f"GPU 2: {each} replays") for each in range(1, many)]
+        run = pair_run(problems=[slow, *others])
         lines = render([run], width=160, height=30, color=False, system="s").splitlines()
         place = lines.index(f"DEGRADED    {summary(slow, system='s')}")
         assert (lines[place + 1].strip() == slow.message) is below

@@ -24,6 +24,13 @@ def job_script(
     folder: Path, check: str, *, system: dict[str, Any], partition: dict[str, Any], environment: dict[str, Any]
 ) -> list[str]:
     """The lines of the script of a check of smoke.py on a node with four H100."""
+    write_site(folder, system=system, partition=partition, environment=environment)
+    write_program(folder / "built" / "site" / "fabricbench")
+    (script,) = write_scripts(folder, ["smoke"], [check])
+    return script.read_text().splitlines()
+
+
+def write_site(folder: Path, *, system: dict[str, Any], partition: dict[str, Any], environment: dict[str, Any]) -> None:
     devices = [{"type": "gpu", "arch": "sm_90", "model": "H100", "num_devices": 4}]
     shared = {"scheduler": "local", "launcher": "srun", "environs": ["site"], "devices": devices}
     partitions = [{"name": "gpu", **shared, "processor": {"num_cpus": 64}, **partition}]
@@ -32,32 +39,31 @@ def job_script(
     systems = [{"name": "theirs", "hostnames": [".*"], "partitions": partitions, **system}]
     settings = {"systems": systems, "environments": environments}
     (folder / "theirs.py").write_text(f"site_configuration = {settings!r}\n")
-    programs = folder / "bin"
-    programs.mkdir()
     for name, said in {"spack": "echo 0.22.1", "lmod": "echo 'Modules based on Lua: Version 8.7' >&2"}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{said}\n")
-        (programs / name).chmod(0o755)
-    built = folder / "built" / "site" / "fabricbench"
-    built.parent.mkdir(parents=True)
-    built.write_text("#!/bin/sh\n")
-    built.chmod(0o755)
-    command = ["reframe", "-C", "theirs.py", "-c", str(suite_root() / "checks" / "smoke.py"), "-n", check]
+        write_program(folder / "bin" / name, said)
+
+
+def write_program(file: Path, text: str = "") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+
+def write_scripts(folder: Path, files: list[str], checks: list[str]) -> list[Path]:
+    """The job scripts of `checks` (a name, or a pattern of one with its parameters) in `files` of the suite."""
+    named = [*(f"-c{suite_root() / 'checks' / file}.py" for file in files), "-n", "|".join(checks)]
+    command = ["reframe", "-C", "theirs.py", *named, f"--setvar=BuildFabricbench.prebuilt={folder / 'built'}"]
     job = subprocess.run(
-        [*command, f"--setvar=BuildFabricbench.prebuilt={folder / 'built'}", "--dry-run"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "LMOD_CMD": str(programs / "lmod"),
-        },
+        [*command, "--dry-run"], cwd=folder, capture_output=True, text=True, check=False, env=variables(folder)
     )
-    found = [*folder.glob(f"stage/theirs/gpu/site/{check}*/rfm_job.sh")]
-    assert len(found) == 1, job.stdout + job.stderr
-    (script,) = found
-    return script.read_text().splitlines()
+    scripts = [*folder.glob("stage/theirs/gpu/site/[!B]*/rfm_job.sh")]
+    assert len(scripts) == len(checks), job.stdout + job.stderr
+    return scripts
+
+
+def variables(folder: Path) -> dict[str, str]:
+    path = f"{folder / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "LMOD_CMD": str(folder / "bin" / "lmod")}
 
 
 def launch_of(lines: list[str]) -> str:
@@ -138,9 +144,11 @@ def test_a_container(tmp_path: Path, platform: str) -> None:
         tmp_path,
         "SmokePeers",
         system={},
-        partition={"container_platforms": platforms},
+        partition={"container_platforms": platforms, "scheduler": "slurm", "processor": {}},
         environment={"extras": {"container": container}},
     )
+    # The state of a node is asked outside: an image needs no Python.
+    assert ["srun sh -c" in line for line in lines if "fabricheck.state.collect" in line] == [True, True]
     launch = launch_of(lines)
     program = tmp_path / "built" / "site" / "fabricbench"
     assert launch.startswith(begin)
@@ -150,10 +158,62 @@ def test_a_container(tmp_path: Path, platform: str) -> None:
     assert all(mounted.format(folder) in before for folder in (program.parent, suite_root()))
     if platform in known:
         assert lines.index("export SITES_OWN=/c") < lines.index(launch)
-        assert "/rfm_workdir" in before
-    else:
-        (stage,) = re.findall(r"--(?:container-)?workdir=(\S+)", before)
-        assert mounted.format(stage) in before and (Path(stage) / "rfm_job.sh").exists()
+    (stage,) = re.findall(r"(?:--(?:container-)?workdir=|--pwd |-w )(\S+)", before)
+    assert mounted.format(stage) in before and (Path(stage) / "rfm_job.sh").exists()
+
+
+# They start what comes after the image; srun starts one rank, in a container where it is asked for one.
+ENTER = 'until [ "$1" = site/cuda:13.0 ]; do shift; done; shift; exec env INSIDE={0} "$@"'
+SRUN = """
+for option; do case $option in --container-image=*) export INSIDE=Pyxis;; -*) ;; *) break;; esac; shift; done
+exec "$@"
+"""
+PULL = '[ "$1" = pull ] && echo "pull $2" >> {0} && exit\n'
+SAY = 'echo "${{INSIDE:-outside}} ${{0##*/}} $*" >> {0}\n'
+
+
+@pytest.mark.parametrize("platform", CONTAINERS)
+def test_all_launches_of_a_vendor_suite_are_in_the_container(tmp_path: Path, platform: str) -> None:
+    """Place, check of the data, help and measurement; and of a comparison each round of either program."""
+    said = tmp_path / "said"
+    write_site(
+        tmp_path,
+        system={},
+        partition={"container_platforms": [{"type": platform}] if platform in ("Apptainer", "Sarus") else []},
+        environment={
+            "extras": {
+                "container": {"platform": platform, "image": "site/cuda:13.0"},
+                "vendor": {"osu": str(tmp_path / "osu"), "nccl-tests": str(tmp_path / "nccl-tests")},
+            }
+        },
+    )
+    for name in ("apptainer", "podman", "sarus"):
+        write_program(tmp_path / "bin" / name, PULL.format(said) * (name == "sarus") + ENTER.format(platform))
+    write_program(tmp_path / "bin" / "srun", SRUN)
+    for program in ("built/site/fabricbench", "osu/osu_latency", "nccl-tests/all_reduce_perf"):
+        helps = 'case "$*" in -h) echo --output_file;; esac' * ("nccl" in program)
+        write_program(tmp_path / program, SAY.format(said) + helps)
+    programs = {
+        r"OsuPairs.*=latency.*=HH.*=1": ["fabricbench", "osu_latency", "osu_latency"],
+        r"NcclTests.*=all_reduce.*=1": ["fabricbench", "all_reduce_perf", "all_reduce_perf"],
+        r"CrossCheckNccl.*=allreduce.*=1": ["fabricbench", "all_reduce_perf"] * 7,
+    }
+    scripts = write_scripts(tmp_path, ["vendor_osu", "vendor_nccl_tests", "cross_check"], [*programs])
+    ran = {}
+    for script in scripts:
+        said.write_text("")
+        text = script.read_text()
+        assert all(f"{folder}" in text for folder in (script.parent, tmp_path / "built" / "site"))
+        subprocess.run(["bash", script.name], cwd=script.parent, env=variables(tmp_path), check=False)
+        lines = [line.split(" ", 2) for line in said.read_text().splitlines()]
+        if platform == "Sarus":
+            assert lines.pop(0) == ["pull", "site/cuda:13.0"]
+        assert {place for place, *_ in lines} == {platform}
+        ran[script.parent.name.partition("_")[0]] = [(program, options) for _, program, options in lines]
+    assert {name.partition(".")[0]: names for name, names in programs.items()} == {
+        name: [program for program, _ in calls] for name, calls in ran.items()
+    }
+    assert "-J report.json" in ran["NcclTests"][-1][1] and " -c" in ran["OsuPairs"][1][1]
 
 
 def test_a_job_of_lsf(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
+from fabricheck.fleet.steps import words_of_step
 from fabricheck.results.check_judgement import read_judgement
 from fabricheck.rfm.launch import (
     binding_options,
     devices_of_ranks,
     is_nvlink_domain,
+    launch_in_job,
     nodes_lost,
     nodes_undescribed,
     nodes_up,
@@ -87,6 +90,37 @@ def test_cores_of_sites_are_next_to_the_gpu_by_the_topology_too(system: str, cor
         linked = {end for link in topology.links if gpu.name in link.ends for end in link.ends} & set(numa)
         assert {core // cores_of_numa_node for core in own} <= {numa.index(cpu) for cpu in linked} or not linked
     assert sum(map(len, cores)) == len(frozenset().union(*cores))  # no core has two ranks
+
+
+@pytest.mark.parametrize(
+    ("launcher", "family", "name"),
+    [
+        ("local", "openmpi", "flux"),  # ReFrame has no launcher of Flux
+        ("mpirun", "openmpi", "mpirun"),
+        ("mpirun", "mpich", "mpiexec"),
+        ("mpirun", "intelmpi", "mpiexec"),
+        ("mpirun", None, "mpiexec"),
+        ("mpiexec", "openmpi", "mpiexec"),  # of PBS
+        ("srun", "openmpi", "srun"),
+    ],
+)
+def test_a_fleet_is_told_a_launcher_that_its_steps_know(launcher: str, family: str | None, name: str) -> None:
+    job = SimpleNamespace(launcher=SimpleNamespace(options=["--own=1"]))
+    partition = SimpleNamespace(launcher_type=SimpleNamespace(registered_name=launcher))
+    test: Any = SimpleNamespace(
+        job=job,
+        current_partition=partition,
+        current_environ=SimpleNamespace(extras={"mpi": family} if family else {}),
+        job_time="10m",
+        patience=8.0,
+        fleet_launcher="fabricheck.fleet.sweep",
+        num_tasks_per_node=4,
+    )
+    launch_in_job(test, "/runs/one/fleet")
+    words = shlex.split(job.launcher.run_command(job))
+    assert words[-7:] == ["/runs/one/fleet", name, "4", "240", "8", "--own=1", "--"]
+    step = words_of_step(name, "17", ["nid001", "nid002"], 4)
+    assert step[0] == name and {"-n", "-np", "--ntasks=8"} & {*step}
 
 
 @dataclass(frozen=True)
