@@ -131,8 +131,8 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> None:
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
-    When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
-    verdict. An INCOMPLETE or INVALID session does not verify a node; it is shown at the end of its line.
+    When: to choose the nodes to test next. Each node is one line, with tags and verdict: nodes that were never verified
+    first, then the oldest. An INCOMPLETE or INVALID session does not verify a node; the line of the node ends with it.
 
     \b
     fabricheck ledger alps:gpu

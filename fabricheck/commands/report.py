@@ -39,20 +39,20 @@ class _Shown:
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @click.option(
     "--system",
-    help="A system below site_configs/, or system:partition: its topology and references.  [of FILEs: theirs]",
+    help="A system below site_configs/, or system:partition: its topology and references.  [default: of the FILEs]",
 )
 @click.option("--output", type=FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
-    help="For FILEs: the test whose references are used, by class or as printed.  [default: that of each file]",
+    help="For FILEs: the test whose references are used: class or printed name.  [default: that of each file]",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
+    help="For FILEs: an index of the references, such as '$partition=daint:gpu'.  [default: that of each file]",
 )
 @click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     type=FOLDER,
-    help="Where to leave results, reports and logs.  [default: output/ in the suite]",
+    help="The folder for results, reports and logs.  [default: output/ in the suite]",
 )
 @click.option(
     "--built",
@@ -61,16 +61,18 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="last",
     metavar="[RUN]",
-    help="Resume the last run, or the one in the folder RUN: its complete results are taken over.",
+    help="Resume the last run, or the run in the folder RUN. Its complete results are used again.",
 )
-@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of the job of --nodes.  [default: 60]")
+@click.option(
+    "--minutes", type=click.IntRange(min=1), help="With --nodes: time limit of the job, in minutes.  [default: 60]"
+)
 @click.option(
     "--launches",
     type=click.IntRange(min=1),
     envvar="FABRICHECK_LAUNCHES",
     default=7,
     show_default=True,
-    help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
+    help="Launch a DEGRADED test up to N times in all, to rule out noise. 1: no relaunch.",
 )
 @click.option("--one-by-one", is_flag=True, help="Run each test in a job of its own.")
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
@@ -106,7 +108,7 @@ def run(
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
     observations         what `fabricheck observations` needs
-    tuning               each variable of the tuning, on and off
+    tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved

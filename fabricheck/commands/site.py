@@ -53,7 +53,9 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
 
 @click.command()
 @click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
-@click.option("--from", "source", type=_DIRECTORY, help="A folder of `fabricheck capture`, or with outputs of tools.")
+@click.option(
+    "--from", "source", type=_DIRECTORY, help="A folder written by `fabricheck capture`, or with outputs of tools."
+)
 @click.option("--partition", "partitions", multiple=True, help="A partition of Slurm; may be repeated.")
 @click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
 @click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
@@ -64,7 +66,7 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
     help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
 )
 @click.option(
-    "--accept", multiple=True, metavar="CODE", help="Confirm that what this code reports is right; repeatable."
+    "--accept", multiple=True, metavar="CODE", help="Confirm this code: the part is meant to be as it is; repeatable."
 )
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
 @click.pass_context
@@ -83,11 +85,11 @@ def init(
 ) -> None:
     """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
-    When: once for each system, on a node with GPUs, or on a login node of Slurm, which starts a job on a compute node.
-    No file is overwritten: remove them to run it again. It prints one line for everything that it could not read or
-    that cannot be measured. If a part is missing, or slower than its peers or its data sheet, it prints a code: repair
-    the part, or confirm it with --accept; until then the files state what it should be. The exit status is 1 while
-    something is to be filled in or confirmed.
+    When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
+    compute node. It does not overwrite files: to run it again, remove the three files. Each thing that init could not
+    read, or that cannot be measured, is one line. If a part is missing, or slower than its peers or its data sheet,
+    init prints a code, and the files describe the part as it should be. Repair the part, or confirm it with --accept
+    CODE. The exit status is 1 while something has to be repaired, confirmed or filled in.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x

@@ -28,8 +28,8 @@ _WIDTH = 80
 _UNITS = {"Gb/s": 1.0, "GB/s": 1 / 8}
 
 _MEANING = (
-    "Nominal: rate of the links. Optimum: the most of any algorithm; more is implausible. "
-    "Expected: of the named algorithm. Achievable: its payload."
+    "Nominal: rate of the links. Optimum: highest rate of any algorithm. "
+    "Expected: rate of the named algorithm. Achievable: its payload without protocol overhead."
 )
 
 _HEAD = ("nominal", "optimum", "expected", "achievable", "reference")
@@ -48,9 +48,10 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     """Print the bandwidth that every pair and collective of a node should reach with large transfers.
 
     When: a value looks wrong, or to check a new topology.yaml. SYSTEM is a folder of site_configs/, or a topology.yaml.
-    Nominal is the rate of the hardware's links. Optimum is the most that any algorithm could reach; a value above it is
-    implausible. Expected is the rate that the named algorithm reaches, achievable its payload.
-    Reference was measured while the system was healthy. csv and json are in Gb/s, one row a pair.
+    Nominal is the rate of the hardware's links. Optimum is the highest rate that an algorithm can reach; a measured
+    value above it is implausible. Expected is the rate of the named algorithm, achievable is that rate without protocol
+    overhead. Reference was measured while the system was healthy. csv and json are in Gb/s and have one row for each
+    pair or collective.
 
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
@@ -173,7 +174,7 @@ def _expected_text(
 ) -> Iterator[str]:
     """Lines of at most 80 columns; pairs with the same values are one line."""
     yield from _wrapped(f"{topology.system}: {topology.description}")
-    yield from _wrapped(f"{unit} in one direction, large transfers; -: unknown. {_MEANING}")
+    yield from _wrapped(f"{unit} in one direction, for large transfers (- is unknown). {_MEANING}")
     if not rows:
         yield from _wrapped("This system has no nominal rates: each run measures the copy rate of its memory.")
     notes: list[str] = []

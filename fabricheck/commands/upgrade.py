@@ -31,8 +31,10 @@ _USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
 @click.option(
     "--rounds", default=_USUAL_ROUNDS, show_default=True, help="How often each test runs with OLD and with NEW."
 )
-@click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
-@click.option("--output", type=FOLDER, help="Where to leave results and logs.  [default: output/ in the suite]")
+@click.option(
+    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
+)
+@click.option("--output", type=FOLDER, help="The folder for results and logs.  [default: output/ in the suite]")
 @click.option(
     "--built",
     envvar="FABRICHECK_BUILT",
@@ -61,10 +63,10 @@ def upgrade(
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
     round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. Vendor suites,
-    containers and fleets are left out. Nothing is stored in the history.
+    tests in containers and --nodes are left out. Nothing is stored in the history.
 
-    The exit status is 0 to go (same or better), 1 to stay (slower, or NEW does not run), 4 if the data cannot say,
-    2 for a mistake in the input.
+    The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT
+    SAY (the data are inconclusive), 2 for a mistake in the input.
 
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
