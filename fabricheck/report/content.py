@@ -267,10 +267,12 @@ def strength(metrics: Sequence[Judgement]) -> str:
     """By what metrics were judged, and how many were only held against the least that is allowed."""
     kinds = Counter(each.judged_by for each in metrics)
     weak = kinds.pop("floor", 0)
-    judged_by = ", ".join(f"{shown_kind(kind)} {kinds[kind]:,}" for kind in (*LADDER, "unjudged") if kinds[kind])
-    if weak and not judged_by:
+    baselines = [f"{shown_kind(kind)} for {kinds[kind]:,}" for kind in LADDER if kinds[kind]]
+    baselines += [f"none for {kinds['unjudged']:,}"] if kinds["unjudged"] else []
+    if weak and not baselines:
         return "all only against the minimum (no references yet)"
-    return f"judged by {judged_by}{f'; {weak:,} only against the minimum' if weak else ''}" if judged_by else ""
+    baselines += [f"only the minimum for {weak:,}"] if weak else []
+    return f"baseline: {', '.join(baselines)}" if baselines else ""
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:

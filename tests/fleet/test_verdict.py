@@ -25,7 +25,7 @@ from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
 
 NODES = unfold("nid[001-008]")
-LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters below /sys/class/infiniband/hsn0"
+LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters in /sys/class/infiniband/hsn0"
 
 
 def fleet(folder: Path, unchecked: Mapping[str, str] | None = None) -> Fleet:
