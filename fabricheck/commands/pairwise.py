@@ -169,7 +169,7 @@ def locate(
     for line in report(localization, ways):
         click.echo(line)
     if as_distance(localization, made):
-        click.echo("all slow pairs, and no others, cross more than one switch: the distance may explain the loss")
+        click.echo("only the pairs that cross more than one switch are slow: the distance can explain the loss")
     if localization.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])
@@ -188,9 +188,9 @@ def report(located: Localization, ways: Ways) -> Iterable[str]:
         f"healthy pairs reach {located.scale:.1%} of the link rate"
     )
     if located.doubtful:
-        yield f"{located.doubtful} readings left out: their pairs shared a link, and the rate of such pairs is unknown"
+        yield f"{located.doubtful} readings were not used: their pairs shared a link, so their healthy rate is unknown"
     for kind, (least, names) in sorted(_least(located.detectable, ways).items()):
-        yield f"smallest loss that would be found, {kind}: {least:.0%} ({names} of them measured)"
+        yield f"{kind}: losses of {least:.0%} or more are found ({names} measured)"
     if located.unseen:
         number = len(located.unseen)
         yield f"{number} parts were not measured, such as {located.unseen[0]}: no pair's route crosses them"

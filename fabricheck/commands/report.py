@@ -151,7 +151,7 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
     systems = {each.system: each.run.run.path for each in judged}
     if system is None and len(systems) > 1:
         named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items())
-        raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
+        raise UserError(f"the files name several systems: {named}: choose one with --system")
     note = without_references(judged)
     runs = tuple(with_session_findings(each.run, each.judge, each.partition) for each in judged)
     system_name = system or judged[0].system

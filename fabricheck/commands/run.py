@@ -143,7 +143,7 @@ def run(
     with alone(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
-        tell(f"{name}: {selection.text}; what is not built yet is built first")
+        tell(f"{name}: {selection.text}; missing programs are built first")
         progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
             session = run_suite(
@@ -217,14 +217,14 @@ def alone(context: click.Context, suite: Suite, selection: Selection, output: Pa
     try:
         with only_run(output, system) as why_not:
             if why_not:
-                told = f"files below {output} cannot be locked ({why_not})"
+                told = f"cannot lock files below {output} ({why_not})"
                 click.echo(
                     f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
                 )
             yield not why_not
     except Taken as owner:
-        step = f"if that host is down, remove {output / f'.{system}.lock.owner'}"
-        text = f"another run of {system} has not ended yet ({owner}): nothing was measured; {step}"
+        step = f"wait for it, or if its host is down, remove {output / f'.{system}.lock.owner'}"
+        text = f"another run of {system} has not ended yet ({owner}), so nothing was measured: {step}"
         click.echo(f"{Verdict.INCOMPLETE.value}: {text}", err=True)
         context.exit(EXIT_CODES[Verdict.INCOMPLETE])
 
@@ -309,7 +309,7 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
         session = read_abandoned(folder)
     except UserError as error:
         set_aside(folder)
-        click.echo(f"fabricheck: {error}: the run in {folder} was set aside and cannot be judged", err=True)
+        click.echo(f"fabricheck: the earlier run in {folder} cannot be judged and was set aside: {error}", err=True)
         return
     if (fleet := Fleet.of_run(folder)) is not None:
         with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
@@ -318,9 +318,7 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
     kept = _keep(session, outcome, suite, system, store, just_now=False)
     where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"
     verdict = outcome.verdict.value
-    click.echo(
-        f"fabricheck: the run in {folder} ended before it was judged; now it is judged: {verdict}: {where}", err=True
-    )
+    click.echo(f"fabricheck: the earlier run in {folder} had no verdict; it is {verdict}: {where}", err=True)
 
 
 def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool) -> bool:

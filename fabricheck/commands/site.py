@@ -127,10 +127,9 @@ def init(
     if facts.unseen:
         click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
     if open_:
-        text = (
-            "the files state what it should be: repair it, or remove the three files and run init again with --accept"
-        )
-        click.echo(f"{len(open_)} {'is' if len(open_) == 1 else 'are'} to be repaired or confirmed; {text}", err=True)
+        parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
+        text = "the files describe it as it should be; to confirm, remove the three files and run init with --accept"
+        click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
 
@@ -161,7 +160,7 @@ def _captured(folder: Path) -> Facts:
     if (folder / SOFTWARE).exists():
         return facts
     software = find_software(facts.vendor)
-    note = f"the node's MPI libraries and compilers, which its capture has not; these are of {socket.gethostname()}"
+    note = f"MPI libraries and compilers: the capture has none, so these are of {socket.gethostname()}"
     return replace(facts, software=replace(software, notes=(*software.notes, note)))
 
 

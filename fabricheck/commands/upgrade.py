@@ -132,7 +132,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
     ):
         yield from (f"  {title}: {each}" for each in reasons[:_MOST_LINES])
     for group in result.changes.classes:
-        yield f"  {group.answer.value}: {group.of}: {group} of {group.metrics} metric{'s' * (group.metrics > 1)}"
+        yield f"  {group.answer.value}: {group.of}: {group}, {group.metrics} metric{'s' * (group.metrics > 1)}"
     for title in (Answer.WORSE, Answer.BETTER):
         members = [each for each in result.changes.all if each.name and each.answer is title]
         yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
@@ -147,7 +147,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
     elif result.answer is Answer.WORSE:
         worst = next(each for each in result.changes.all if each.answer is Answer.WORSE)
-        yield f"STAY: {result.new} is slower: {worst.of} {worst.name or 'all'}: {worst} ({surely})"
+        yield f"STAY: {result.new} is slower: {' '.join(filter(None, (worst.of, worst.name)))}: {worst} ({surely})"
     elif result.answer is Answer.CANNOT_SAY:
         yield f"CANNOT SAY: {_why(result)}"
     else:

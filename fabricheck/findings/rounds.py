@@ -90,7 +90,7 @@ def read_sides(case: Path) -> Sides | None:
     try:
         return TypeAdapter(Sides).validate_json(file.read_bytes())
     except (ValidationError, OSError):
-        raise UserError(f"{file}: does not name what was compared: it was changed, or cut off") from None
+        raise UserError(f"{file}: damaged: it does not state what was compared") from None
 
 
 def require_alike(runs: Iterable[Run], besides: Iterable[str] | None) -> tuple[Finding, ...]:

@@ -263,7 +263,7 @@ def _finding(
     return Finding(
         code_of_slow(named),
         Verdict.DEGRADED,
-        f"{len(regressed)} of {crossing} metrics that cross it regressed{was}" + (f"; {advice}" if advice else ""),
+        f"{len(regressed)} of {crossing} metrics that use it regressed{was}" + (f"; {advice}" if advice else ""),
         named,
         worst.candidate,
         worst.base,

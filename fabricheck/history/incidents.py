@@ -240,7 +240,7 @@ class _Incidents:
 def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:
     worst, affected = alerts[0], len({each.key for each in alerts})
     whole = any(each.key == WHOLE_SYSTEM for each in alerts)
-    several = f"{affected} of {watched} metrics that cross it got worse; worst: {worst.key} " if named else ""
+    several = f"{affected} of {watched} metrics that use it got worse; worst: {worst.key} " if named else ""
     software = f"; changed then: {', '.join(worst.software)}" if worst.software else ""
     return Finding(
         code_of_slow(named) if named else "all-slow" if whole else "slower-than-before",

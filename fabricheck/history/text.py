@@ -56,11 +56,11 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     yield (
         f"{made.system}: {len(made.references)} references from {made.runs} runs in {len(made.sessions)} sessions, "
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
-        f"false alarms {made.false_alarms:g} a first launch of a session"
+        f"false-alarm probability {made.false_alarms:g} for the first launch of a session"
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        yield f"  {len(few)} of them have wide bounds and need {max(few)} more runs, with this noise"
+        yield f"  {len(few)} of them have wide bounds: with this noise they need {max(few)} more runs"
     for row in made.references:
         beyond = f"; {row.beyond} of them beyond the bounds: unusual" if row.beyond else ""
         if row.degraded:
@@ -110,7 +110,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield f"  {title}: {key}"
     if comparison.software_changes and comparison.count(Change.CANNOT_SAY):
         yield (
-            "next: if both can be loaded side by side, one job tells more than sessions: fabricheck upgrade OLD NEW "
+            "next: if both can be loaded side by side, one job shows smaller losses: fabricheck upgrade OLD NEW "
             f"--system {comparison.system}"
         )
 

@@ -102,12 +102,12 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
             verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
-            yield say(above, counted, "packets to it are lost", verdict)
+            yield say(above, counted, "packets to this node are lost", verdict)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
     for above in _above(sent, _RESENT_SHARE):
         again, segments = sent[above[0]]
         counted = f"TCP sent {again:,} of {segments:,} segments again"
-        meaning = "packets from it are lost, or its port or its path to the others is slow"
+        meaning = "packets from this node are lost, or its port or path is slow"
         yield say(above, counted, meaning, None)
 
 
@@ -170,7 +170,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
             if counted[nic] < _TAKEN * bytes_:
                 most = max(counted, key=lambda name: counted[name] - least.get(name, 0))
                 text = (
-                    f"it sent {counted[nic] / 1e6:,.0f} MB where its GPUs sent {bytes_ / 1e6:,.0f} MB, and {most} "
+                    f"sent {counted[nic] / 1e6:,.0f} MB of the {bytes_ / 1e6:,.0f} MB of its GPUs; {most} sent "
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
                 )
                 yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
@@ -219,9 +219,9 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
         own = [each for each in left if not alone or host in (each[0], each[1].to)]
         left = [each for each in left if each not in own]
         lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
-        where = "to or from it" if alone else f"between {fold(sorted(ends))}"
+        where = "to and from this node" if alone else f"between {fold(sorted(ends))}"
         text = (
-            f"packets of {lost:,} bytes are lost {where}, those of {passed:,} pass ({_ways(own)}): "
+            f"packets of {lost:,} bytes are lost {where}, packets of {passed:,} bytes pass ({_ways(own)}): "
             "a port on the path has a smaller MTU"
         )
         yield Evidence("packets-too-large", host, port, text, verdict, network=True)

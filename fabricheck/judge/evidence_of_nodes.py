@@ -206,7 +206,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):
-            text = f"CUDA numbers its GPUs {', '.join(order)}, nvidia-smi by PCI address: indices differ"
+            text = f"CUDA numbers the GPUs in the order {', '.join(order)}; nvidia-smi numbers them by PCI address"
             yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED)
 
 
@@ -220,7 +220,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
     for host, of_ranks in allowed.items():
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
-            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need cores for their sending threads"
+            text = f"{len(of_ranks)} ranks have {cores} cores: no core is left for the sending threads of the library"
             yield Evidence("few-cores", host, "", text, Verdict.PASS)
 
 
@@ -273,6 +273,6 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
     if loads:
         _, state = max(loads, key=lambda each: each[0])
         more = f" (and {len(loads) - 1} more nodes)" if len(loads) > 1 else ""
-        who = f": {', '.join(state.busiest)}" if state.busiest else ""
+        who = f" (by process: {', '.join(state.busiest)})" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
         yield Evidence("node-busy", state.host, "", text, Verdict.PASS)

@@ -112,7 +112,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     lost = [nic.name for nic in topology.nics if nic.name not in names]
     # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
     if lost and len(lost) < len(topology.nics):
-        text = f"{', '.join(lost)} of the ports of {topology.system} {'is' if len(lost) == 1 else 'are'} not there"
+        text = f"missing ports of {topology.system}: {', '.join(lost)}"
         yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
 
 

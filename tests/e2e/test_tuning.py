@@ -231,4 +231,4 @@ def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     done = run(suite, "needed", ONLY, built="needy", rounds=2)
     assert done.status == 0, done.output
     line = done.said("MPICH_GPU_IPC_THRESHOLD=1 (")
-    assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
+    assert "): needed: fabricbench fails without it (exit status 3 and 3)" in line

@@ -125,7 +125,7 @@ def test_a_node_that_is_not_like_the_others_gets_no_level_and_is_named() -> None
     assert "slow" not in dict(reference.nodes.values)
     (refused,) = found.refused
     assert refused.reason.startswith("slow is at -1")
-    assert "it has no level of its own; is it healthy?" in refused.reason
+    assert "its level cannot be a reference; is it healthy?" in refused.reason
     said = "\n".join(calibration_lines(found))
     assert "these bounds are for any other node; 20 nodes have levels of their own, " in said
 

@@ -306,7 +306,7 @@ def test_history_and_comparison_say_what_the_commands_say() -> None:
     assert "Open: n2:nic0 or n2" in text
     assert "nccl: 2.28.3 -> 2.29.1" in text
     assert "12 metrics: 6 regressed, 0 cannot say, 6 same, 0 improved; 0 vanished, 0 new" in text
-    assert "n2:nic0 or n2: 6 of 6 metrics that cross it regressed" in text
+    assert "n2:nic0 or n2: 6 of 6 metrics that use it regressed" in text
     assert "2026-04-01..2026-04-10: 120 runs in 10 sessions" in text or "10 runs in 10 sessions" in text
     assert "smallest loss that a week would show" in text
 
