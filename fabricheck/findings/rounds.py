@@ -47,7 +47,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RoundLaunch:
     """One turn of one side; `round` counts from 1."""
 
     round: int
@@ -70,10 +70,10 @@ class Launch:
             return None
 
 
-def launches(rounds: int) -> Iterator[Launch]:
+def launches(rounds: int) -> Iterator[RoundLaunch]:
     """A B, B A, A B, …: what drifts steadily favours either side in turn, and cancels over an even number of rounds."""
     for number in range(1, rounds + 1):
-        yield from (Launch(number, side) for side in (("a", "b") if number % 2 else ("b", "a")))
+        yield from (RoundLaunch(number, side) for side in (("a", "b") if number % 2 else ("b", "a")))
 
 
 def write_sides(case: Path, sides: Sides) -> None:

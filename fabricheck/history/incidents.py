@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
 from fabricheck.history.shares import percent
@@ -184,7 +184,7 @@ class _Incidents:
         evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))
         return blamed(shared, self._crossing, evidence, frozenset(changed))
 
-    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> Evidence:
+    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> LogLikelihoods:
         """By component of the alerts, what the metrics without an alert say of it: those of the same tests, or of
         others. Only those of the same unit count: a link that lost goodput may keep its latency."""
         series, alerted = self._series, [self._row[each.key] for each in alerts]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.placement import gpu_of_ranks
-from fabricheck.judge.evidence import Evidence, Node, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.judge.state_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
@@ -35,7 +35,9 @@ _FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
 _MANY_NODES = 50
 
 
-def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
+def evidence_of_nics(
+    nodes: Sequence[NodeReport], topology: Topology | None, *, alone: bool = False
+) -> Iterator[Evidence]:
     """Of each port of each node. Where the topology names some of a node's ports, the others say nothing.
 
     Ports are judged where data passed between nodes, and with `alone`, where a node is looked at by itself.
@@ -75,7 +77,7 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
         yield say(*judged)
 
 
-def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
 
     Of two nodes nobody knows which is usual, and the one that only receives has all the gaps: that counts beside a slow
@@ -140,7 +142,7 @@ def _sent(rise: Mapping[str, int]) -> int:
     return rise.get("OutSegs", 0) + rise.get("RetransSegs", 0)
 
 
-def _tcp_rise(node: Node) -> Mapping[str, int]:
+def _tcp_rise(node: NodeReport) -> Mapping[str, int]:
     if node.before is None or node.after is None:
         return {}
     return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}
@@ -194,7 +196,7 @@ def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:
     return sent
 
 
-def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+def evidence_of_paths(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
     """A line for each node that explains most of the ways that are left, and one for those that no node explains.
 
     Where the topology names some of the ports, such as those of the fast network, the others' are only told.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport, nodes_of, short_name
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
@@ -60,7 +60,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    nodes = [Node(state.host, state, None, frozenset()) for state in last.values()]
+    nodes = [NodeReport(state.host, state, None, frozenset()) for state in last.values()]
     evidence = [*evidence_of_paths(nodes, topology)]
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
@@ -75,7 +75,7 @@ def evidence_of_node(
 
     `others` of the same job tell which of its GPUs is missing.
     """
-    node = Node(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
+    node = NodeReport(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
     evidence = [
         *_missing(state, topology, others),
         *evidence_of_gpus([node], topology),
@@ -116,7 +116,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
         yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
 
 
-def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidence]:
+def _silent(states: States, nodes: Sequence[NodeReport], run: Run) -> Iterator[Evidence]:
     """Nodes that were asked and did not say all; nobody is told that a machine is well that was not looked at."""
     if not states.asked:
         return

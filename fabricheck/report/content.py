@@ -65,7 +65,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Node:
+class HostSummary:
     """One host of a run; `ranks` and `devices` are short texts such as `0-3` and `4 x NVIDIA H200`."""
 
     host: str
@@ -89,7 +89,7 @@ class Facts:
     where: str
     started: str
     program: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[HostSummary, ...]
     libraries: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     launcher_environment: tuple[tuple[str, str], ...]
@@ -356,18 +356,18 @@ def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
     return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
 
 
-def _launch(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not ranks:
         return ""
     where = f", {len(ranks) // len(nodes)} a node" if len(nodes) > 1 else " on one node"
     return f"Start it with the launcher of the site: {plural(len(ranks), 'rank')}{where}."
 
 
-def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:
+def _nodes(ranks: Sequence[Rank]) -> tuple[HostSummary, ...]:
     hosts: dict[str, list[Rank]] = {}
     for rank in ranks:
         hosts.setdefault(rank.host, []).append(rank)
-    return tuple(Node(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
+    return tuple(HostSummary(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
 
 
 def _devices(ranks: Sequence[Rank]) -> str:
@@ -377,7 +377,7 @@ def _devices(ranks: Sequence[Rank]) -> str:
     return ", ".join(f"{times} x {name}" for name, times in Counter(devices.values()).items())
 
 
-def _where(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+def _where(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not nodes:
         return "nowhere known"
     if len(nodes) == 1:

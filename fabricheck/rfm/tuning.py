@@ -12,7 +12,7 @@ from reframe.core.exceptions import ReframeError, ReframeSyntaxError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
-from fabricheck.findings.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.findings.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
 from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -98,7 +98,7 @@ class InterleavedCheck(FabricbenchCheck):
             ]
             output = str(turn.result(Path()))
             program = [self.executable, *self.plan().options(output), "--quiet"]
-            second_chance = turn == Launch(1, "a") and self.compared.site == "b"
+            second_chance = turn == RoundLaunch(1, "a") and self.compared.site == "b"
             commands += [
                 f"{launch} {' '.join(program)}",
                 f"ended {turn.name}{'' if second_chance else ' || exit $status'}",
@@ -125,7 +125,7 @@ class InterleavedCheck(FabricbenchCheck):
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, str(error)))
         return judged.with_problems(problems)
 
-    def read_side(self, case: Path, launch: Launch) -> Run:
+    def read_side(self, case: Path, launch: RoundLaunch) -> Run:
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
         paths = self.paths() if self.compared.site in (launch.side, "a") else ANY_PATH
         return read_guarded(self, launch.result(case), 0, environment, paths)

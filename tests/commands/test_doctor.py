@@ -110,7 +110,7 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     (tmp_path / "openmpi").mkdir()
     (tmp_path / "openmpi" / "fabricbench").symlink_to(bench.program)
     launch = doctor.start_ranks(tmp_path, "openmpi", 0, 60)
-    assert launch == doctor.Launch(Verdict.PASS, "two ranks on the host sent data correctly")
+    assert launch == doctor.RankStart(Verdict.PASS, "two ranks on the host sent data correctly")
 
 
 def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.findings.rounds import Launch, launches
+from fabricheck.findings.rounds import RoundLaunch, launches
 from fabricheck.history.reading import history
 from fabricheck.records.case import Case
 from fabricheck.session.reading import read_cases
@@ -160,7 +160,7 @@ def test_the_whole_profile_is_on_or_off_but_for_what_keeps_the_machine_safe(suit
         )
 
 
-def environments(case: Case, rounds: int) -> dict[Launch, dict[str, str]]:
+def environments(case: Case, rounds: int) -> dict[RoundLaunch, dict[str, str]]:
     """What each launch had in effect, by its own header."""
     assert case.folder is not None
     return {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.findings.rounds import Launch, Sides, launches, read_sides, require_alike, write_sides
+from fabricheck.findings.rounds import RoundLaunch, Sides, launches, read_sides, require_alike, write_sides
 from fabricheck.findings.tuning_effect import (
     Comparison,
     Effect,
@@ -213,7 +213,7 @@ def case_with(folder: Path, gain: float = 1.2, sides: Sides = SIDES) -> Path:
     return folder
 
 
-def lines_with(sides: Sides, launch: Launch, speed: float) -> list[Line]:
+def lines_with(sides: Sides, launch: RoundLaunch, speed: float) -> list[Line]:
     lines = lines_of(HOST)
     values = sides.of(launch.side)
     lines[0]["environment"] |= {name: value for name, value in values.items() if value is not None}
@@ -274,7 +274,7 @@ def test_what_does_nothing_is_said_to(tmp_path: Path) -> None:
 
 def test_a_launch_that_is_missing_or_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:
     case = case_with(tmp_path / "lost")
-    Launch(3, "b").result(case).unlink()
+    RoundLaunch(3, "b").result(case).unlink()
     assert problem_in(case).verdict is Verdict.INCOMPLETE
     case = case_with(tmp_path / "failed")
     (case / "rounds" / "3-a.status").write_text("1\n")
@@ -287,7 +287,7 @@ def test_a_launch_that_is_missing_or_failed_leaves_nothing_to_compare(tmp_path: 
 
 def test_a_result_file_that_was_cut_off_leaves_nothing_to_compare(tmp_path: Path) -> None:
     case = case_with(tmp_path / "case")
-    file = Launch(2, "a").result(case)
+    file = RoundLaunch(2, "a").result(case)
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     assert problem_in(case).verdict is Verdict.INCOMPLETE
     (case / "rounds" / "sides.json").write_text("{}")
@@ -306,12 +306,12 @@ def test_launches_differ_in_what_is_compared_and_in_nothing_else(
     tmp_path: Path, change: Callable[[list[Line]], object], what: str
 ) -> None:
     case = case_with(tmp_path / "case")
-    lines = lines_with(SIDES, Launch(4, "b"), 1.2)
+    lines = lines_with(SIDES, RoundLaunch(4, "b"), 1.2)
     change(lines)
-    write(Launch(4, "b").result(case), lines)
+    write(RoundLaunch(4, "b").result(case), lines)
     problem = problem_in(case)
     assert problem.verdict is Verdict.INCOMPLETE
-    assert f"differs from {Launch(1, 'a').result(case)} in {what}: they cannot be compared" in problem.message
+    assert f"differs from {RoundLaunch(1, 'a').result(case)} in {what}: they cannot be compared" in problem.message
 
 
 def test_runs_are_alike_whatever_the_launcher_says_to_its_ranks(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def ended(case: Path, **statuses: int) -> Path:
     """Of the first two rounds, how each launch ended."""
     write_sides(case, SIDES)
     for name, status in statuses.items():
-        launch = Launch(int(name[1]), name[0])  # type: ignore[arg-type]
+        launch = RoundLaunch(int(name[1]), name[0])  # type: ignore[arg-type]
         launch.result(case).with_suffix(".status").write_text(f"{status}\n")
         if status == 0:
             write(launch.result(case), lines_with(SIDES, launch, 1.0))
