@@ -196,6 +196,7 @@ def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> San
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings by verdict, the worst first, else in their order."""
     return sorted(findings, key=lambda each: -SEVERITY[each.verdict])
 
 
