@@ -125,7 +125,9 @@ def init(
         click.echo(f"left out: {line}", err=True)
     ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions)
     if facts.unseen:
-        click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
+        click.echo(
+            "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True
+        )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
         text = "the files describe it as it should be; to confirm, remove the three files and run init with --accept"
@@ -197,8 +199,8 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
     answer = ask(command, wait)
     if not answer.given:
         raise UserError(
-            f"the job on a compute node {answer.problem or 'cannot be started'}: give what the site's jobs need with "
-            f"--access, or run `fabricheck capture {kept}` on a node and `fabricheck init --from {kept}` here"
+            f"the job on a compute node {answer.problem or 'cannot be started'}: give the options that jobs need with "
+            f"--access; or run `fabricheck capture {kept}` on a node, and `fabricheck init --from {kept}` here"
         )
 
 

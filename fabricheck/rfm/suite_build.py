@@ -119,7 +119,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
                 log = (Path(self.stagedir) / BUILD_LOG).read_text(errors="replace")
                 raise SanityError(f"INCOMPLETE: {explain_failure(tool, log, int(status or -1))}")
         if self.program(tool.program) is None:
-            raise SanityError(f"INCOMPLETE: the build of {tool.title} left no {tool.program} behind")
+            raise SanityError(f"INCOMPLETE: the build of {tool.title} left no {tool.program}")
         return True
 
 

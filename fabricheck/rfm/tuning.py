@@ -89,7 +89,7 @@ class InterleavedCheck(FabricbenchCheck):
         self.compared = self.sides()
         safety = {each.variable for each in self.profile.settings if each.without == "harms"}
         if safety & {*self.compared.a, *self.compared.b}:
-            raise ReframeError(f"{', '.join(sorted(safety))} must not be removed, by the tuning profile")
+            raise ReframeError(f"the tuning profile does not allow to remove {', '.join(sorted(safety))}")
         write_sides(Path(self.stagedir), self.compared)
         launch = launch_command(self)
         commands = [
@@ -173,14 +173,12 @@ class TuningComparison(RegressionTestPlugin):
         if self.setting == WHOLE_PROFILE:
             nothing = f"the tuning profile {name} has no setting of {self.transport} that can be removed"
             self.leave_out_if(not chosen, nothing)
-            alone = (
-                f"of the tuning profile {name}, {', '.join(map(str, chosen))} can be removed by itself: see its test"
-            )
+            alone = f"{', '.join(map(str, chosen))} is all that can be removed of the profile {name}: see its test"
             self.leave_out_if(len(chosen) == 1, alone)
         else:
             self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
             harmful = any(each.without == "harms" for each in chosen)
-            never = f"the tuning profile {name} has {self.setting}, which must not be removed: safety"
+            never = f"the tuning profile {name} needs {self.setting} for safety, so it is not removed"
             self.leave_out_if(harmful, never)
 
     def chosen(self) -> tuple[Setting, ...]:
