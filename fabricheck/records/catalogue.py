@@ -65,10 +65,10 @@ _INFO = Certainty.TOLD
 # Steps of several entries.
 _DOCTOR = "On {node}: `fabricheck doctor --system {system}`"
 _LOOK = "Check clocks and power: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
-_NVLINK = "Check errors of its links on {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
+_NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name TEST`"
-_COMPARE = "Compare with earlier sessions: `fabricheck compare BEFORE AFTER --system {system}`"
+_COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
 _EXPECTED = "Compare with `fabricheck expected {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Pack verdict, raw results, state and logs for the vendor: `fabricheck bundle {run} --hide-names`"
@@ -100,7 +100,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "slow-link": Entry("is slower than its peers", _SLOW, _CONTRAST,
         "All measurements that cross this link are slower than peers that do not. Both of its ends are fast over "
         "other links.",
-        ("Check errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
+        ("Errors at both ends: `nvidia-smi nvlink -e`, `ethtool -S PORT`",
          "Check the state at both ends: `nvidia-smi nvlink -s`, `amd-smi xgmi`, `ibqueryerrors`", _AGAIN,
          _BUNDLE), "A link"),
     "slow-pair": Entry("is slow (an end or path)", _SLOW, _CONTRAST,
@@ -286,7 +286,7 @@ CATALOGUE: Mapping[str, Entry] = {
         (_AGAIN,)),
     "nic-association": Entry("GPUs use other NICs than in the topology", _OTHER, _REPORTED,
         "The kernel's counters, or latencies, show another association of GPUs with NICs.",
-        ("Compare `nvidia-smi topo -m` on {node} with NCCL_IB_HCA and with `nic_association` of topology.yaml",)),
+        ("On {node}: `nvidia-smi topo -m`; then check NCCL_IB_HCA and `nic_association`",)),
     "result-incomplete": Entry("The result file ends early", _ENDED, _CHECKED,
         "It has no footer, or fewer rows than planned.",
         (_STDERR, _AGAIN)),
@@ -412,7 +412,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "packets-too-large": Entry("does not let large packets through", _STATE, _MEASURED,
         "Packets of the ports' MTU are lost on the path; smaller ones pass. Large messages over TCP or RoCE hang on "
         "such a path.",
-        ("Check the MTU of the switches' ports on the path and of both ends: `ip -d link` on {node}",), "A path"),
+        ("Check the MTU of both ends and of all ports between them: `ip -d link` on {node}",), "A path"),
     "acs-on": Entry("has PCIe ACS on, which sends peer traffic through the CPU", _STATE, _REPORTED,
         "A PCIe bridge above a GPU or NIC redirects requests or completions (ACSCtl, ReqRedir or CmpltRedir).",
         ("Switch ACS off in the firmware of {node}, or `setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",), "A node"),
