@@ -82,7 +82,7 @@ class Installation:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchOptions:
     """How to start a number of ranks on one node: the launcher's options and the variables that go with them."""
 
     options: tuple[str, ...]
@@ -90,8 +90,8 @@ class Launch:
 
 
 _BOUND = {
-    "openmpi": Launch(("--map-by", "core", "--bind-to", "core")),
-    "mpich": Launch(("-bind-to", "core")),
+    "openmpi": LaunchOptions(("--map-by", "core", "--bind-to", "core")),
+    "mpich": LaunchOptions(("-bind-to", "core")),
 }
 # Of each library: bound to so many cores each, one rank after the other.
 _SHARE: Mapping[str, Callable[[int], tuple[str, ...]]] = {
@@ -101,12 +101,12 @@ _SHARE: Mapping[str, Callable[[int], tuple[str, ...]]] = {
 _UNBOUND: Mapping[str, tuple[str, ...]] = {"openmpi": ("--bind-to", "none"), "mpich": ("-bind-to", "none")}
 # Ranks that share a core must give it up while they wait.
 _OVERSUBSCRIBED = {
-    "openmpi": Launch(("--oversubscribe", "--bind-to", "none"), {"OMPI_MCA_mpi_yield_when_idle": "1"}),
-    "mpich": Launch(("-bind-to", "none")),
+    "openmpi": LaunchOptions(("--oversubscribe", "--bind-to", "none"), {"OMPI_MCA_mpi_yield_when_idle": "1"}),
+    "mpich": LaunchOptions(("-bind-to", "none")),
 }
 
 
-def launch(name: str, ranks: int, cores: int, share: int = 1) -> Launch:
+def launch(name: str, ranks: int, cores: int, share: int = 1) -> LaunchOptions:
     """How mpirun of the MPI `name` starts `ranks` ranks on each node, which has `cores` physical cores.
 
     As long as each rank can have a core it is bound to `share` of them; 0: to none. Raises `UserError` for an MPI that
@@ -116,7 +116,7 @@ def launch(name: str, ranks: int, cores: int, share: int = 1) -> Launch:
         raise UserError(f"unknown MPI '{name}': how to launch it is known for {', '.join(NAMES)}")
     if ranks * share > cores:
         return _OVERSUBSCRIBED[name]
-    return _BOUND[name] if share == 1 else Launch(_SHARE[name](share) if share else _UNBOUND[name])
+    return _BOUND[name] if share == 1 else LaunchOptions(_SHARE[name](share) if share else _UNBOUND[name])
 
 
 def share_of_cores(ranks: int, cores: int, cores_of_numa_node: int) -> int:

@@ -16,19 +16,19 @@ Made by `make docs` from the catalogue of findings.
 The output of a run that is not PASS begins with the verdict, the suspect part, its loss and the next command:
 
 ```
-DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, judged by
-            peers 24; 4 of 4 nodes and their network tested
+DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, baseline:
+            peers for 24; 4 of 4 nodes and their network tested
 SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             run at 89.2 % of their peers
-            next: on nid002: ethtool -S hsn0, or the counters below
+            next: on nid002: ethtool -S hsn0, or the counters in
             /sys/class/infiniband/hsn0, then fabricheck run --system emulated
             --name NodePairs
 ```
 
 (An emulated cluster of four nodes; one port lost 10% of its rate.)
 
-1. Read the first line. It has the worst verdict, in the order INVALID, INCOMPLETE, FAIL, DEGRADED, PASS, and counts the
-   others: a FAIL after INCOMPLETE is as real as one alone.
+1. Read the first line. It begins with the worst verdict (from the worst: INVALID, INCOMPLETE, FAIL, DEGRADED, PASS),
+   and then has the number of each. A FAIL counts, even if the line begins with INCOMPLETE.
 2. Print all findings of the latest run, with the commands to paste:
 
         fabricheck explain --system mysite
@@ -44,8 +44,8 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
 
 6. FAIL or DEGRADED everywhere: check software and settings, not parts ([after an upgrade](after-an-upgrade.md)).
 
-Each finding has a code. `fabricheck explain CODE` prints its meaning, what decides it, and all steps, as
-[findings](findings.md) does.
+Each finding has a code. `fabricheck explain CODE` prints its meaning, what decides it, and all steps: the same text as
+[findings](findings.md).
 
 | symptom | first | codes |
 |---|---|---|"""
@@ -60,7 +60,7 @@ _FIRST = dict(
             "Read rfm_job.err in the stage folder of the test, then run again",
             "Read the node's own report: `fabricheck doctor --system mysite` there",
             "`fabricheck validate mysite`",
-            "Nothing",
+            "Nothing to do",
         ),
         strict=True,
     )
@@ -72,9 +72,10 @@ how sure it is, and what to do, in that order. [When it is red](when-it-is-red.m
 
 {certainties}
 
-NODE, PART, N (the index of a GPU), SYSTEM, RUN (its folder below output/runs/) and TEST stand for those of the finding;
-BEFORE and AFTER are two sessions, spans of dates or `software:NAME=VERSION`. The commands only read, except those that
-reset a GPU or run tests. A code never changes its meaning: alert on codes, not on sentences.
+Replace NODE, PART, N (the index of a GPU), SYSTEM, RUN (its folder below output/runs/) and TEST by those of the
+finding. BEFORE and AFTER are two sessions, spans of dates or `software:NAME=VERSION`. Most commands only read. Those
+that set, load or reset something change the node; `fabricheck run` runs tests. A code never changes its meaning: alert
+on codes, not on sentences.
 """
 
 

@@ -14,18 +14,19 @@ PAGE = Path("docs/commands.md")
 _FAULT, _CLUSTER = "fabricheck emulate fault", "--name TEXT"
 _HEAD = """# Commands
 
-Made by `make docs` from the commands themselves, which say the same with `--help`. Every command also takes `--site
-FOLDER`: a folder with `site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
+Made by `make docs`: the same text as `--help` of each command. Every command also takes `--site FOLDER`: a folder with
+`site_configs/` and `reference_values/` of your own systems (`FABRICHECK_SITES` names several).
 
 Variables:
 
-- `FABRICHECK_MPI`: `machine` or `wheel`, look for MPI there only. Unset, an MPI on the search path comes first, except
-  versions that are known to fail (`fabricheck/mpi.py`). `python -m fabricheck.mpi` lists those found.
+- `FABRICHECK_MPI`: `machine` uses only the MPI on the search path, `wheel` only the MPI from PyPI. If it is not set,
+  the MPI on the search path is used first, except versions that are known to fail (`fabricheck/mpi.py`).
+  `python -m fabricheck.mpi` lists the MPI libraries.
 - `FABRICHECK_SUITE`: the folder with `site_configs/` and `config/` to use instead of the suite it was installed with.
 - `FABRICHECK_SITES`: folders with `site_configs/` and `reference_values/` of systems outside the suite, separated by
   colons ([your own ReFrame](your-own-reframe.md)).
-- `FABRICHECK_CACHE`: where built programs are kept; unset: `cache/` below the output folder.
-- `FABRICHECK_BUILT`, `FABRICHECK_LAUNCHES`: as `fabricheck run --built` and `--launches`.
+- `FABRICHECK_CACHE`: the folder of built programs. If it is not set: `cache/` below the output folder.
+- `FABRICHECK_BUILT`, `FABRICHECK_LAUNCHES`: the same as `fabricheck run --built` and `--launches`.
 """
 
 

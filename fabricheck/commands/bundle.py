@@ -25,10 +25,12 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     """Pack a run into one archive for a vendor.
 
     When: you open a case with a vendor. FOLDER is the folder of a run, below output/runs/. The archive has the verdict,
-    the report, every raw result, the state of the nodes, the logs, fabricbench's sources, and REPRODUCE.md: which file
-    is the failing run, and the lines that build, launch and judge it. --hide-names leaves out the report, in which
-    names cannot be replaced, and lists words that may still be names: read them before you send the archive. Names that
-    are always hidden are in config/policy.yaml (hide_names, hide).
+    the report, every raw result, the state of the nodes, the logs and fabricbench's sources. Its REPRODUCE.md names the
+    failing run and has the commands that build, launch and judge it.
+
+    --hide-names replaces names. It leaves out the report, in which names cannot be replaced, and prints words that may
+    still be names: read them before you send the archive. config/policy.yaml can have names that are always hidden
+    (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names

@@ -21,24 +21,29 @@ PROLOG_ASKS_S = 2.5
     "--built",
     envvar="FABRICHECK_BUILT",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="Start one rank a GPU with ENVIRONMENT/fabricbench of this folder.",
+    help="Start one rank on each GPU, with ENVIRONMENT/fabricbench of this folder.",
 )
-@click.option("--environment", default="openmpi", show_default=True, help="The environment of --built and mpirun.")
+@click.option(
+    "--environment",
+    default="openmpi",
+    show_default=True,
+    help="With --built: the environment whose program and mpirun are used.",
+)
 @click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Time limit in seconds.")
 @click.option(
     "--prolog",
     is_flag=True,
-    help="For Slurm's Prolog: end within 5 s; a status other than 0 only if this node is faulty.",
+    help="For Slurm's Prolog: end within 5 s. The exit status is not 0 only if this node is faulty.",
 )
 @click.pass_context
 def doctor(
     context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float, prolog: bool
 ) -> None:
-    """Check whether this node is fit: its state, and with --built one rank on each of its GPUs.
+    """Check whether this node is fit: read its state, and with --built start one rank on each of its GPUs.
 
     When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
-    one line: where, how much, what to do (docs/state.md). The exit status is that of the worst: 0 fit, 1 DEGRADED, 3 a
-    rank failed, 4 no response, 5 in use by others (docs/fleet.md).
+    one line: where, how much, what to do (docs/state.md). The exit status is that of the worst fault: 0 no fault, 1
+    DEGRADED, 3 a rank failed, 4 a part does not respond, 5 a GPU is in use by others (docs/fleet.md).
 
     \b
     fabricheck doctor --system alps --built /shared/programs

@@ -32,7 +32,7 @@ def explain(*, what: str | None, system: str, list_all: bool) -> None:
     from fabricheck.report.explain import all_codes, explain_code
 
     if list_all and what is not None:
-        raise UserError(f"--list lists all codes: leave out {what}, or --list")
+        raise UserError(f"--list cannot be used with {what}: leave out one of them")
     if list_all:
         lines = all_codes()
     elif what is None:

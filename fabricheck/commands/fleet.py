@@ -40,7 +40,7 @@ class Wanted:
         if not self.many and (self.minutes is not None or is_short):
             raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
         if self.many and only_list:
-            raise UserError("--list is not for fleets: leave out --nodes and --resume")
+            raise UserError("--list cannot be used with --nodes or --resume: leave them out")
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def fleet_of(
 
     if wanted.nodes is None and (earlier is None or Fleet.of_run(earlier) is None):
         if wanted.minutes is not None:
-            raise UserError(f"--minutes is for a run with --nodes, and {earlier} is none")
+            raise UserError(f"--minutes cannot be used here: {earlier} is not a run with --nodes")
         yield None
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
@@ -74,7 +74,11 @@ def fleet_of(
     place = f"{name}:{partition['name']}"
     partitions = slurm_partitions if partition["scheduler"] in SLURM else dict
     choice = choose(before.wanted if before else asked, states, place, partitions)
-    few = ("one or two nodes have no peers: they are judged by references and floors only",) if choice.count < 3 else ()
+    few = (
+        ("with one or two nodes there are no peers: only references and floors are baselines",)
+        if choice.count < 3
+        else ()
+    )
     for line in (*choice.notes, *few):
         click.echo(f"fabricheck: {line}", err=True)
     minutes = wanted.minutes or MINUTES
@@ -131,8 +135,8 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> None:
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
-    When: to choose the nodes to test next. One line for each node: never verified first, then the oldest, with tags and
-    verdict. An INCOMPLETE or INVALID session does not verify a node; it is shown at the end of its line.
+    When: to choose the nodes to test next. Each node is one line, with tags and verdict: nodes that were never verified
+    first, then the oldest. An INCOMPLETE or INVALID session does not verify a node; the line of the node ends with it.
 
     \b
     fabricheck ledger alps:gpu
@@ -161,7 +165,7 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
     able = choose("all", known.states, system).nodes if known.states else [each.node for each in entries.nodes]
     chosen = entries.oldest(able)[:oldest]
     if len(chosen) < oldest:
-        click.echo(f"fabricheck: --oldest {oldest}: {len(chosen)} is all that {system} has to run a job", err=True)
+        click.echo(f"fabricheck: --oldest {oldest}: {system} has only {len(chosen)} nodes that can run a job", err=True)
     click.echo(fold(chosen))
 
 

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Probability that a first launch of a healthy session is beyond a bound; 0.01 with --launches 1.",
+    help="Probability that a healthy session exceeds a bound in its first launch. Give 0.01 for --launches 1.",
 )
 @click.option("--references", type=FILE, help="The file to change.  [default: the system's]")
 @click.option(
     "--part",
     type=FILE,
-    help="Write values of the GPU model into this file of reference_values/parts/, not references.",
+    help="Instead of references, write values of the GPU model into this file of reference_values/parts/.",
 )
-@click.option("--write", "write_file", is_flag=True, help="Write the file; the default is to show what would change.")
+@click.option("--write", "write_file", is_flag=True, help="Write the file. Without it, only the changes are printed.")
 @JSON
 def calibrate(
     *,
@@ -50,9 +50,9 @@ def calibrate(
 ) -> None:
     """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
 
-    When: after eight healthy sessions or more, and after each permanent change. Without --write no file changes. --part
-    makes values of the GPU model instead, for other machines with the same part. The exit status is 0, also where
-    metrics need more runs, or 4 if the runs of a metric are not those of a healthy system.
+    When: after eight healthy sessions or more, and after each permanent change. Without --write no file changes. With
+    --part it makes values of the GPU model for other machines, and no references. The exit status is 0, even if metrics
+    need more runs. It is 4 if the system was not healthy in the runs of a metric.
 
     \b
     fabricheck calibrate alps --runs 2026-11-01..
@@ -113,7 +113,9 @@ def _calibrate_part(path: Path, system: str, store: Path, selection: str | None,
     show_default=True,
     help="False discovery rate: the share of reported regressions that may be false.",
 )
-@click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
+@click.option(
+    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
+)
 @click.option(
     "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )

@@ -35,13 +35,15 @@ _MOST_NAMED = 3
 @click.option("--system", help="A system below site_configs/, or system:partition: its topology, and its references.")
 @click.option("--topology", type=FILE, help="A topology file.  [default: the system's]")
 @REFERENCES
-@click.option("--test", help="The test whose references are used, by class or as printed.  [default: that of the file]")
+@click.option(
+    "--test", help="The test whose references are used: its class, or its printed name.  [default: that of the file]"
+)
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
+    help="An index of the references, such as '$partition=daint:gpu'.  [default: that of the file]",
 )
 @POLICY
 @click.option(
@@ -52,12 +54,14 @@ _MOST_NAMED = 3
 @click.option(
     "--tool", help="For an nccl-tests output: the program, such as alltoall_perf, if the output does not state it."
 )
-@click.option("--part", help="Compare with the same GPU or NIC elsewhere, such as H200. Needs no site.")
+@click.option("--part", help="Compare with the same GPU or NIC model elsewhere, such as H200. No site is needed.")
 @click.option(
-    "--gpus", type=click.IntRange(min=1, max=1024), help="With --part: GPUs of a node, if the output does not state it."
+    "--gpus",
+    type=click.IntRange(min=1, max=1024),
+    help="With --part: the number of GPUs in a node, if the output does not state it.",
 )
 @click.option("--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: the number of nodes.")
-@click.option("--nics", help="With --part: NICs of a node, such as '8 x 400 Gb/s'.")
+@click.option("--nics", help="With --part: number and rate of the NICs in a node, such as '8 x 400 Gb/s'.")
 @JSON
 @click.pass_context
 def judge(
@@ -83,11 +87,12 @@ def judge(
     When: to judge a result again by other rules, or to check whether a measured number is normal (--part).
 
     A result file names its system and its test. Without a baseline (the system's files, --topology or --references) a
-    metric is INCOMPLETE. An output of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
-    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL, is checked and shown; a file may have several.
-    It does not prove where it ran, so its best verdict is INCOMPLETE (docs/vendor-formats.md).
+    metric is INCOMPLETE.
 
-    --part compares it with the links of that GPU or NIC, and with values that others measured or require.
+    A FILE may also contain one or more outputs of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
+    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL. An output does not prove where it ran, so its
+    best verdict is INCOMPLETE (docs/vendor-formats.md). With --part, an output is compared with the links of that GPU
+    or NIC, and with values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _ADAPTIVE = click.option(
     "--adaptive",
     is_flag=True,
-    help="The switches use adaptive routing: pairs do not collide on routes of equal cost.",
+    help="The switches use adaptive routing, so pairs do not collide on routes of equal cost.",
 )
 _ROUTES = click.option(
     "--routes",
     "routes_file",
     type=FILE,
-    help="Known routes: one line a pair, SOURCE DESTINATION and the parts on its route.",
+    help="A file of known routes. Each line has SOURCE, DESTINATION and the parts between them.",
 )
 
 _MOST_BYTES = 64 << 20  # of a file with known routes
@@ -54,7 +54,7 @@ def pairwise() -> None:
     "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds.  [default: every pair once]"
 )
 @click.option(
-    "--ports", is_flag=True, help="One rank for each port of a node, in the order of the file.  [default: one a node]"
+    "--ports", is_flag=True, help="One rank for each port, in the order of topology.yaml.  [default: one for each node]"
 )
 @click.option(
     "--suspects", metavar="LIST", help="Re-measure these parts, separated by commas, with healthy nodes elsewhere."
@@ -121,7 +121,7 @@ def plan(
     type=click.Choice(["bidirectional", "unidirectional", "pingpong"]),
     default="bidirectional",
     show_default=True,
-    help="The operation to use. Only for `bidirectional` is the rate of pairs on a shared link known.",
+    help="The operation to use. If pairs share a link, their rate is known only for `bidirectional`.",
 )
 @_ROUTES
 @_ADAPTIVE
@@ -139,7 +139,7 @@ def locate(
     """Name the node, port, cable, leaf, switch or trunk that is slow, from result files of rounds of pairs.
 
     When: after rounds of `pairwise plan`, to judge them by hand. The exit status is 0 if no part is slow, 1 if one is,
-    4 or 5 if a file is INCOMPLETE or INVALID (its pairs are used nevertheless), 2 for a mistake in the input.
+    4 if a file is INCOMPLETE, 5 if one is INVALID (their pairs are used as well), 2 for a mistake in the input.
 
     \b
     fabricheck pairwise locate pairs.jsonl --system emulated
@@ -169,7 +169,7 @@ def locate(
     for line in report(localization, ways):
         click.echo(line)
     if as_distance(localization, made):
-        click.echo("all slow pairs, and no others, cross more than one switch: the distance may explain the loss")
+        click.echo("only the pairs that cross more than one switch are slow: the distance can explain the loss")
     if localization.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])
@@ -188,9 +188,9 @@ def report(located: Localization, ways: Ways) -> Iterable[str]:
         f"healthy pairs reach {located.scale:.1%} of the link rate"
     )
     if located.doubtful:
-        yield f"{located.doubtful} readings left out: their pairs shared a link, and the rate of such pairs is unknown"
+        yield f"{located.doubtful} readings were not used: their pairs shared a link, so their healthy rate is unknown"
     for kind, (least, names) in sorted(_least(located.detectable, ways).items()):
-        yield f"smallest loss that would be found, {kind}: {least:.0%} ({names} of them measured)"
+        yield f"{kind}: losses of {least:.0%} or more are found ({names} measured)"
     if located.unseen:
         number = len(located.unseen)
         yield f"{number} parts were not measured, such as {located.unseen[0]}: no pair's route crosses them"

@@ -39,20 +39,20 @@ class _Shown:
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @click.option(
     "--system",
-    help="A system below site_configs/, or system:partition: its topology and references.  [of FILEs: theirs]",
+    help="A system below site_configs/, or system:partition: its topology and references.  [default: of the FILEs]",
 )
 @click.option("--output", type=FILE, required=True, help="The HTML file to write.")
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
-    help="For FILEs: the test whose references are used, by class or as printed.  [default: that of each file]",
+    help="For FILEs: the test whose references are used: class or printed name.  [default: that of each file]",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For FILEs: an attribute that the references are indexed by, such as '$partition=daint:gpu'.  [as --test]",
+    help="For FILEs: an index of the references, such as '$partition=daint:gpu'.  [default: that of each file]",
 )
 @click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(
@@ -151,7 +151,7 @@ def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str
     systems = {each.system: each.run.run.path for each in judged}
     if system is None and len(systems) > 1:
         named = "; ".join(f"{path} {name or 'none'}" for name, path in systems.items())
-        raise UserError(f"the files name several systems: {named}: say with --system which one the report is of")
+        raise UserError(f"the files name several systems: {named}: choose one with --system")
     note = without_references(judged)
     runs = tuple(with_session_findings(each.run, each.judge, each.partition) for each in judged)
     system_name = system or judged[0].system

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     type=FOLDER,
-    help="Where to leave results, reports and logs.  [default: output/ in the suite]",
+    help="The folder for results, reports and logs.  [default: output/ in the suite]",
 )
 @click.option(
     "--built",
@@ -61,16 +61,18 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="last",
     metavar="[RUN]",
-    help="Resume the last run, or the one in the folder RUN: its complete results are taken over.",
+    help="Resume the last run, or the run in the folder RUN. Its complete results are used again.",
 )
-@click.option("--minutes", type=click.IntRange(min=1), help="Time limit of the job of --nodes.  [default: 60]")
+@click.option(
+    "--minutes", type=click.IntRange(min=1), help="With --nodes: time limit of the job, in minutes.  [default: 60]"
+)
 @click.option(
     "--launches",
     type=click.IntRange(min=1),
     envvar="FABRICHECK_LAUNCHES",
     default=7,
     show_default=True,
-    help="Rerun DEGRADED tests, up to N launches in all, to rule out noise; 1: never.",
+    help="Launch a DEGRADED test up to N times in all, to rule out noise. 1: no relaunch.",
 )
 @click.option("--one-by-one", is_flag=True, help="Run each test in a job of its own.")
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
@@ -106,7 +108,7 @@ def run(
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
     observations         what `fabricheck observations` needs
-    tuning               each variable of the tuning, on and off
+    tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved
@@ -141,7 +143,7 @@ def run(
     with alone(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
-        tell(f"{name}: {selection.text}; what is not built yet is built first")
+        tell(f"{name}: {selection.text}; missing programs are built first")
         progress = (lambda: None) if is_short else _progress
         with fleet_of(suite, selection, wanted, earlier, store or output / "store") as fleet:
             session = run_suite(
@@ -215,14 +217,14 @@ def alone(context: click.Context, suite: Suite, selection: Selection, output: Pa
     try:
         with only_run(output, system) as why_not:
             if why_not:
-                told = f"files below {output} cannot be locked ({why_not})"
+                told = f"cannot lock files below {output} ({why_not})"
                 click.echo(
                     f"fabricheck: {told}: ReFrame's results.db is not written; everything else works as usual", err=True
                 )
             yield not why_not
     except Taken as owner:
-        step = f"if that host is down, remove {output / f'.{system}.lock.owner'}"
-        text = f"another run of {system} has not ended yet ({owner}): nothing was measured; {step}"
+        step = f"wait for it, or if its host is down, remove {output / f'.{system}.lock.owner'}"
+        text = f"another run of {system} has not ended yet ({owner}), so nothing was measured: {step}"
         click.echo(f"{Verdict.INCOMPLETE.value}: {text}", err=True)
         context.exit(EXIT_CODES[Verdict.INCOMPLETE])
 
@@ -307,7 +309,7 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
         session = read_abandoned(folder)
     except UserError as error:
         set_aside(folder)
-        click.echo(f"fabricheck: {error}: the run in {folder} was set aside and cannot be judged", err=True)
+        click.echo(f"fabricheck: the earlier run in {folder} cannot be judged and was set aside: {error}", err=True)
         return
     if (fleet := Fleet.of_run(folder)) is not None:
         with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
@@ -316,9 +318,7 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
     kept = _keep(session, outcome, suite, system, store, just_now=False)
     where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"
     verdict = outcome.verdict.value
-    click.echo(
-        f"fabricheck: the run in {folder} ended before it was judged; now it is judged: {verdict}: {where}", err=True
-    )
+    click.echo(f"fabricheck: the earlier run in {folder} had no verdict; it is {verdict}: {where}", err=True)
 
 
 def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool) -> bool:

@@ -53,7 +53,9 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
 
 @click.command()
 @click.option("--system", help="The name of the new system.  [default: Slurm's name of the cluster, or the host's]")
-@click.option("--from", "source", type=_DIRECTORY, help="A folder of `fabricheck capture`, or with outputs of tools.")
+@click.option(
+    "--from", "source", type=_DIRECTORY, help="A folder written by `fabricheck capture`, or with outputs of tools."
+)
 @click.option("--partition", "partitions", multiple=True, help="A partition of Slurm; may be repeated.")
 @click.option("--access", multiple=True, help="An option that the site's jobs need, such as --account=x; repeatable.")
 @click.option("--ibnetdiscover", "ib", type=_FILE, help="A file with the output of ibnetdiscover.")
@@ -64,7 +66,7 @@ def capture(directory: Path | None, *, script: Path | None) -> None:
     help="The folder to write to, made if needed.  [default: the first of FABRICHECK_SITES, else the suite]",
 )
 @click.option(
-    "--accept", multiple=True, metavar="CODE", help="Confirm that what this code reports is right; repeatable."
+    "--accept", multiple=True, metavar="CODE", help="Confirm this code: the part is meant to be as it is; repeatable."
 )
 @click.option("--wait", default=300, show_default=True, help="Seconds to wait for a job on a compute node.")
 @click.pass_context
@@ -83,11 +85,11 @@ def init(
 ) -> None:
     """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
-    When: once for each system, on a node with GPUs, or on a login node of Slurm, which starts a job on a compute node.
-    No file is overwritten: remove them to run it again. It prints one line for everything that it could not read or
-    that cannot be measured. If a part is missing, or slower than its peers or its data sheet, it prints a code: repair
-    the part, or confirm it with --accept; until then the files state what it should be. The exit status is 1 while
-    something is to be filled in or confirmed.
+    When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
+    compute node. It does not overwrite files: to run it again, remove the three files. Each thing that init could not
+    read, or that cannot be measured, is one line. If a part is missing, or slower than its peers or its data sheet,
+    init prints a code, and the files describe the part as it should be. Repair the part, or confirm it with --accept
+    CODE. The exit status is 1 while something has to be repaired, confirmed or filled in.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
@@ -123,12 +125,13 @@ def init(
         click.echo(f"left out: {line}", err=True)
     ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions)
     if facts.unseen:
-        click.echo("the files do not have the GPUs on the PCI bus: fix the driver, then run init again", err=True)
-    if open_:
-        text = (
-            "the files state what it should be: repair it, or remove the three files and run init again with --accept"
+        click.echo(
+            "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True
         )
-        click.echo(f"{len(open_)} {'is' if len(open_) == 1 else 'are'} to be repaired or confirmed; {text}", err=True)
+    if open_:
+        parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
+        text = "the files describe it as it should be; to confirm, remove the three files and run init with --accept"
+        click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
 
@@ -159,7 +162,7 @@ def _captured(folder: Path) -> Facts:
     if (folder / SOFTWARE).exists():
         return facts
     software = find_software(facts.vendor)
-    note = f"the node's MPI libraries and compilers, which its capture has not; these are of {socket.gethostname()}"
+    note = f"MPI libraries and compilers: the capture has none, so these are of {socket.gethostname()}"
     return replace(facts, software=replace(software, notes=(*software.notes, note)))
 
 
@@ -196,8 +199,8 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
     answer = ask(command, wait)
     if not answer.given:
         raise UserError(
-            f"the job on a compute node {answer.problem or 'cannot be started'}: give what the site's jobs need with "
-            f"--access, or run `fabricheck capture {kept}` on a node and `fabricheck init --from {kept}` here"
+            f"the job on a compute node {answer.problem or 'cannot be started'}: give the options that jobs need with "
+            f"--access; or run `fabricheck capture {kept}` on a node, and `fabricheck init --from {kept}` here"
         )
 
 

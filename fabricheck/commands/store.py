@@ -67,8 +67,8 @@ def ls(*, store: Path, system: str | None) -> None:
 def verify(context: click.Context, *, store: Path) -> None:
     """Read every file of a store and report what is damaged.
 
-    When: after a disk or file system failed, or a copy. The exit status is 1 if a file is damaged or does not belong
-    there; it prints one line for each.
+    When: after a disk or file system failed, or after the store was copied. It prints one line for each file that is
+    damaged or does not belong there; the exit status is 1 if there is one.
 
     \b
     fabricheck store verify
@@ -88,7 +88,12 @@ def verify(context: click.Context, *, store: Path) -> None:
 @store.command()
 @STORE
 @click.option(
-    "--samples", "days", type=click.FloatRange(min=0), required=True, metavar="DAYS", help="Keep samples this long."
+    "--samples",
+    "days",
+    type=click.FloatRange(min=0),
+    required=True,
+    metavar="DAYS",
+    help="Keep the samples of the last DAYS days.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.pass_context
@@ -132,7 +137,7 @@ def prune(context: click.Context, *, store: Path, days: float, dry_run: bool) ->
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For result files: an attribute that references are indexed by.",
+    help="For result files: an index of the references.",
 )
 @click.pass_context
 def import_(
@@ -194,8 +199,8 @@ def replay(
 
     When: after a change of policy, references or topology, or after an upgrade of Fabricheck. Runs are judged by the
     current files of the suite, or by --policy and --references. Nothing in the store changes. The exit status is 0 if
-    every judgement is the same to the last byte, 1 if one differs, 4 if all samples were pruned, 2 for a mistake in the
-    input.
+    every judgement is the same to the last byte, 1 if one differs, 4 if no run could be judged (all samples were
+    pruned), 2 for a mistake in the input.
 
     \b
     fabricheck replay --system alps --policy ours.yaml

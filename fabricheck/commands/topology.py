@@ -18,7 +18,7 @@ from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
     from fabricheck.expectation.estimates import Estimate
-    from fabricheck.judge.expected_table import Row
+    from fabricheck.judge.expected_table import ExpectedRow
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
     from fabricheck.topology.model import Topology
@@ -28,8 +28,8 @@ _WIDTH = 80
 _UNITS = {"Gb/s": 1.0, "GB/s": 1 / 8}
 
 _MEANING = (
-    "Nominal: rate of the links. Optimum: the most of any algorithm; more is implausible. "
-    "Expected: of the named algorithm. Achievable: its payload."
+    "Nominal: rate of the links. Optimum: highest rate of any algorithm. "
+    "Expected: rate of the named algorithm. Achievable: its payload without protocol overhead."
 )
 
 _HEAD = ("nominal", "optimum", "expected", "achievable", "reference")
@@ -48,9 +48,10 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     """Print the bandwidth that every pair and collective of a node should reach with large transfers.
 
     When: a value looks wrong, or to check a new topology.yaml. SYSTEM is a folder of site_configs/, or a topology.yaml.
-    Nominal is the rate of the hardware's links. Optimum is the most that any algorithm could reach; a value above it is
-    implausible. Expected is the rate that the named algorithm reaches, achievable its payload.
-    Reference was measured while the system was healthy. csv and json are in Gb/s, one row a pair.
+    Nominal is the rate of the hardware's links. Optimum is the highest rate that an algorithm can reach; a measured
+    value above it is implausible. Expected is the rate of the named algorithm, achievable is that rate without protocol
+    overhead. Reference was measured while the system was healthy. csv and json are in Gb/s and have one row for each
+    pair or collective.
 
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
@@ -144,7 +145,7 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
     )
 
 
-def _print_csv(table: list[Row]) -> None:
+def _print_csv(table: list[ExpectedRow]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(
         [
@@ -169,11 +170,15 @@ def _print_csv(table: list[Row]) -> None:
 
 
 def _expected_text(
-    topology: Topology, rows: Sequence[Row], estimates: Iterable[Estimate], published: Sequence[Published], unit: str
+    topology: Topology,
+    rows: Sequence[ExpectedRow],
+    estimates: Iterable[Estimate],
+    published: Sequence[Published],
+    unit: str,
 ) -> Iterator[str]:
     """Lines of at most 80 columns; pairs with the same values are one line."""
     yield from _wrapped(f"{topology.system}: {topology.description}")
-    yield from _wrapped(f"{unit} in one direction, large transfers; -: unknown. {_MEANING}")
+    yield from _wrapped(f"{unit} in one direction, for large transfers (- is unknown). {_MEANING}")
     if not rows:
         yield from _wrapped("This system has no nominal rates: each run measures the copy rate of its memory.")
     notes: list[str] = []
@@ -224,7 +229,7 @@ def _line(first: str, by: str, cells: Sequence[str]) -> str:
     return f"{first:<16} {by:<8}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
 
 
-def _cells(row: Row, unit: str) -> _Cells:
+def _cells(row: ExpectedRow, unit: str) -> _Cells:
     values = (row.nominal, row.optimum, row.expected, row.achievable, row.reference)
     return tuple("-" if value is None else _number(value * _UNITS[unit]) for value in values)
 
@@ -235,16 +240,16 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10_000 else f"{value:,.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def _note(notes: list[str], row: Row) -> str:
+def _note(notes: list[str], row: ExpectedRow) -> str:
     text = row.source + (f"; achievable: {row.payload}" if row.payload else "")
     if text not in notes:
         notes.append(text)
     return f"[{notes.index(text) + 1}]"
 
 
-def _classes(pairs: Sequence[Row], notes: list[str], unit: str, gpus: int) -> Iterator[str]:
+def _classes(pairs: Sequence[ExpectedRow], notes: list[str], unit: str, gpus: int) -> Iterator[str]:
     """A line for each set of values, with the pairs that have them below it."""
-    classes: dict[tuple[str, _Cells], list[Row]] = {}
+    classes: dict[tuple[str, _Cells], list[ExpectedRow]] = {}
     for row in pairs:
         classes.setdefault((row.transport, _cells(row, unit)), []).append(row)
     for (transport, cells), members in classes.items():
@@ -260,7 +265,7 @@ def _classes(pairs: Sequence[Row], notes: list[str], unit: str, gpus: int) -> It
             yield from _wrapped("  " + _pairs_text(members), indent=2)
 
 
-def _pairs_text(members: Sequence[Row]) -> str:
+def _pairs_text(members: Sequence[ExpectedRow]) -> str:
     """`gcd0-gcd1` for both directions, `gcd0>gcd1` for one."""
     names = {row.devices for row in members}
     texts = []
@@ -272,9 +277,9 @@ def _pairs_text(members: Sequence[Row]) -> str:
     return " ".join(texts)
 
 
-def _parts(parts: Sequence[Row], notes: list[str], unit: str) -> Iterator[str]:
+def _parts(parts: Sequence[ExpectedRow], notes: list[str], unit: str) -> Iterator[str]:
     """Parts of the node; GPUs with the same value are one line."""
-    classes: dict[tuple[str, _Cells], list[Row]] = {}
+    classes: dict[tuple[str, _Cells], list[ExpectedRow]] = {}
     for row in parts:
         classes.setdefault((row.operation, _cells(row, unit)), []).append(row)
     for (operation, cells), members in classes.items():

@@ -31,8 +31,10 @@ _USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
 @click.option(
     "--rounds", default=_USUAL_ROUNDS, show_default=True, help="How often each test runs with OLD and with NEW."
 )
-@click.option("--margin", default=0.05, show_default=True, help="The largest loss that `same` may hide.")
-@click.option("--output", type=FOLDER, help="Where to leave results and logs.  [default: output/ in the suite]")
+@click.option(
+    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
+)
+@click.option("--output", type=FOLDER, help="The folder for results and logs.  [default: output/ in the suite]")
 @click.option(
     "--built",
     envvar="FABRICHECK_BUILT",
@@ -61,10 +63,10 @@ def upgrade(
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
     round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. Vendor suites,
-    containers and fleets are left out. Nothing is stored in the history.
+    tests in containers and --nodes are left out. Nothing is stored in the history.
 
-    The exit status is 0 to go (same or better), 1 to stay (slower, or NEW does not run), 4 if the data cannot say,
-    2 for a mistake in the input.
+    The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT
+    SAY (the data are inconclusive), 2 for a mistake in the input.
 
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
@@ -130,7 +132,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
     ):
         yield from (f"  {title}: {each}" for each in reasons[:_MOST_LINES])
     for group in result.changes.classes:
-        yield f"  {group.answer.value}: {group.of}: {group} of {group.metrics} metric{'s' * (group.metrics > 1)}"
+        yield f"  {group.answer.value}: {group.of}: {group}, {group.metrics} metric{'s' * (group.metrics > 1)}"
     for title in (Answer.WORSE, Answer.BETTER):
         members = [each for each in result.changes.all if each.name and each.answer is title]
         yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
@@ -145,7 +147,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
     elif result.answer is Answer.WORSE:
         worst = next(each for each in result.changes.all if each.answer is Answer.WORSE)
-        yield f"STAY: {result.new} is slower: {worst.of} {worst.name or 'all'}: {worst} ({surely})"
+        yield f"STAY: {result.new} is slower: {' '.join(filter(None, (worst.of, worst.name)))}: {worst} ({surely})"
     elif result.answer is Answer.CANNOT_SAY:
         yield f"CANNOT SAY: {_why(result)}"
     else:

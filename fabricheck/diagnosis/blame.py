@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 #: By component, the log likelihood of measurements that are not among the slow ones: that all those which cross it lost
 #: as much as these, over that they lost nothing.
-Evidence = Mapping[Component, float]
+LogLikelihoods = Mapping[Component, float]
 
 # Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most (docs/pairwise.md).
 _DOUBT = 2.7
@@ -77,7 +77,7 @@ def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Com
 
 
 def groups(
-    slow: Mapping[int, Iterable[Component]], crossing: Mapping[Component, int], evidence: Evidence | None = None
+    slow: Mapping[int, Iterable[Component]], crossing: Mapping[Component, int], evidence: LogLikelihoods | None = None
 ) -> list[Group]:
     """What got slow, by index with what it crosses, in groups of one cause: what explains most of it first.
 
@@ -98,7 +98,7 @@ def groups(
 def blamed(
     components: Collection[Component],
     crossing: Mapping[Component, int],
-    evidence: Iterable[Evidence] = (),
+    evidence: Iterable[LogLikelihoods] = (),
     changed: Collection[Component] = (),
 ) -> tuple[Component, ...]:
     """Those of the components that slow measurements share which explain them best, the likeliest first.
@@ -137,13 +137,13 @@ def _order(component: Component, changed: Collection[Component]) -> int:
     return _UNCHANGED if component.kind.is_software else _HARDWARE
 
 
-def _near_best(components: Collection[Component], evidence: Evidence) -> list[Component]:
+def _near_best(components: Collection[Component], evidence: LogLikelihoods) -> list[Component]:
     best = max((evidence.get(each, 0.0) for each in components), default=0.0)
     return [each for each in components if best - evidence.get(each, 0.0) < _DOUBT]
 
 
 def _likeliest(
-    components: Collection[Component], evidence: Iterable[Evidence], crossing: Mapping[Component, int]
+    components: Collection[Component], evidence: Iterable[LogLikelihoods], crossing: Mapping[Component, int]
 ) -> list[Component]:
     """Those that no evidence rules out; where none tells them apart at all, those which the fewest cross. Likeliest
     first; of equals a part of a node, not the node."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
-from fabricheck.diagnosis.table import Group, Row, groups_of, software_of
+from fabricheck.diagnosis.table import Group, Measurement, groups_of, software_of
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
@@ -38,7 +38,7 @@ class Affected:
     """Of one question the rows that a cause explains, which may be none."""
 
     group: Group
-    rows: tuple[Row, ...]
+    rows: tuple[Measurement, ...]
 
     @property
     def ratio(self) -> float | None:
@@ -65,7 +65,7 @@ class Cause:
     crossed: int = 0
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Measurement, ...]:
         """The measurements of all its groups."""
         return tuple(row for each in self.groups for row in each.rows)
 
@@ -227,7 +227,7 @@ def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
             yield _cause(components, of_component)
 
 
-def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple[Component, ...], list[Row]]]:
+def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple[Component, ...], list[Measurement]]]:
     """The components that explain what is slow in groups of one run; with `by_bytes` what brought wrong data."""
     rows = [row for group in members for row in (*group.slow, *group.fast)]
     bad = [row for row in rows if (row.wrong if by_bytes else row.slow)]
@@ -254,13 +254,13 @@ def _fewest(components: Iterable[Component]) -> tuple[Component, ...]:
 
 def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
     """Slow pairs of groups that are not slow as a whole, by their ends, and parts that were measured alone."""
-    pairs: dict[tuple[Component, ...], list[tuple[Group, Row]]] = {}
+    pairs: dict[tuple[Component, ...], list[tuple[Group, Measurement]]] = {}
     for group in table:
         wrong = [row for row in group.rows if row.wrong]
         for row in group.slow if group.mixed else wrong if len(wrong) < len(group.rows) else ():
             pairs.setdefault(tuple(sorted(row.ends)), []).append((group, row))
     for ends, members in pairs.items():
-        by_group: dict[int, tuple[Group, list[Row]]] = {}
+        by_group: dict[int, tuple[Group, list[Measurement]]] = {}
         for group, row in members:
             by_group.setdefault(id(group), (group, []))[1].append(row)
         split = [Affected(group, tuple(rows)) for group, rows in by_group.values()]
@@ -268,7 +268,7 @@ def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
             yield _cause((_between(ends, [row for _, row in members]),), split)
 
 
-def _between(ends: Sequence[Component], rows: Sequence[Row]) -> Component:
+def _between(ends: Sequence[Component], rows: Sequence[Measurement]) -> Component:
     """The pair of two ends, in one direction where its rows are; a single end is itself."""
     if len(ends) == 1:
         return ends[0]
@@ -343,7 +343,7 @@ def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> 
     return (library,) if library is not None and cleared and all(cleared) else ()
 
 
-def _is_alike(rows: Sequence[Row]) -> bool:
+def _is_alike(rows: Sequence[Measurement]) -> bool:
     """Whether all lost about as much."""
     shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
     return min(shares) >= _ALIKE * max(shares)

@@ -22,7 +22,7 @@ _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """A metric of the run with this number, and the `components` that its data surely pass; `ends`: the two
     of a pair or of a collective of two, else the one part that it was measured on, or the collective itself."""
 
@@ -48,15 +48,15 @@ class Group:
 
     run: int
     pairs: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Measurement, ...]
 
     @property
-    def slow(self) -> tuple[Row, ...]:
+    def slow(self) -> tuple[Measurement, ...]:
         """Its slow measurements."""
         return tuple(each for each in self.rows if each.slow)
 
     @property
-    def fast(self) -> tuple[Row, ...]:
+    def fast(self) -> tuple[Measurement, ...]:
         """Its measurements that passed."""
         return tuple(each for each in self.rows if each.judgement.verdict is Verdict.PASS)
 
@@ -75,12 +75,12 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
     """The groups of one run, in the order of its metrics. `network`: whether rows have parts of the network too, which
     takes the routes of all pairs."""
     places = _Places.of(judged, network=network)
-    groups: dict[tuple[object, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
     for judgement in judged.judgements:
         of = judgement.samples
         key = (of.operation, of.implementation, of.schedule, of.bytes, judgement.better, judgement.unit)
         components, ends = places.crossed(judgement)
-        groups.setdefault(key, []).append(Row(number, judgement, components, ends))
+        groups.setdefault(key, []).append(Measurement(number, judgement, components, ends))
     return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in groups.items())
 
 

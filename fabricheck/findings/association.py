@@ -82,11 +82,11 @@ def infer_association(
         raise UserError(f"{family!r} is not a group pattern: rail, asymmetric or symmetric")
     if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
         share = points[1] / nic_gbps
-        why = f"one GPU reaches {share:.2f} times the rate of a NIC, so it uses more than one"
+        why = f"one GPU reaches {share:.2f} x the rate of a NIC, so it uses more than one NIC"
         return Association("dynamic", None, None, None, why)
     if len(points) < 2:
         return Association(
-            None, None, None, None, "one number of active GPUs fits every association: measure with more numbers"
+            None, None, None, None, "only one number of active GPUs was measured: measure with more numbers"
         )
     candidates = list(_candidates(points, nic_gbps, gpus, family))
     fitting = [
@@ -101,17 +101,17 @@ def _decide(fitting: list[_Candidate], candidates: list[_Candidate]) -> Associat
     if not fitting:
         best = min(candidates, key=lambda each: each.deviation)
         why = (
-            f"no association fits: the nearest is {best.scheme} over {best.nics} NICs at {best.efficiency:.0%} of "
-            f"their rate, and is off by {best.deviation:.0%}"
+            f"no association fits: the nearest ({best.scheme} over {best.nics} NICs, {best.efficiency:.0%} of their "
+            f"rate) differs by {best.deviation:.0%}"
         )
         return Association(None, None, None, best.deviation, why)
     best = min(fitting, key=lambda each: each.deviation)
     if len({each.scheme for each in fitting}) > 1:
         names = ", ".join(f"{each.scheme} over {each.nics}" for each in fitting)
-        return Association(None, None, None, best.deviation, f"several fit as well: {names} NICs")
+        return Association(None, None, None, best.deviation, f"several associations fit: {names} NICs")
     nics = best.nics if len(fitting) == 1 else None
     over = f"over {nics} NIC{'s' if nics != 1 else ''}" if nics else "over an unknown number of NICs"
-    why = f"{best.scheme} {over} at {best.efficiency:.0%} of their rate, off by {best.deviation:.1%} at most"
+    why = f"{best.scheme} {over} at {best.efficiency:.0%} of their rate (largest difference {best.deviation:.1%})"
     return Association(best.scheme, nics, best.efficiency, best.deviation, why)
 
 

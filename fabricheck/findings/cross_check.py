@@ -76,7 +76,7 @@ def compare(
     numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"
     if not rounds or not all(math.isfinite(number) and number > 0 for number in numbers):
-        reason = f"{what}: {'no rounds' if not rounds else 'an invalid value'} of fabricbench and {tool}"
+        reason = f"{what}: {'no round' if not rounds else 'an invalid value'} was measured by fabricbench and {tool}"
         verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
         none = math.nan
         return Comparison(operation, size, unit, none, none, none, (none, none), verdict, reason)
@@ -93,7 +93,7 @@ def compare(
     if len(rounds) < fewest_for_interval(confidence):
         verdict, reason = Verdict.INCOMPLETE, f"{remarks}: {fewest_for_interval(confidence)} rounds are needed"
     elif size < large_bytes or time_us < LEAST_US:
-        reason = f"{remarks}: reported, not judged, below {format_size(large_bytes)} or {LEAST_US:g} us"
+        reason = f"{remarks}: not judged, because it is below {format_size(large_bytes)} or {LEAST_US:g} us"
     elif abs(ratio - 1) > tolerance:
         verdict, reason = Verdict.DEGRADED, f"{remarks}: outside ±{tolerance:.0%}, so one of the two is wrong"
     elif (high - low) / 2 > tolerance:

@@ -58,9 +58,9 @@ class Crossover:
             never = ", *CCL never" if self.faster == "MPI" else ""
             return f"{self.faster} is always faster{never}"
         if self.above is None:
-            return f"{self.faster} is faster from a size of at most {format_size(self.at_most)} on, the other nowhere"
+            return f"{self.faster} is faster from {format_size(self.at_most)} or less on, and never slower"
         between = f"{format_size(self.above)} and {format_size(self.at_most)}"
-        return f"{self.faster} is faster from a size between {between} on"
+        return f"{self.faster} is faster for large sizes; the crossover is between {between}"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ MARGINAL_GOODPUT = 0.99
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SessionData:
     """What was measured: everything that the hypotheses are tested on."""
 
     runs: tuple[CaseRun, ...]
@@ -52,7 +52,7 @@ class Evidence:
     judge: SystemJudge
 
     @classmethod
-    def of(cls, runs: Iterable[CaseRun], judge: SystemJudge) -> Evidence:
+    def of(cls, runs: Iterable[CaseRun], judge: SystemJudge) -> SessionData:
         """The runs that a conclusion may rest on."""
         runs = tuple(each for each in runs if each.is_evidence)
         return cls(runs, groups_of(runs), judge)
@@ -74,7 +74,7 @@ def _found(truth: Truth, numbers: str, where: str = "") -> Found:
 # 1. Tuning ---------------------------------------------------------------------------------------------------------
 
 
-def tuning_helps(evidence: Evidence) -> Iterator[Found]:
+def tuning_helps(evidence: SessionData) -> Iterator[Found]:
     """Goodput with more variables set over goodput with fewer."""
     wanted = {*PAIRS, *COLLECTIVES}
     comparisons = [
@@ -105,7 +105,7 @@ def _settings_apart(groups: Sequence[Group], wanted: Callable[[frozenset[str]], 
 # 2. and 3. Point to point inside a node ----------------------------------------------------------------------------
 
 
-def mpi_is_highest(evidence: Evidence) -> Iterator[Found]:
+def mpi_is_highest(evidence: SessionData) -> Iterator[Found]:
     """Goodput of each other way over that of MPI, at the largest size that both have, pair by pair."""
     for mpi in (each for each in evidence.groups if each.transport == "mpi"):
         ways = [
@@ -146,7 +146,7 @@ def _latencies(ways: Sequence[Group]) -> str:
     return f"; latency at {format_size(size)}: {listed}"
 
 
-def ccl_underuses_links(evidence: Evidence) -> Iterator[Found]:
+def ccl_underuses_links(evidence: SessionData) -> Iterator[Found]:
     """Goodput of *CCL over the better of peer copy and MPI, at the largest size, pair by pair."""
     for ccl in (each for each in evidence.groups if each.transport == "ccl"):
         others = [
@@ -190,7 +190,7 @@ def _largest(points: Iterable[Point]) -> list[Point]:
 # 4. and 7. Collectives ---------------------------------------------------------------------------------------------
 
 
-def ccl_wins_in_node(evidence: Evidence) -> Iterator[Found]:
+def ccl_wins_in_node(evidence: SessionData) -> Iterator[Found]:
     """Goodput of *CCL over that of MPI for every collective and size over the GPUs of one node."""
     for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
         tests = {
@@ -218,7 +218,7 @@ def _collectives(ccl: Group, mpi: Group) -> list[Point]:
     ]
 
 
-def _room(evidence: Evidence, ccl: Group, points: Iterable[Point]) -> str:
+def _room(evidence: SessionData, ccl: Group, points: Iterable[Point]) -> str:
     """Share of the model's goodput that *CCL's largest allreduce reaches."""
     size = max((point.bytes for point in points if point.operation == "allreduce"), default=0)
     for run in evidence.runs:
@@ -235,7 +235,7 @@ def _room(evidence: Evidence, ccl: Group, points: Iterable[Point]) -> str:
     return ""
 
 
-def ccl_leads_at_few_nodes(evidence: Evidence) -> Iterator[Found]:
+def ccl_leads_at_few_nodes(evidence: SessionData) -> Iterator[Found]:
     """Three tests for each operation: *CCL is faster at the fewest nodes with large transfers, and its lead is larger
     there than at the most nodes, and than with small transfers."""
     by_environment: dict[tuple[str, str], dict[_Place, tuple[Floats, Floats]]] = defaultdict(dict)
@@ -285,7 +285,7 @@ def _tests_of_scale(operation: str, times: Mapping[_Place, tuple[Floats, Floats]
 # 5. and 6. Point to point between nodes ----------------------------------------------------------------------------
 
 
-def mpi_wins_between_nodes(evidence: Evidence) -> Iterator[Found]:
+def mpi_wins_between_nodes(evidence: SessionData) -> Iterator[Found]:
     """Goodput of MPI over that of *CCL between GPUs of different nodes, at the smallest and the largest size."""
     for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
         points = [point for point in common_points(mpi, ccl) if _is_between_nodes(point) and point.devices]
@@ -303,7 +303,7 @@ def mpi_wins_between_nodes(evidence: Evidence) -> Iterator[Found]:
         yield _found(both(truths), "; ".join(numbers), mpi.environment)
 
 
-def location_is_marginal(evidence: Evidence) -> Iterator[Found]:
+def location_is_marginal(evidence: SessionData) -> Iterator[Found]:
     """The nearest distance class against the farthest, by the medians of their pairs.
 
     So a pair counts once, however often it was measured, and pairs that differ make the interval wide.
@@ -345,7 +345,7 @@ def _is_between_nodes(point: Point) -> bool:
 # 8. Noise ----------------------------------------------------------------------------------------------------------
 
 
-def noise_slows_collectives(evidence: Evidence) -> Iterator[Found]:
+def noise_slows_collectives(evidence: SessionData) -> Iterator[Found]:
     """Goodput without noise over goodput with it: alone and beside an aggressor, by another service level and by the
     default one."""
     victims = [

@@ -13,7 +13,7 @@ from typing import Literal
 
 from fabricheck.findings import hypotheses
 from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.hypotheses import Evidence, Found
+from fabricheck.findings.hypotheses import Found, SessionData
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -52,7 +52,7 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
 
     Raises UserError for hosts and devices that the system's topology does not have.
     """
-    evidence = Evidence.of(runs, judge)
+    evidence = SessionData.of(runs, judge)
     observations: list[Observation] = []
     for test in _TESTS:
         answers = list(test.answers(evidence)) or [Found(None, f"not measured: {test.missing}")]
@@ -93,7 +93,7 @@ class _Test:
     hypothesis: str
     source: str
     missing: str
-    answers: Callable[[Evidence], Iterator[Found]]
+    answers: Callable[[SessionData], Iterator[Found]]
 
 
 def _observation(test: _Test, answer: Found) -> Observation:

@@ -105,7 +105,7 @@ def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fi
         topology = judge.topology_of(partition)
         if topology is not None and number < len(topology.gpus):
             where = partition or topology.system
-            text = f"{where}: of the {len(topology.gpus)} GPUs that its topology has, no run used more than {number}"
+            text = f"{where}: the runs used at most {number} of the {len(topology.gpus)} GPUs of a node"
             yield Finding("unused-gpus", Verdict.PASS, text)
 
 
@@ -121,7 +121,7 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
     yield from _nodes_of_slurm(runs, judge)
     for network, nodes in measured.items():
         if others := [each for each in network.nodes if each not in nodes]:
-            text = f"no run used {len(others)} of the {len(network.nodes)} nodes of the description"
+            text = f"no run used {len(others)} of the {len(network.nodes)} nodes in topology.yaml"
             yield Finding("unused-nodes", Verdict.PASS, f"{text}: {fold(others)}")
 
 
@@ -136,11 +136,11 @@ def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fin
         described = set(topology.network.nodes) if topology is not None and topology.network is not None else set()
         measured = {short_name(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
         if others := sorted(name for name in names - described if short_name(name) not in measured):
-            text = f"{partition}: Slurm has {len(names)} nodes, more than are described: no run used {fold(others)}"
+            text = f"{partition}: Slurm has {len(names)} nodes, more than topology.yaml: no run used {fold(others)}"
             yield Finding(
                 "nodes-not-declared",
                 Verdict.PASS,
-                f"{text}; set `nodes` in the partition's extras, or the network's in topology.yaml",
+                f"{text}; set `nodes` in the partition's extras, or in the network of topology.yaml",
             )
 
 

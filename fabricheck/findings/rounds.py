@@ -47,7 +47,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RoundLaunch:
     """One turn of one side; `round` counts from 1."""
 
     round: int
@@ -70,10 +70,10 @@ class Launch:
             return None
 
 
-def launches(rounds: int) -> Iterator[Launch]:
+def launches(rounds: int) -> Iterator[RoundLaunch]:
     """A B, B A, A B, …: what drifts steadily favours either side in turn, and cancels over an even number of rounds."""
     for number in range(1, rounds + 1):
-        yield from (Launch(number, side) for side in (("a", "b") if number % 2 else ("b", "a")))
+        yield from (RoundLaunch(number, side) for side in (("a", "b") if number % 2 else ("b", "a")))
 
 
 def write_sides(case: Path, sides: Sides) -> None:
@@ -90,7 +90,7 @@ def read_sides(case: Path) -> Sides | None:
     try:
         return TypeAdapter(Sides).validate_json(file.read_bytes())
     except (ValidationError, OSError):
-        raise UserError(f"{file}: does not name what was compared: it was changed, or cut off") from None
+        raise UserError(f"{file}: damaged: it does not state what was compared") from None
 
 
 def require_alike(runs: Iterable[Run], besides: Iterable[str] | None) -> tuple[Finding, ...]:

@@ -71,7 +71,7 @@ def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
         traffic = median.beside.aggressor
         beside = f" of {float(np.median(traffic.goodput_gbps)):.4g} Gb/s" if traffic is not None else ""
         text = (
-            f"{operation} ({run.label}): up to {median.median:.3g} times as slow under competing traffic{beside} "
-            f"(median, {median.who}), {tail.p99:.3g} times at the 99th percentile{at_tail}"
+            f"{operation} ({run.label}): under competing traffic{beside} the median time is up to "
+            f"{median.median:.3g} x ({median.who}), the 99th percentile {tail.p99:.3g} x{at_tail}"
         )
         yield Finding("slowdown", Verdict.PASS, text)

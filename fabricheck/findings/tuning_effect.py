@@ -130,9 +130,9 @@ class Comparison:
         parts.append(_say(Kind.CANNOT_SAY, self.of(Kind.CANNOT_SAY)))
         nothing = self.of(Kind.NOTHING)
         all_ = len(nothing) == len(self.effects)
-        within = f"each surely within ±{self.smallest_effect:.0%}"
+        within = f"each within ±{self.smallest_effect:.0%}"
         parts.append(f"{Kind.NOTHING.value}{'' if all_ else ' for'} ({within}): {_names(nothing)}" if nothing else "")
-        together = f"the {100 * self.confidence:g}% intervals in brackets are simultaneous"
+        together = f"simultaneous {100 * self.confidence:g}% intervals in brackets"
         parts.append(self.ways)
         return f"{head}{'; '.join(filter(None, parts))}; {self.sides.rounds} rounds, {together}"
 
@@ -251,7 +251,7 @@ def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Po
         if launch.name not in runs or launch.exit_status(case) != 0:
             status = launch.exit_status(case)
             how = "did not run" if status is None else f"ended with exit status {status}"
-            raise UserError(f"{sides.title}: launch {launch.name} of {sides.rounds} rounds {how}: nothing is compared")
+            raise UserError(f"{sides.title}: nothing is compared, because launch {launch.name} {how}")
     pairs = [(runs[f"{number}-a"], runs[f"{number}-b"]) for number in range(1, sides.rounds + 1)]
     effects = effects_of(
         pairs,
@@ -284,7 +284,7 @@ def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:
     if not good or by_side["b"] != [0] * FEWEST_ROUNDS or any(each in (None, 0) for each in by_side["a"]):
         return ""
     ends = " and ".join(map(str, by_side["a"]))
-    return f"without it fabricbench ended with exit status {ends}, and with it, interleaved, with 0"
+    return f"fabricbench fails without it (exit status {ends}), and runs with it in the same job"
 
 
 def _where(runs: Mapping[str, Run], sides: Sides) -> str:

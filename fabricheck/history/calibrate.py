@@ -360,7 +360,7 @@ def _with_levels(outcome: Calibrated | Refused, nodes: Nodes | None, common: _Co
     if unlike:
         share = values[unlike[0]] / outcome.value - 1
         others = f"{math.expm1(-alone[0]):.1%} to {math.expm1(alone[1]):+.1%} around the others"
-        reason = f"{share:+.1%}, beyond {others}: it has no level of its own; is it healthy?"
+        reason = f"{share:+.1%}, beyond {others}: its level cannot be a reference; is it healthy?"
         yield Refused(outcome.key, f"{fold(sorted(unlike))} is at {reason}")
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
@@ -373,7 +373,7 @@ def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
 
 def _wanders(drift: Persistence) -> str:
     return (
-        f"its level drifts, by {drift.far:.1%} in {drift.sessions} sessions and {drift.near:.1%} from one to the "
+        f"its level drifts: {drift.far:.1%} in {drift.sessions} sessions and {drift.near:.1%} from one to the "
         "next: no bound is valid; watch it, or calibrate from sessions since its last change"
     )
 

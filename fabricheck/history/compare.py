@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import t
 
-from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all, numbered, path_of
@@ -234,7 +234,7 @@ def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Vers
     return tuple(findings)
 
 
-def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange], *, same_test: bool) -> Evidence:
+def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange], *, same_test: bool) -> LogLikelihoods:
     """By component, what the metrics that did not regress say of it: those of the same tests as the regressed ones, or
     of others. Only those of the same units count: a link that lost goodput may keep its latency."""
     kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in regressed}
@@ -263,7 +263,7 @@ def _finding(
     return Finding(
         code_of_slow(named),
         Verdict.DEGRADED,
-        f"{len(regressed)} of {crossing} metrics that cross it regressed{was}" + (f"; {advice}" if advice else ""),
+        f"{len(regressed)} of {crossing} metrics that use it regressed{was}" + (f"; {advice}" if advice else ""),
         named,
         worst.candidate,
         worst.base,

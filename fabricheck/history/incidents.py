@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.diagnosis.blame import Evidence, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
 from fabricheck.history.shares import percent
@@ -184,7 +184,7 @@ class _Incidents:
         evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))
         return blamed(shared, self._crossing, evidence, frozenset(changed))
 
-    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> Evidence:
+    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> LogLikelihoods:
         """By component of the alerts, what the metrics without an alert say of it: those of the same tests, or of
         others. Only those of the same unit count: a link that lost goodput may keep its latency."""
         series, alerted = self._series, [self._row[each.key] for each in alerts]
@@ -240,7 +240,7 @@ class _Incidents:
 def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:
     worst, affected = alerts[0], len({each.key for each in alerts})
     whole = any(each.key == WHOLE_SYSTEM for each in alerts)
-    several = f"{affected} of {watched} metrics that cross it got worse; worst: {worst.key} " if named else ""
+    several = f"{affected} of {watched} metrics that use it got worse; worst: {worst.key} " if named else ""
     software = f"; changed then: {', '.join(worst.software)}" if worst.software else ""
     return Finding(
         code_of_slow(named) if named else "all-slow" if whole else "slower-than-before",

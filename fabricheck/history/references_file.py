@@ -119,8 +119,8 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         runs=min(each.runs for each in calibration.references),
         **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
-            "probability that the first launch of a healthy session exceeds a bound of a metric or of a part: "
-            f"{calibration.false_alarms:g}; median spread between runs {between:.2%}, within a run {within:.2%}"
+            f"false-alarm probability of the first launch of a healthy session: {calibration.false_alarms:g}; "
+            f"median spread between runs {between:.2%}, within a run {within:.2%}"
         ),
     )
     sources = _section(content, SOURCES)

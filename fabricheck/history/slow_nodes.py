@@ -113,7 +113,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Inc
         finding=Finding(
             code_of_slow([component]),
             Verdict.DEGRADED,
-            f"{len(affected)} of {len(alerts)} metrics that cross it are slower in its last {_LAST} sessions than "
+            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {_LAST} sessions than "
             f"those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
             (component,),
             alerts[0].after,

@@ -82,4 +82,4 @@ def what_to_try(components: Sequence[Component], changed: Mapping[Component, Cha
     earlier = either(replace(each, version=old.before) for each, old in upgraded.items())
     if len(components) > 1:
         return f"cannot be told apart: run again with {earlier} alone"
-    return f"does it go away with {earlier}?"
+    return f"run with {earlier}: does the loss go away?"

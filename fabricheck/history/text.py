@@ -56,25 +56,25 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     yield (
         f"{made.system}: {len(made.references)} references from {made.runs} runs in {len(made.sessions)} sessions, "
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
-        f"false alarms {made.false_alarms:g} a first launch of a session"
+        f"false-alarm probability {made.false_alarms:g} for the first launch of a session"
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        yield f"  {len(few)} of them have wide bounds and need {max(few)} more runs, with this noise"
+        yield f"  {len(few)} of them have wide bounds: with this noise they need {max(few)} more runs"
     for row in made.references:
-        beyond = f"; {row.beyond} of them beyond the bounds: unusual" if row.beyond else ""
+        beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:
             beyond += f"; {row.degraded} of them were DEGRADED: is the system healthy?"
         yield (
-            f"  {row.key}: {row.value:g} {row.unit}, {percent(row.lower)} to {percent(row.upper)}; between runs "
-            f"{size(row.between)}, within {size(row.within)}; {row.runs} runs{beyond}"
+            f"  {row.key}: {row.value:g} {row.unit}, {percent(row.lower)} to {percent(row.upper)}; spread between "
+            f"runs {size(row.between)}, within a run {size(row.within)}; {row.runs} runs{beyond}"
         )
         if row.nodes is not None:
             values = [value for _, value in row.nodes.values]
             around = f"{percent(row.nodes.lower)} to {percent(row.nodes.upper)} around each"
             what = "pair" if any("+" in name for name, _ in row.nodes.values) else "node"
             yield (
-                f"    these bounds are for any other {what}; {len(values)} {what}s have levels of their own, "
+                f"    these bounds hold for {what}s without their own level; {len(values)} {what}s have their own, "
                 f"{min(values):g} to {max(values):g} {row.unit}, {around}"
             )
     by_reason: dict[tuple[str, bool], list[MetricKey]] = {}
@@ -110,7 +110,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield f"  {title}: {key}"
     if comparison.software_changes and comparison.count(Change.CANNOT_SAY):
         yield (
-            "next: if both can be loaded side by side, one job tells more than sessions: fabricheck upgrade OLD NEW "
+            "next: if both can be loaded side by side, one job shows smaller losses: fabricheck upgrade OLD NEW "
             f"--system {comparison.system}"
         )
 

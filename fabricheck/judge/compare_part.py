@@ -85,7 +85,7 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
     numbers = [*map(_of_point, points), *_of_outputs(vendor_outputs(text, path))]
     if not numbers:
         known = ", ".join(("nccl-tests", "rccl-tests", "OMB", "IMB", *TOOLS))
-        raise UserError(f"{path}: has no number that can be read; numbers of {known} are")
+        raise UserError(f"{path}: has no readable result: give an output of {known}")
     policy = load_policy(root / "config" / "policy.yaml")
     judged = [(one, *_judged(one, part, parts, asked, policy)) for one in numbers]
     number, run, topology = min(judged, key=lambda each: _ORDER.index(each[0].verdict(each[1])))
@@ -156,7 +156,7 @@ def _judged(
         ranks = ranks if number.ranks else gpus * nodes
         if ranks != gpus * nodes:
             raise UserError(
-                f"the output has {ranks} ranks, and not {nodes} x {gpus}: give --nodes, or --gpus of a node"
+                f"the output has {ranks} ranks instead of {nodes} x {gpus}: give --nodes, or --gpus (GPUs of a node)"
             )
     topology = part.board.node(part.part.removeprefix("NVIDIA "), gpus, _nics(asked.nics))
     device = (part.names[0].replace("*", ""), int(sum(part.memory_gib) / 2 * 2**30))
@@ -207,7 +207,7 @@ def _lines(
     where = f"{nodes} nodes of {len(topology.gpus)} x" if nodes > 1 else "a pair of" if ranks == 2 else f"{ranks} x"
     size = format_size(judged.samples.bytes)
     what = f"{path}: {number.tool}, {where} {part.part}, {size}"
-    only = ", above the minimum alone" if judged.judged_by == "floor" and judged.verdict is Verdict.PASS else ""
+    only = " (above the minimum)" if judged.judged_by == "floor" and judged.verdict is Verdict.PASS else ""
     yield f"{number.verdict(run).value}  {what}: {_say(judged, judged.value)}{only}"
     expected, achievable = judged.expectation.expected, judged.expectation.achievable
     if number.problem is not None:
@@ -231,9 +231,9 @@ def _lines(
     problems = [*([number.problem] if number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if not code:
-        told = "nothing: it is normal. To test your system: fabricheck init, then fabricheck run"
+        told = "nothing, the value is normal. To test your system: fabricheck init, then fabricheck run"
         if judged.judged_by == "floor":
-            told = "what is healthy is not known: compare it with an equal node, or with this one after an upgrade"
+            told = "no healthy value is known: compare with an equal node, or with this node after an upgrade"
         yield f"  next         {told}"
         return
     yield f"  likely       {CATALOGUE[code].alone}: fabricheck explain {code}"
@@ -274,7 +274,7 @@ def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> 
     )
     if nic is None:
         known = ", ".join(one.nic for one in nics)
-        raise UserError(f"{path}: is of a NIC: give --part: {known}")
+        raise UserError(f"{path}: is a result of a NIC: give --part, one of {known}")
     rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (point.what, point.memory, point.unit)]
     better = point.unit != "us"
     bounds = sorted((one for one in rows if one.alarm_of is not None), key=lambda one: one.value, reverse=better)

@@ -45,7 +45,7 @@ MPS = "nvidia-cuda-mps"
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeReport:
     """A node of a run with what it said; `driven`: PCI addresses of the GPUs that its ranks drove.
 
     `seconds` between the two states; 0 where one is missing.
@@ -82,7 +82,7 @@ class Node:
         return max(self.after.time_s - self.before.time_s, 0.0)
 
 
-def nodes_of(run: Run) -> tuple[Node, ...]:
+def nodes_of(run: Run) -> tuple[NodeReport, ...]:
     """The nodes of a run that said anything, in the order of its ranks."""
     driven: dict[str, set[str]] = {}
     for rank in run.ranks:
@@ -92,7 +92,8 @@ def nodes_of(run: Run) -> tuple[Node, ...]:
     states = run.states
     hosts = list(driven) or sorted({*states.before, *states.after})
     nodes = (
-        Node(each, states.before.get(each), states.after.get(each), frozenset(driven.get(each, ()))) for each in hosts
+        NodeReport(each, states.before.get(each), states.after.get(each), frozenset(driven.get(each, ())))
+        for each in hosts
     )
     return tuple(each for each in nodes if each.before is not None or each.after is not None)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.evidence import MPS, Evidence, Node
+from fabricheck.judge.evidence import MPS, Evidence, NodeReport
 from fabricheck.judge.state_rules import (
     GPU_COUNTERS,
     LINK_COUNTERS,
@@ -42,7 +42,7 @@ _PCIE = re.compile(r"PCIe (?:Gen ?)?(\d)\b")
 _OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 69, 94, 137))
 
 
-def evidence_of_gpus(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
     """Of each GPU of each node, the worst last; nothing where a node told nothing of GPUs."""
     links, generations = _described_links(topology), _described_generations(topology)
     most = _most_links(nodes)
@@ -69,7 +69,7 @@ _LEAST_BUSY, _LEAST_OF_CONTEXT = 5, 100_000_000
 class _Gpu:
     """A GPU of a node as it was last, and before the run where both are known."""
 
-    node: Node
+    node: NodeReport
     gpu: GpuState
     before: GpuState | None
 
@@ -170,7 +170,7 @@ def _described_links(topology: Topology | None) -> Mapping[int, int]:
     return counts
 
 
-def _most_links(nodes: Sequence[Node]) -> Mapping[str, int]:
+def _most_links(nodes: Sequence[NodeReport]) -> Mapping[str, int]:
     """The most links that are active on any GPU of a model: where nothing is described, its equals tell."""
     most: dict[str, int] = {}
     for node in nodes:
@@ -244,7 +244,7 @@ def _memory(seen: _Gpu) -> Iterator[Evidence]:
         yield seen.say("gpu-memory-errors", "remapped rows of its memory wait for a reset", Verdict.DEGRADED)
 
 
-def _gone(node: Node) -> Iterator[Evidence]:
+def _gone(node: NodeReport) -> Iterator[Evidence]:
     """GPUs that were there before the run and are not after it."""
     if node.before is None or node.after is None or node.after.notes:
         return
@@ -255,7 +255,7 @@ def _gone(node: Node) -> Iterator[Evidence]:
             yield Evidence("gpu-missing", node.host, gpu.index, text, Verdict.DEGRADED, gpu.bus_id)
 
 
-def _xids(node: Node) -> Iterator[Evidence]:
+def _xids(node: NodeReport) -> Iterator[Evidence]:
     known = node.before.xids or () if node.before else ()
     now = node.last.xids or ()
     fresh = [each for each in now if each not in known] if node.before is not None and node.after is not None else []
@@ -272,7 +272,7 @@ def _xids(node: Node) -> Iterator[Evidence]:
         yield Evidence("gpu-xid", node.host, part, f"Xid {number} {times}since the node started", Verdict.PASS)
 
 
-def _gpu_of(node: Node, xid: Xid) -> str | int:
+def _gpu_of(node: NodeReport, xid: Xid) -> str | int:
     """The index of a GPU, else the PCI address, which the log has without a function (`0000:18:00`)."""
     address = xid.bus_id[-10:]
     return next((gpu.index for gpu in node.last.gpus if gpu.bus_id.startswith(address)), xid.bus_id)

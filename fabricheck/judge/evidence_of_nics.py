@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.placement import gpu_of_ranks
-from fabricheck.judge.evidence import Evidence, Node, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.judge.state_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
@@ -35,7 +35,9 @@ _FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
 _MANY_NODES = 50
 
 
-def evidence_of_nics(nodes: Sequence[Node], topology: Topology | None, *, alone: bool = False) -> Iterator[Evidence]:
+def evidence_of_nics(
+    nodes: Sequence[NodeReport], topology: Topology | None, *, alone: bool = False
+) -> Iterator[Evidence]:
     """Of each port of each node. Where the topology names some of a node's ports, the others say nothing.
 
     Ports are judged where data passed between nodes, and with `alone`, where a node is looked at by itself.
@@ -75,7 +77,7 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
         yield say(*judged)
 
 
-def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
 
     Of two nodes nobody knows which is usual, and the one that only receives has all the gaps: that counts beside a slow
@@ -102,12 +104,12 @@ def _tcp(nodes: Sequence[Node]) -> Iterator[Evidence]:
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
             verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
-            yield say(above, counted, "packets to it are lost", verdict)
+            yield say(above, counted, "packets to this node are lost", verdict)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
     for above in _above(sent, _RESENT_SHARE):
         again, segments = sent[above[0]]
         counted = f"TCP sent {again:,} of {segments:,} segments again"
-        meaning = "packets from it are lost, or its port or its path to the others is slow"
+        meaning = "packets from this node are lost, or its port or path is slow"
         yield say(above, counted, meaning, None)
 
 
@@ -140,7 +142,7 @@ def _sent(rise: Mapping[str, int]) -> int:
     return rise.get("OutSegs", 0) + rise.get("RetransSegs", 0)
 
 
-def _tcp_rise(node: Node) -> Mapping[str, int]:
+def _tcp_rise(node: NodeReport) -> Mapping[str, int]:
     if node.before is None or node.after is None:
         return {}
     return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}
@@ -170,7 +172,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
             if counted[nic] < _TAKEN * bytes_:
                 most = max(counted, key=lambda name: counted[name] - least.get(name, 0))
                 text = (
-                    f"it sent {counted[nic] / 1e6:,.0f} MB where its GPUs sent {bytes_ / 1e6:,.0f} MB, and {most} "
+                    f"sent {counted[nic] / 1e6:,.0f} MB of the {bytes_ / 1e6:,.0f} MB of its GPUs; {most} sent "
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
                 )
                 yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
@@ -194,7 +196,7 @@ def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:
     return sent
 
 
-def evidence_of_paths(nodes: Sequence[Node], topology: Topology | None) -> Iterator[Evidence]:
+def evidence_of_paths(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
     """A line for each node that explains most of the ways that are left, and one for those that no node explains.
 
     Where the topology names some of the ports, such as those of the fast network, the others' are only told.
@@ -219,9 +221,9 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
         own = [each for each in left if not alone or host in (each[0], each[1].to)]
         left = [each for each in left if each not in own]
         lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
-        where = "to or from it" if alone else f"between {fold(sorted(ends))}"
+        where = "to and from this node" if alone else f"between {fold(sorted(ends))}"
         text = (
-            f"packets of {lost:,} bytes are lost {where}, those of {passed:,} pass ({_ways(own)}): "
+            f"packets of {lost:,} bytes are lost {where}, packets of {passed:,} bytes pass ({_ways(own)}): "
             "a port on the path has a smaller MTU"
         )
         yield Evidence("packets-too-large", host, port, text, verdict, network=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.extras import parse_cores
-from fabricheck.judge.evidence import Evidence, Node, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.run import Run
 from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
@@ -29,7 +29,7 @@ _OWN = ("SLURM_", "PMIX_")
 _MOST_NAMED = 6
 
 
-def evidence_of_nodes(nodes: Sequence[Node], run: Run | None) -> Iterator[Evidence]:
+def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[Evidence]:
     """Of all nodes together; `run` tells the variables of its ranks."""
     yield from _unlike_nodes(nodes)
     yield from _unlike_gpus(nodes)
@@ -54,7 +54,7 @@ def _kind(state: NodeState) -> tuple[str, ...]:
     return (state.versions.get("processor", ""), *(gpu.name for gpu in state.gpus))
 
 
-def _unlike_nodes(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _unlike_nodes(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     kinds: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
     for node in nodes:
         kinds.setdefault(_kind(node.last), {})[node.host] = _facts(node.last)
@@ -116,7 +116,7 @@ def _named(hosts: Sequence[str]) -> str:
     return fold(hosts)
 
 
-def _unlike_gpus(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _unlike_gpus(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """GPUs of one model that are set otherwise than most: power limit, memory clock, modes."""
     by_model: dict[tuple[str, str], dict[tuple[str, int], str]] = {}
     for node in nodes:
@@ -206,7 +206,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):
-            text = f"CUDA numbers its GPUs {', '.join(order)}, nvidia-smi by PCI address: indices differ"
+            text = f"CUDA numbers the GPUs in the order {', '.join(order)}; nvidia-smi numbers them by PCI address"
             yield Evidence("gpu-order", host, "", text, Verdict.DEGRADED)
 
 
@@ -220,7 +220,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
     for host, of_ranks in allowed.items():
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
-            text = f"{cores} cores for {len(of_ranks)} ranks, whose libraries need cores for their sending threads"
+            text = f"{len(of_ranks)} ranks have {cores} cores: no core is left for the sending threads of the library"
             yield Evidence("few-cores", host, "", text, Verdict.PASS)
 
 
@@ -251,7 +251,7 @@ def _settings(run: Run) -> Iterator[Evidence]:
             yield Evidence("settings-in-effect", host, "", f"in effect on rank 0: {', '.join(told)}", None)
 
 
-def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _clocks(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     times = {node.host: node.before.time_s for node in nodes if node.before is not None}
     if len(times) < 2:
         return
@@ -263,7 +263,7 @@ def _clocks(nodes: Sequence[Node]) -> Iterator[Evidence]:
             yield Evidence("clock-off", host, "", text, Verdict.DEGRADED)
 
 
-def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def _load(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """What others kept busy before the test began, on the node where it was most."""
     loads = []
     for node in nodes:
@@ -273,6 +273,6 @@ def _load(nodes: Sequence[Node]) -> Iterator[Evidence]:
     if loads:
         _, state = max(loads, key=lambda each: each[0])
         more = f" (and {len(loads) - 1} more nodes)" if len(loads) > 1 else ""
-        who = f": {', '.join(state.busiest)}" if state.busiest else ""
+        who = f" (by process: {', '.join(state.busiest)})" if state.busiest else ""
         text = f"{state.busy_cores:.1f} of {state.cores} cores were busy before the test{who}{more}"
         yield Evidence("node-busy", state.host, "", text, Verdict.PASS)

@@ -24,7 +24,7 @@ _BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Row:
+class ExpectedRow:
     """What one pair, group or part of a node should give, in Gb/s. `devices` are names, in order.
 
     `optimum`: what any algorithm could get; `expected`: what the algorithm that `source` names gets; `achievable`: the
@@ -46,7 +46,7 @@ class Row:
     payload: str = ""
 
 
-def rows(topology: Topology, references: References | None = None) -> Iterator[Row]:
+def rows(topology: Topology, references: References | None = None) -> Iterator[ExpectedRow]:
     """Every ordered pair by each way, every collective by each way, and the node's own numbers, for large transfers."""
     kept = _goodputs(references) if references is not None else {}
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
@@ -69,7 +69,7 @@ def _row(
     way: str,
     devices: Sequence[int],
     kept: dict[tuple[str, tuple[int, ...]], tuple[float, int]],
-) -> Row:
+) -> ExpectedRow:
     expected = expectation(
         topology,
         operation=operation,
@@ -85,7 +85,7 @@ def _row(
     value, size = kept.get((operation, tuple(devices)), (None, None)) if way == "direct" else (None, None)
     gpus = [topology.gpu(index) for index in devices]
     data = _payload(topology, operation, way, gpus)
-    return Row(
+    return ExpectedRow(
         operation,
         way,
         tuple(gpu.name for gpu in gpus),
@@ -124,25 +124,25 @@ def _technologies(topology: Topology) -> tuple[str, ...]:
     return tuple(dict.fromkeys(link.technology for link in topology.links if graph.has_edge(*link.ends)))
 
 
-def _summary(topology: Topology) -> Iterator[Row]:
+def _summary(topology: Topology) -> Iterator[ExpectedRow]:
     graph = node_graph(topology)
     for gpu in topology.gpus:
-        yield Row("injection", "-", (gpu.name,), graph.injection_gbps(gpu), "sum of a GPU's links")
+        yield ExpectedRow("injection", "-", (gpu.name,), graph.injection_gbps(gpu), "sum of a GPU's links")
     if topology.gpus:
-        yield Row("bisection", "-", graph.gpu_names, graph.bisection_gbps, "least cut into halves")
+        yield ExpectedRow("bisection", "-", graph.gpu_names, graph.bisection_gbps, "least cut into halves")
     linked = [gpu for gpu in topology.gpus if host_link_gbps(topology, gpu)]
     shared = host_device_gbps(topology, linked)
     for gpu in linked:
         why = "alone; expected: all GPUs at once (Schieffer §IV-C)"
         alone = host_link_gbps(topology, gpu)
-        yield Row("host_device", "-", (gpu.name,), alone, why, expected=shared[gpu.name])
+        yield ExpectedRow("host_device", "-", (gpu.name,), alone, why, expected=shared[gpu.name])
     if topology.nics:
         names = tuple(nic.name for nic in topology.nics)
         total = sum(nic.rate_gbps for nic in topology.nics)
         why = f"all NICs; expected: all GPUs active, {topology.nic_scheme or 'no association given'} (CommBench §5.2.1)"
         data = least_payload((nic.model for nic in topology.nics), "nic")
         expected = node_gbps(topology)
-        yield Row(
+        yield ExpectedRow(
             "node_to_node",
             "-",
             names,
@@ -155,7 +155,7 @@ def _summary(topology: Topology) -> Iterator[Row]:
         if topology.gpus:
             asymptotic = alltoall_asymptotic_gbps(topology)
             why = "of one GPU, for very many nodes (De Sensi §V-C)"
-            yield Row("alltoall_asymptotic", "-", names, asymptotic, why, expected=asymptotic)
+            yield ExpectedRow("alltoall_asymptotic", "-", names, asymptotic, why, expected=asymptotic)
 
 
 def _goodputs(references: References) -> dict[tuple[str, tuple[int, ...]], tuple[float, int]]:

@@ -206,8 +206,8 @@ def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
     if reached >= least:
         return judged
     text = (
-        f"the aggressors reached {reached:.4g} Gb/s, less than half of their floor ({2 * least:.4g} Gb/s; "
-        f"{expectation.source}): too little traffic to slow a victim down; raise --aggressor-size, or check their links"
+        f"aggressors reached {reached:.4g} Gb/s, less than half of their floor ({2 * least:.4g} Gb/s; "
+        f"{expectation.source}): too little traffic; raise --aggressor-size, or check their links"
     )
     return replace(judged, verdict=Verdict.INVALID, reason=text)
 
@@ -371,7 +371,7 @@ def _decide(case: _Case) -> _Decided:
             f"{case.say(value)}: no baseline exists (model, part, published value or reference)",
         )
     side = "above" if case.higher_is_better else "below"
-    text = f"{case.say(value)}: {side} the {_limit(case, floor)}; what is healthy is not known (no reference yet)"
+    text = f"{case.say(value)}: {side} the {_limit(case, floor)}; no better baseline exists (no reference yet)"
     return _Decided(Verdict.PASS, text, floor)
 
 
@@ -398,7 +398,7 @@ def _against(case: _Case, yardstick: Yardstick) -> _Decided:
         return _Decided(Verdict.DEGRADED, f"{beyond}; {count} iterations are too few to rule out noise", yardstick)
     half_width = (high - low) / 2 / value
     if half_width > case.policy.excusable_half_width:
-        text = f"{beyond}; {interval} is too wide to rule out noise (±{half_width:.1%}) to call that noise"
+        text = f"{beyond}; {interval} is too wide (±{half_width:.1%}) to call that noise"
         return _Decided(Verdict.DEGRADED, text, yardstick)
     text = f"{compared}: {interval} straddles the bound of {case.say(bound)}, so it may be noise"
     return _Decided(Verdict.PASS, text, yardstick)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from fabricheck.judge.evidence import Evidence, Node, nodes_of, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport, nodes_of, short_name
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
@@ -61,7 +61,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    nodes = [Node(state.host, state, None, frozenset()) for state in last.values()]
+    nodes = [NodeReport(state.host, state, None, frozenset()) for state in last.values()]
     evidence = [*evidence_of_paths(nodes, topology)]
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
@@ -76,7 +76,7 @@ def evidence_of_node(
 
     `others` of the same job tell which of its GPUs is missing.
     """
-    node = Node(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
+    node = NodeReport(state.host, state, None, frozenset(gpu.bus_id for gpu in state.gpus))
     evidence = [
         *_missing(state, topology, others),
         *evidence_of_gpus([node], topology),
@@ -113,11 +113,11 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     lost = [nic.name for nic in topology.nics if nic.name not in names]
     # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
     if lost and len(lost) < len(topology.nics):
-        text = f"{', '.join(lost)} of the ports of {topology.system} {'is' if len(lost) == 1 else 'are'} not there"
+        text = f"missing ports of {topology.system}: {', '.join(lost)}"
         yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
 
 
-def _silent(states: States, nodes: Sequence[Node], run: Run) -> Iterator[Evidence]:
+def _silent(states: States, nodes: Sequence[NodeReport], run: Run) -> Iterator[Evidence]:
     """Nodes that were asked and did not say all; nobody is told that a machine is well that was not looked at."""
     if not states.asked:
         return

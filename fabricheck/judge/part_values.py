@@ -384,7 +384,7 @@ def check_alarm(file: Any, place: tuple[Any, ...], told: Told, others: Iterable[
         was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, told))
         if was > bound if lower else was < bound:
             side = "below" if lower else "above"
-            text = f"the alarm of {told.value:g} is {side} the {measured.value:g} {measured.unit} that was measured"
+            text = f"the alarm {told.value:g} is {side} the measured value {measured.value:g} {measured.unit}"
             file.fail(place, text)
 
 

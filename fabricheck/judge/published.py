@@ -111,7 +111,7 @@ def load_published(path: Path) -> tuple[Published, ...]:
         file.fail(("system",), f"is {entries.system!r}, but the file is that of {path.stem!r}")
     for position, stated in enumerate(entries.values):
         if isinstance(stated.value, list) != (stated.relation == "from_to"):
-            file.fail(("values", position, "value"), "is a pair for the relation from_to, and only for that")
+            file.fail(("values", position, "value"), "has to be a pair for the relation from_to, else one number")
         if stated.judges is not None:
             check_where(file, ("values", position, "judges"), stated.judges)
             if stated.judges.share_of_nominal is None and stated.unit not in get_args(Unit):
@@ -119,11 +119,11 @@ def load_published(path: Path) -> tuple[Published, ...]:
             if stated.judges.share_of_nominal is None:
                 check_unit(file, ("values", position, "unit"), stated.unit, stated.judges)
             if stated.relation in ("at_least", "at_most"):
-                file.fail(("values", position, "judges"), f"a value that is {stated.relation} is not a baseline")
+                file.fail(("values", position, "judges"), f"the relation {stated.relation} gives no baseline")
         if stated.alarm_of is not None and stated.relation != "is":
-            file.fail(("values", position, "relation"), "is not for an alarm, which is a bound")
+            file.fail(("values", position, "relation"), "has to be `is` for an alarm")
         if stated.low > stated.high:
-            file.fail(("values", position, "value"), f"goes from {stated.low:g} down to {stated.high:g}")
+            file.fail(("values", position, "value"), f"is not in ascending order: {stated.low:g}, {stated.high:g}")
     told = {
         position: Told(one.judges, one.low, one.unit, one.alarm_of)
         for position, one in enumerate(entries.values)

@@ -123,7 +123,7 @@ class References:
     def of(self, test: str) -> TestReferences:
         """The references of a test class, by its exact name. Raises UserError where the file has none."""
         if test not in self.tests:
-            raise UserError(f"{self.path}: has no references of {test!r}, only of {', '.join(self.tests) or 'no test'}")
+            raise UserError(f"{self.path}: has no references of {test!r}; others: {', '.join(self.tests) or 'none'}")
         return self.tests[test]
 
 
@@ -262,7 +262,7 @@ class _Parser:
             yield _Entry(tuple(place[1:]), metrics)
             return
         if not tree:
-            self.fail(place, "is empty, which ReFrame would match")
+            self.fail(place, "is empty, and ReFrame would match it: remove it")
         scoped = _INDEX not in self.file.content[place[0]]
         for key, value in tree.items():
             self.check_key(key, place, scoped)
@@ -274,14 +274,14 @@ class _Parser:
             self.fail(where, "is neither text nor a whole number: put it into quotes")
         if scoped:
             if not isinstance(key, str):
-                self.fail(where, f"is not a system, partition or *: name the attributes of the keys with {_INDEX}")
+                self.fail(where, f"is not a system, a partition or *: list the attributes of the keys under {_INDEX}")
             return
         if not isinstance(key, str):
             return
         if (mistake := mistake_of(key)) is not None:
             self.fail(where, f"ReFrame reads keys as regular expressions, and this one {mistake}")
         if "|" in re.sub(r"\\.|\[[^]]*\]|\([^()]*\)", "", key):
-            self.fail(where, "ReFrame anchors a|b as ^a|b$, which matches more: write (a|b)")
+            self.fail(where, "ReFrame reads a|b as ^a|b$, which matches more keys: write (a|b)")
 
     def parse_reference(self, value: Any, place: tuple[Any, ...]) -> Reference:
         provenance = self.find_provenance(place)

@@ -87,8 +87,8 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
             continue
         to_bus = bus_factor("allreduce", len(samples.ranks)) / 8
         text = (
-            f"allreduce of {len(used)} GPUs: {judgement.value * to_bus:.4g} GB/s busbw, no more than the "
-            f"{most * to_bus:.4g} of the links without reduction in the switch ({reduced.gbps * to_bus:.4g} with it)"
+            f"allreduce of {len(used)} GPUs: {judgement.value * to_bus:.4g} GB/s busbw; the links carry "
+            f"{most * to_bus:.4g} GB/s without NVLink SHARP and {reduced.gbps * to_bus:.4g} GB/s with it"
         )
         told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
         text += f"; the library: {told}" if told else ""
@@ -131,8 +131,8 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     if share >= data.share * (1 - (policy.achievable_margin if data.margin is None else data.margin)):
         return None
     text = (
-        f"the best of {len(pairs)} pairs between nodes has {best.value:.4g} {best.unit}, {share:.0%} of its NIC, which "
-        f"can carry {data.share:.0%} ({data.source}); look at software, settings and what all of them share"
+        f"the best of {len(pairs)} pairs between nodes has {best.value:.4g} {best.unit}: {share:.0%} of the NIC's rate "
+        f"instead of {data.share:.0%} ({data.source}); check software, settings and the parts that all pairs share"
     )
     expected = data.share * (best.expectation.expected or 0.0)
     return Finding("all-slow", Verdict.DEGRADED, text, (), best.value, expected, best.unit, metrics=(best.name,))

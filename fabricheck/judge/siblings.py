@@ -273,8 +273,7 @@ def _without_majority(
             text = f"{equals.what}: {len(slow)} of {len(judged)} peers are slow: no healthy majority"
             if achievable is not None:
                 low, high = (float(np.median(each)) / achievable for each in values)
-                carried = f"{low:.0%} of the {achievable:.4g} Gb/s that links carry as payload"
-                text += f": they have {carried}, and the rest {high:.0%}"
+                text += f": {low:.0%} of the links' payload rate ({achievable:.4g} Gb/s), the others {high:.0%}"
             names = tuple(one.name for at, one in enumerate(judged) if at in slow)
             files = (runs[group.run].run.path,)
             yield Finding("no-healthy-majority", Verdict.DEGRADED, text, metrics=names, files=files)
@@ -282,9 +281,8 @@ def _without_majority(
             share = float(np.median(values[1])) / achievable
             best = max(values[1]) / achievable
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
-                carried = f"{share:.0%} of the {achievable:.4g} Gb/s that links carry as payload"
-                text = f"{equals.what}: {len(values[1])} peers have {carried}: none is healthy"
-                text += "; suspect software, settings and the parts that all share"
+                text = f"{equals.what}: all {len(values[1])} peers are slow, at {share:.0%} of the links' payload rate "
+                text += f"({achievable:.4g} Gb/s): suspect software, settings and the parts that all share"
                 yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
 
 
@@ -329,7 +327,7 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
     if whole:
         (what, text), *others = whole
         names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))
-        more = f"; so are {len(others)} other groups: {names[:_LONGEST]}" if others else ""
+        more = f"; {len(others)} other groups as well: {names[:_LONGEST]}" if others else ""
         yield Finding(
             "all-slow",
             Verdict.PASS,

@@ -158,7 +158,7 @@ def _mark(slow: Slow, metrics: _Metrics, problem: Finding, verdicts: Sequence[li
         run, number = metrics.places[metric]
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
-            others = f"; but below reference together with {slow.part.metrics.size - 1} more metrics"
+            others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
             reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.judge.evidence import Evidence, Node
+from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.records.state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.verdict import Verdict
 
@@ -329,7 +329,7 @@ EXPLAINS_PATHS = frozenset(
 )
 
 
-def evidence_of_rules(nodes: Sequence[Node]) -> Iterator[Evidence]:
+def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """What the rules say of each node, by what it said last."""
     for node in nodes:
         state = node.last
@@ -344,7 +344,7 @@ def evidence_of_rules(nodes: Sequence[Node]) -> Iterator[Evidence]:
         yield from _events(node)
 
 
-def _events(node: Node) -> Iterator[Evidence]:
+def _events(node: NodeReport) -> Iterator[Evidence]:
     """Those of the test one by one, and of earlier ones how many there were of each device."""
     known = node.before.events or () if node.before else ()
     watched = node.before is not None and node.after is not None

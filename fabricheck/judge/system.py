@@ -124,8 +124,8 @@ class SystemJudge:
             measured = {short_name(node) for node in nodes}
             others = hosts - measured if measured else set()
             if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
-                text = f"was on {fold(others)} too, and its references are of {fold(measured)}"
-                yield Finding("other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}: other nodes")
+                text = f"ran on {fold(others)}, and its references were measured on {fold(measured)}"
+                yield Finding("other-nodes", Verdict.PASS, f"{run.test or run.run.path}: {text}")
 
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
@@ -215,8 +215,8 @@ class ByHand:
         told |= self.attributes
         for name, value in _measured(run).items():
             if told.get(name, value) != value:
-                text = f"its {name} is {value} and --test or --key has {told[name]}"
-                raise UserError(f"{file}: {text}: leave that out, or give the file to which it applies")
+                text = f"{name} is {value} in the file and {told[name]} in --test or --key"
+                raise UserError(f"{file}: {text}: correct the option, or leave it out")
         attributes = {**own, **told}
         system = self.system.partition(":")[0] or str(attributes.get("$partition", "")).partition(":")[0]
         judge = self.judge(system)
@@ -268,4 +268,4 @@ def without_references(judged: Sequence[Judged]) -> str:
     if not files:
         return ""
     which = files[0].run.run.path if len(files) == 1 else f"{len(files)} files"
-    return f"{which}: not compared with references, for which --test has to name the test: {', '.join(files[0].tests)}"
+    return f"{which}: not compared with references: give --test, one of {', '.join(files[0].tests)}"

@@ -64,9 +64,9 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     count, middle = starts[slow[0].number], float(np.median(times))
     lost_s = float((times[:count] - middle).sum()) / 1e9
     text = (
-        f"{where} was slow at first: {equals.what} took {np.median(times[:count]) / middle:.3g} times its median for "
-        f"the first {count} of {times.size} iterations and lost {lost_s:.2g} s; "
-        f"{len(equals.members) - len(slow)} peers were not; check its links and clocks, and what ran before"
+        f"{where} was slow at first: {equals.what}: the first {count} of {times.size} iterations took "
+        f"{np.median(times[:count]) / middle:.3g} x the median ({lost_s:.2g} s lost); "
+        f"{len(equals.members) - len(slow)} peers were not slow; check links, clocks, and what ran before"
     )
     yield Finding("slow-at-first", Verdict.DEGRADED, text, places)
 
@@ -92,7 +92,7 @@ def _line(
 ) -> str:
     p95, p99 = np.percentile(times, [95, 99])
     return (
-        f"{where} is slow now and then: {equals.what}: {p95:.3g} x its median at the 95th percentile, {p99:.3g} x at "
-        f"the 99th, {np.mean(times > _TWICE):.1%} over 2 x; {outlier.equals} peers: {np.exp(outlier.centre):.3g} x "
-        f"(p = {outlier.p:.1g}); check error counters and processes"
+        f"{where} is slow now and then: {equals.what}: p95 {p95:.3g} x the median ({outlier.equals} peers "
+        f"{np.exp(outlier.centre):.3g} x, p = {outlier.p:.1g}), p99 {p99:.3g} x, "
+        f"{np.mean(times > _TWICE):.1%} over 2 x; check error counters and processes"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.diagnosis.causes import Cause, Diagnosis
-from fabricheck.diagnosis.table import Group, Row
+from fabricheck.diagnosis.table import Group, Measurement
 from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
@@ -139,7 +139,7 @@ class _Writer:
         low, high = percent(min(known)), percent(max(known))
         return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}{more}"
 
-    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Row], ratio: float | None) -> str:
+    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Measurement], ratio: float | None) -> str:
         """By how much against what."""
         judged = self.runs[group.run]
         world, first = len(judged.run.ranks), rows[0].judgement
@@ -207,7 +207,7 @@ def _of_comparison(comparison: Comparison) -> Iterator[Card]:
         yield Card(finding.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison", code=finding.code)
 
 
-def _named(rows: Sequence[Row], world: int) -> str:
+def _named(rows: Sequence[Measurement], world: int) -> str:
     named = [who(row.judgement.samples, world) for row in rows[:_MOST_NAMED]]
     more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
     return f"{', '.join(named)}{more}"

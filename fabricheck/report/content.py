@@ -65,7 +65,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Node:
+class HostSummary:
     """One host of a run; `ranks` and `devices` are short texts such as `0-3` and `4 x NVIDIA H200`."""
 
     host: str
@@ -89,7 +89,7 @@ class Facts:
     where: str
     started: str
     program: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[HostSummary, ...]
     libraries: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     launcher_environment: tuple[tuple[str, str], ...]
@@ -267,10 +267,12 @@ def strength(metrics: Sequence[Judgement]) -> str:
     """By what metrics were judged, and how many were only held against the least that is allowed."""
     kinds = Counter(each.judged_by for each in metrics)
     weak = kinds.pop("floor", 0)
-    judged_by = ", ".join(f"{shown_kind(kind)} {kinds[kind]:,}" for kind in (*LADDER, "unjudged") if kinds[kind])
-    if weak and not judged_by:
+    baselines = [f"{shown_kind(kind)} for {kinds[kind]:,}" for kind in LADDER if kinds[kind]]
+    baselines += [f"none for {kinds['unjudged']:,}"] if kinds["unjudged"] else []
+    if weak and not baselines:
         return "all only against the minimum (no references yet)"
-    return f"judged by {judged_by}{f'; {weak:,} only against the minimum' if weak else ''}" if judged_by else ""
+    baselines += [f"only the minimum for {weak:,}"] if weak else []
+    return f"baseline: {', '.join(baselines)}" if baselines else ""
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:
@@ -354,18 +356,18 @@ def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
     return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
 
 
-def _launch(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not ranks:
         return ""
     where = f", {len(ranks) // len(nodes)} a node" if len(nodes) > 1 else " on one node"
     return f"Start it with the launcher of the site: {plural(len(ranks), 'rank')}{where}."
 
 
-def _nodes(ranks: Sequence[Rank]) -> tuple[Node, ...]:
+def _nodes(ranks: Sequence[Rank]) -> tuple[HostSummary, ...]:
     hosts: dict[str, list[Rank]] = {}
     for rank in ranks:
         hosts.setdefault(rank.host, []).append(rank)
-    return tuple(Node(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
+    return tuple(HostSummary(host, list_ranks(each.rank for each in own), _devices(own)) for host, own in hosts.items())
 
 
 def _devices(ranks: Sequence[Rank]) -> str:
@@ -375,7 +377,7 @@ def _devices(ranks: Sequence[Rank]) -> str:
     return ", ".join(f"{times} x {name}" for name, times in Counter(devices.values()).items())
 
 
-def _where(ranks: Sequence[Rank], nodes: Sequence[Node]) -> str:
+def _where(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not nodes:
         return "nowhere known"
     if len(nodes) == 1:

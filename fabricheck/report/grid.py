@@ -88,7 +88,7 @@ def _of_nodes(
         tuple(columns),
         tuple(shown),
         cells,
-        "of the yardstick of each metric, their median; where not PASS, the worst. ok: above the minimum"
+        "of the baseline of each metric: the median of a cell, or the worst if one is not PASS. ok: above the minimum"
         + (f". Not shown (none worse): {', '.join(left)}" if left else ""),
     )
 
@@ -186,7 +186,7 @@ def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None
         labels,
         labels,
         cells,
-        f"of the yardstick of {direct}; where a check of the pair is not PASS, the worst",
+        f"of the baseline of {direct}, or the worst if a check of the pair is not PASS",
     )
 
 

@@ -57,7 +57,7 @@ class LinkState:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeDrawing:
     """The drawing (`svg` is markup, all names in it escaped) and the table that says the same."""
 
     title: str
@@ -67,7 +67,7 @@ class Node:
     table: Rows
 
 
-def node_of_run(judged: RunJudgement) -> Node | None:
+def node_of_run(judged: RunJudgement) -> NodeDrawing | None:
     """The drawing of a run on one node; none where no pair's data went over a link that the topology knows.
 
     Data of a pair are taken to go the widest way, which is what the expectation rests on too.
@@ -87,7 +87,7 @@ def node_of_run(judged: RunJudgement) -> Node | None:
         f"{worst.name}, over which {plural(len(worst.pairs), 'pair')} got {percent(worst.median)} of {of} in the "
         f"median and {percent(worst.worst)} at worst ({worst.pairs[0][1]})"
     )
-    return Node(
+    return NodeDrawing(
         title=f"{topology.system}, {host}: links by the median goodput of the pairs over them, in % of {of}",
         summary=summary,
         of=of,

@@ -96,7 +96,7 @@ class Parts:
             if gpu is not None and gpu.platform in _LOOK_AT_GPU:
                 return f"on {end.node}: {_LOOK_AT_GPU[gpu.platform].format(gpu.index)}"
             if end.node and end.name in self.nics:
-                return f"on {end.node}: ethtool -S {end.name}, or the counters below /sys/class/infiniband/{end.name}"
+                return f"on {end.node}: ethtool -S {end.name}, or the counters in /sys/class/infiniband/{end.name}"
         return ""
 
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def shares_of(judgements: Sequence[Judgement]) -> tuple[list[float | None], str]
     shares = [share_of(each) for each in judgements]
     kinds = {each.judged_by for each in judgements}
     if all(share is not None for share in shares):
-        return shares, OF_KIND[kinds.pop()] if len(kinds) == 1 else "the yardstick of each"
+        return shares, OF_KIND[kinds.pop()] if len(kinds) == 1 else "the baseline of each"
     usual = statistics.median(each.value for each in judgements)
     return [_share(each, usual) for each in judgements], "their median"
 

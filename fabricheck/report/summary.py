@@ -19,7 +19,7 @@ from fabricheck.suite import program
 
 _MOST_NUMBERS = 4
 #: Sessions of a healthy system before `calibrate` (docs/your-system.md).
-_OCCASIONS = 8
+_SESSIONS = 8
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) ->
         return ""
     if all(each.calibrated for each in metrics):
         return f"nothing to fix; {program()} watch {system} for trends, {program()} compare after an upgrade"
-    return f"run it on {_OCCASIONS} occasions, then {program()} calibrate {system}"
+    return f"run {_SESSIONS} sessions, then {program()} calibrate {system}"
 
 
 def machine(runs: Sequence[RunJudgement]) -> str:

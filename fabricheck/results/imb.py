@@ -12,7 +12,7 @@ from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
     Line,
-    Row,
+    TextRow,
     ToolReader,
     fixed_number,
     message_time_ns,
@@ -93,7 +93,7 @@ class _Section:
     waiting: int = 0
     groups: int = 1
     columns: tuple[str, ...] | None = None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TextRow] = field(default_factory=list)
 
 
 def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str | None = None) -> VendorOutput:
@@ -316,7 +316,7 @@ class _Reader(ToolReader):
             self.complaints.invalid(None, "the message lengths of the heading and of the options differ")
         return ([0] if smallest == 0 else []) + powers
 
-    def is_sound(self, row: Row, benchmark: _Benchmark) -> bool:
+    def is_sound(self, row: TextRow, benchmark: _Benchmark) -> bool:
         """Whether the numbers of a row can be true together; what cannot be is a problem."""
         values = row.values
         time = values.get("maximum", values.get("time"))
@@ -345,7 +345,7 @@ class _Reader(ToolReader):
             self.complaints.invalid(row.line, mistake)
         return mistake is None
 
-    def sample(self, row: Row, section: _Section, benchmark: _Benchmark) -> Samples | None:
+    def sample(self, row: TextRow, section: _Section, benchmark: _Benchmark) -> Samples | None:
         values = row.values
         operation = benchmark.operation
         if "messages" in values:

@@ -97,7 +97,7 @@ class Half:
 
 
 @dataclass(frozen=True)
-class Row:
+class NcclRow:
     """A line of the table: a size in bytes, with the columns out of place and in place."""
 
     where: Line
@@ -119,7 +119,7 @@ class Table:
     ranks: int | None = None
     config: Config | None = None
     facts: dict[str, str] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[NcclRow] = field(default_factory=list)
     average: Number | None = None
     out_of_bounds: int | None = None
     own_alltoall: bool = False
@@ -178,7 +178,7 @@ class Table:
 
     def check_blocks(self, test: Test) -> None:
         """The sizes of each root must be those that the options give, in their order."""
-        blocks: list[list[Row]] = []
+        blocks: list[list[NcclRow]] = []
         for row in self.rows:
             if not blocks or row.root != blocks[-1][0].root:
                 blocks.append([])
@@ -191,7 +191,7 @@ class Table:
         for block in blocks:
             self.check_sizes(block, test)
 
-    def check_sizes(self, block: Sequence[Row], test: Test) -> None:
+    def check_sizes(self, block: Sequence[NcclRow], test: Test) -> None:
         """Adds a problem unless the rows have all sizes that the options ask for, in order."""
         assert self.config is not None and self.ranks is not None
         sizes = [(row.size, row.count) for row in block]
@@ -216,7 +216,7 @@ class Table:
         verdict = Verdict.INVALID if index < len(sizes) else Verdict.INCOMPLETE
         self.complaints.add(verdict, block[min(index, len(block) - 1)].where, message)
 
-    def is_sound(self, row: Row, test: Test, ranks: int, config: Config) -> bool:
+    def is_sound(self, row: NcclRow, test: Test, ranks: int, config: Config) -> bool:
         """Whether the numbers of a row belong together; what does not is a problem."""
         sound = True
         if not -1 <= row.root < ranks:
@@ -262,7 +262,7 @@ class Table:
                 None, f"the footer's average busbw of {self.average[0]:g} differs from that of the rows ({mean:g})"
             )
 
-    def sample(self, row: Row, half: Half, test: Test, ranks: int, config: Config) -> Samples | None:
+    def sample(self, row: NcclRow, half: Half, test: Test, ranks: int, config: Config) -> Samples | None:
         """The sample of half a row (out of place or in place); None where its time or size is impossible."""
         operation = "bidirectional" if test.operation == "sendrecv" and ranks == 2 else test.operation
         transfers = test.transfers or (test.operation == "alltoall" and not self.own_alltoall)
@@ -285,7 +285,7 @@ class Table:
         return replace(mean, times_ns=times, statistic="iterations")
 
 
-def config_of(rows: Sequence[Row]) -> Config:
+def config_of(rows: Sequence[NcclRow]) -> Config:
     """The options as far as the rows tell them: sizes follow one step, and both ends are taken as asked for."""
     sizes = [row.size for row in rows if row.root == rows[0].root]
     first, second = sizes[0], sizes[1] if len(sizes) > 1 else 2 * sizes[0]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from fabricheck.records.run import Samples
-from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, Number, Placement, Row, Table, config_of
+from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, NcclRow, Number, Placement, Table, config_of
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json, parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
@@ -243,7 +243,7 @@ class _Reader(ToolReader):
             ends.append(end - moved)
         return tuple(ends)
 
-    def row_of_halves(self, line: Line, tokens: list[str]) -> Row:
+    def row_of_halves(self, line: Line, tokens: list[str]) -> NcclRow:
         start = self.columns.index("time")
         leading = dict(zip(self.columns[:start], tokens[:start], strict=True))
         length = (len([name for name in self.columns if name != "timestamp"]) - start) // self.columns.count("time")
@@ -256,7 +256,7 @@ class _Reader(ToolReader):
         size, count = whole_number(leading["size"]), whole_number(leading["count"])
         if size is None or count is None or (root != "-1" and whole_number(root) is None):
             raise ValueError("size, count or root is not a whole number")
-        return Row(line, size, count, leading["type"], leading.get("redop", "none"), int(root), tuple(halves))
+        return NcclRow(line, size, count, leading["type"], leading.get("redop", "none"), int(root), tuple(halves))
 
     def half(self, placement: Placement, cells: dict[str, str]) -> Half:
         time, algbw, busbw = (self.number(cells[name], name) for name in ("time", "algbw", "busbw"))

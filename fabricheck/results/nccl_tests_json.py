@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.results.environment import recorded_environment
-from fabricheck.results.nccl_table import OWN_ALLTOALL, TESTS, Config, Half, Row, Table
+from fabricheck.results.nccl_table import OWN_ALLTOALL, TESTS, Config, Half, NcclRow, Table
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import LARGEST_SIZE, Complaints, Line, quote
 
@@ -237,7 +237,7 @@ def _fill_footer(table: Table, content: _FileModel) -> None:
             complaints.fail(None, "the bandwidth is under NCCL_TESTS_MIN_BW")
 
 
-def _row(table: Table, index: int, row: _RowModel, config: _ConfigModel) -> Row | None:
+def _row(table: Table, index: int, row: _RowModel, config: _ConfigModel) -> NcclRow | None:
     where = Line(1, f"results[{index}] of {row.size} B")
     halves = []
     for placement, half, iterations in (
@@ -272,7 +272,7 @@ def _row(table: Table, index: int, row: _RowModel, config: _ConfigModel) -> Row 
         return None
     if table.rows and len(halves) != len(table.rows[0].halves):
         table.complaints.invalid(where, "a placement is missing")
-    return Row(where, row.size, row.count, row.type, row.redop, int(row.root), tuple(halves))
+    return NcclRow(where, row.size, row.count, row.type, row.redop, int(row.root), tuple(halves))
 
 
 def _iterations_mistake(placement: _IterationsModel, count: int) -> str | None:

@@ -10,7 +10,7 @@ from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
     Line,
-    Row,
+    TextRow,
     ToolReader,
     fixed_number,
     looks_like_number,
@@ -77,7 +77,7 @@ class _Reader(ToolReader):
         self.collective = ""
         self.processes: int | None = None
         self.columns: tuple[str, ...] = ()
-        self.rows: list[Row] = []
+        self.rows: list[TextRow] = []
         self.ended = False
 
     def name_and_ranks(self) -> tuple[str, int | None]:
@@ -153,7 +153,7 @@ class _Reader(ToolReader):
             elif (size := self.buffer_bytes(row, operation, shares=shares)) > 0:
                 yield from complaints.sample(row.line, self.sample(operation, size, row))
 
-    def buffer_bytes(self, row: Row, operation: str, *, shares: bool) -> int:
+    def buffer_bytes(self, row: TextRow, operation: str, *, shares: bool) -> int:
         """Bytes of the buffer of one rank; what a reduce_scatter cannot share equally it leaves out."""
         processes = self.processes or 1
         if operation == "reduce_scatter":
@@ -179,7 +179,7 @@ class _Reader(ToolReader):
         if not sizes:
             self.complaints.invalid(None, "there are no rows")
 
-    def mistake(self, row: Row) -> str | None:
+    def mistake(self, row: TextRow) -> str | None:
         """What cannot be true of a row."""
         element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""))
         if element is None or row.size != int(row.values["#elem_count"]) * element:
@@ -192,7 +192,7 @@ class _Reader(ToolReader):
             return "a time of zero is impossible"
         return None
 
-    def sample(self, operation: str, size: int, row: Row) -> Samples | None:
+    def sample(self, operation: str, size: int, row: TextRow) -> Samples | None:
         checked = self.options["check"] != "off"
         self.facts["validation"] = "passed" if checked else "off"
         return one_time(

@@ -12,7 +12,7 @@ from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
     LARGEST_RANKS,
     Line,
-    Row,
+    TextRow,
     ToolReader,
     doubling_mistakes,
     fixed_number,
@@ -178,7 +178,7 @@ class _Reader(ToolReader):
         self.pairs = 1
         self.columns: list[str] = []
         self.header: Line | None = None
-        self.rows: list[Row] = []
+        self.rows: list[TextRow] = []
         self.wrong_data = False  # OSU stops there: rows after it are not missing
 
     def name_and_ranks(self) -> tuple[str, int | None]:
@@ -326,7 +326,7 @@ class _Reader(ToolReader):
         if unasked:
             self.complaints.invalid(unasked[0].line, "this size was not requested")
 
-    def is_sound(self, row: Row) -> bool:
+    def is_sound(self, row: TextRow) -> bool:
         """Whether the numbers of a row can be true together; what cannot be is a problem."""
         values = row.values
         if row.values.get("validation"):
@@ -350,7 +350,7 @@ class _Reader(ToolReader):
             self.complaints.invalid(row.line, mistake)
         return mistake is None
 
-    def sample(self, row: Row, latency: str) -> Samples | None:
+    def sample(self, row: TextRow, latency: str) -> Samples | None:
         test = self.test
         assert test is not None
         operation, schedule = test.operation, "uncontended"

@@ -301,7 +301,7 @@ def message_time_ns(size: int, messages: float, messages_half: float, megabytes:
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """A row of a table: its numbers by column, and where its tokens end."""
 
     line: Line
@@ -363,7 +363,7 @@ class ToolReader:
 
     def row(
         self, line: Line, tokens: Sequence[str], columns: Mapping[str, Callable[[str], float | None]]
-    ) -> Row | None:
+    ) -> TextRow | None:
         """A row of `columns`, which read their numbers, the size first; None for what is none, which is a problem."""
         if not is_plain(line.text) or len(tokens) != len(columns):
             self.complaints.invalid(line, f"this is not a row of {len(columns)} columns")
@@ -375,7 +375,7 @@ class ToolReader:
                 self.complaints.invalid(line, f"{token[:30]!r} is not a number of {self.title}")
                 return None
             values[name] = number
-        return Row(line, int(next(iter(values.values()))), values, token_ends(line.text))
+        return TextRow(line, int(next(iter(values.values()))), values, token_ends(line.text))
 
     def check_alignment(self, rows: Sequence[tuple[Line, tuple[int, ...]]]) -> None:
         """The distance between the columns of a table is the same in all rows, given by where their tokens end."""

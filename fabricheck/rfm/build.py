@@ -63,15 +63,18 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
 
     @run_after("init")
     def choose_where(self) -> None:
+        """Hook after init: whether it is built on this machine or in a job."""
         self.build_locally = bool(self.prebuilt) or built_on_login_node(self.valid_systems)
 
     @run_after("setup")
     def check_backend(self) -> None:
+        """Hook after setup: skips environments for whose backend there is no source."""
         reason = missing_backend(backend_of(self.current_environ.extras))
         self.skip_if(reason is not None, reason)
 
     @run_before("compile")
     def configure(self) -> None:
+        """Hook before compile: the command that builds it. Raises SanityError where `prebuilt` has no such program."""
         build: Any = self.build_system  # its name in the class, ReFrame's object from here on
         if self.prebuilt:
             if not os.access(self.program, os.X_OK):
@@ -82,12 +85,14 @@ class BuildFabricbench(rfm.CompileOnlyRegressionTest):
 
     @property
     def program(self) -> str:
+        """The path of fabricbench, built or to be built."""
         if self.prebuilt:
             return str(Path(self.prebuilt) / self.current_environ.name / "fabricbench")
         return str(Path(self.stagedir) / "fabricbench")
 
     @sanity_function
     def is_built(self) -> object:
+        """The sanity function: whether the program is there."""
         return sn.assert_true(Path(self.program).is_file(), f"INCOMPLETE: there is no program {self.program}")
 
 

@@ -50,12 +50,15 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
 
     @property
     def bench(self) -> str:
+        """The tool's benchmark that measures the same `operation`. Raises UserError where it has none."""
         return peer(self.tool, self.operation).name
 
     def asked(self) -> Asked:
+        """As for `SuiteParts`, without iterations that overlap."""
         return replace(super().asked(), one_at_a_time=True)
 
     def write_command(self) -> None:
+        """The job runs fabricbench and the tool alternately, `rounds` times; they leave `ours-N` and `theirs-N`."""
         asked = self.asked()
         program = self.suite_program(asked)
         if asked.benchmark.tool == "imb":
@@ -89,6 +92,10 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         )
 
     def judge(self) -> RunJudgement:
+        """The judgement of fabricbench's first round, with the problems of all rounds; writes the table of ratios.
+
+        Raises SanityError where a round left no file.
+        """
         folder, asked = Path(self.stagedir), self.asked()
         judged = super().judge()
         ours, theirs, problems = [], [], []
@@ -110,9 +117,11 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         return judged.with_problems(problems, first=True)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
+        """The median ratio of fabricbench to the tool (unit `x`), for each operation and size."""
         return ((f"{each.operation}_{size_label(each.bytes)}_ratio", each.ratio) for each in self.comparisons)
 
     def further_problems(self) -> Iterable[Finding]:
+        """The ratios at large sizes that are not 1 within the tolerance, or not surely."""
         if not self.comparisons:
             return (Finding("not-measured", Verdict.INCOMPLETE, "nothing was compared"),)
         return (

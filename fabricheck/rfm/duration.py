@@ -109,7 +109,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
 def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
     parts = []
     if len(smaller.schedules) < len(plan.schedules):
-        parts.append("pairs are measured in rounds only, not one by one")
+        parts.append("pairs are measured only in rounds")
     if (few := count_sizes(smaller.sizes)) < (many := count_sizes(plan.sizes)):
         parts.append(f"{few} of {many} sizes are measured")
     if smaller.turns:
@@ -117,8 +117,8 @@ def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
     if not parts:
         return ""
     whole = f"all would take {seconds_of(plan) / 60:,.0f} minutes and {records_of(plan):,} records"
-    most = f"{seconds / 60:,.0f} (minutes of the test) and {_MOST_RECORDS:,}"
-    return f"{', and '.join(parts)}: {whole}, and the most are {most}"
+    most = f"the limits are {seconds / 60:,.0f} minutes and {_MOST_RECORDS:,} records"
+    return f"{', and '.join(parts)}: {whole}; {most}"
 
 
 def _rule(plan: Plan, operation: str, schedule: str) -> PairRule | None:

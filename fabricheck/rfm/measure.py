@@ -1,4 +1,7 @@
-"""A test that runs fabricbench once, on one node or on several, and is judged by what it measured."""
+"""A test that runs fabricbench once, on one node or on several, and is judged by what it measured.
+
+Long because all that the author of a check may set or override is here, each with its contract.
+"""
 
 from __future__ import annotations
 
@@ -107,10 +110,13 @@ class FabricbenchCheck(RegressionTestPlugin):
     """
 
     fabricbench = fixture(BuildFabricbench, scope="environment")
+    #: Operations of fabricbench, by the names in docs/metrics.md.
     operations = variable(typ.List[str])
-    #: By transport, `host` for the host backend, and `other` for all that is not named.
+    #: Message sizes, such as `8B:1GiB`, by transport; `host`: of the host backend, `other`: of all that is not named.
     sizes = variable(typ.Dict[str, str])
+    #: `uncontended`: pairs or groups one after another; `contended`: all at the same time.
     schedules = variable(typ.List[str], value=["uncontended", "contended"])
+    #: How an operation is measured: by the `library`, as a list of `transfers`, or `automatic`: fabricbench chooses.
     implementation = variable(str, value="automatic")
     #: Ranks of a node without GPUs; 0: one over several nodes, else as many as it has cores, between 2 and 4.
     ranks = variable(int, value=0)
@@ -140,6 +146,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
+    #: Whether its nodes have to be those of one NVLink domain.
     in_nvlink_domain = variable(bool, value=False)
     #: Minutes that measuring may take (`fabricheck.rfm.duration`), and for ReFrame's report what was left out for that.
     minutes = variable(float, value=10.0)
@@ -178,6 +185,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
+        """Hook after init: selects partitions, environments and the files to keep, and drops the tag `nightly`."""
         adopt(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
@@ -188,10 +196,18 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.tags -= {"nightly"}
 
     def fitting_systems(self) -> list[str]:
+        """The partitions that the test is for, as ReFrame's `valid_systems`; empty: none.
+
+        Override it for another condition than the features `gpu` and `multinode`.
+        """
         features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1, in_domain=self.in_nvlink_domain)
 
     def fitting_environments(self) -> list[str]:
+        """The environments that the test is for, as ReFrame's `valid_prog_environs`; empty: none.
+
+        Override it for another condition than MPI or one of `gpu_libraries`.
+        """
         return ["+mpi"] if self.transport == "mpi" else gpu_environments(self.gpu_libraries, self.transport)
 
     @property
@@ -201,10 +217,12 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @property
     def verified(self) -> bool:
-        return True  # the data have to have been checked
+        """Whether the result has to prove that its data were checked. Override it for a tool that cannot check them."""
+        return True
 
     @property
     def backend(self) -> str:
+        """The benchmark's backend in this environment: `host`, `cuda`, `hip` or `sycl`."""
         return backend_of(self.current_environ.extras)
 
     def leave_out_if(self, condition: bool, reason: str, *, described: bool = True) -> None:
@@ -219,6 +237,10 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("setup")
     def lay_out(self) -> None:
+        """Hook after setup: time limit, operations, nodes and ranks; skips the test where it cannot run.
+
+        Raises ReframeError for a partition whose `extras` are wrong.
+        """
         given = getattr(self, "time_limit", None) or self.current_partition.time_limit
         self.time_limit, self.is_limit_given = given or self.job_time, bool(given)
         extras = self.current_partition.extras
@@ -240,6 +262,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.leave_out_if(not self.operations, "this MPI library's collectives do not take device memory")
 
     def set_nodes(self) -> None:
+        """Sets `num_nodes` (of `nodes`, or all of the partition's), and skips the test where there are too few.
+
+        `partition_nodes` is 0 where the site does not say how many there are.
+        """
         known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
         self.partition_nodes = known
         where = self.current_partition.fullname
@@ -248,6 +274,10 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.leave_out_if(0 < known < self.num_nodes, f"{where} has {known} nodes and this test needs {self.num_nodes}")
 
     def set_ranks(self) -> None:
+        """Sets `num_tasks_per_node`, `num_tasks` and the GPUs of a node; skips the test for too few or too many ranks.
+
+        Called after `set_nodes`. Override it for another number of ranks; call `super().set_ranks()` first.
+        """
         gpus = gpus_of(self)
         on_host = self.backend == "host" or not gpus
         if not on_host:
@@ -271,14 +301,17 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @property
     def libraries(self) -> tuple[Library, ...]:
+        """The libraries that the transport uses, whose variables the tuning profile sets."""
         return libraries_of(self.transport)
 
     @property
     def profile(self) -> Profile:
+        """The tuning profile of the partition. Raises UserError where it names one that does not exist."""
         return profile_of(self.current_partition.extras)
 
     @run_before("run")
     def prepare(self) -> None:
+        """Hook before run: launcher, variables, command, container, and the commands that read the nodes' state."""
         prepare_launcher(self)
         self.tuning_profile = self.profile.name
         self.tuning = {**self.profile.environment(self.libraries), **self.settings}
@@ -293,12 +326,20 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.started = started_at(self)
 
     def write_command(self) -> None:
+        """Sets the job's `executable`, `executable_opts`, and `postrun_cmds`, which leave the exit status in a file.
+
+        Override it for a job that runs more than fabricbench once; `plan` and `launch_command` have the parts.
+        """
         self.executable = shlex.quote(self.fabricbench.program)
         self.plan_options = [*fitted_plan(self, self.plan()).options(RESULT), *case_options(self)]
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
     def plan(self) -> Plan:
+        """The options of fabricbench: budget and time-out in seconds, sizes as text (`8B:1GiB`), iterations as counts.
+
+        Override it for an option that no attribute of the test sets.
+        """
         return Plan(
             transport=self.transport,
             operations=self.operations,
@@ -326,9 +367,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         return self.effort().sizes(str(self.sizes[kind if kind in self.sizes else "other"]))
 
     def effort(self) -> Effort:
+        """What the partition's `extras` restrict: largest size in bytes, step of sizes, budget in seconds."""
         return Effort.of(self.current_partition.extras, self.num_nodes, by_host=goes_by_host(self))
 
     def chosen_settings(self) -> dict[str, str]:
+        """The attributes in `plan_settings`, as options of fabricbench by name."""
         return {name: str(getattr(self, name)) for name in self.plan_settings}
 
     def chosen_ranks(self) -> str:
@@ -341,11 +384,13 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_before("sanity")
     def check_leftovers(self) -> None:
+        """Hook before sanity: cleans up, and skips the test where fabricbench ended because the node cannot run it."""
         self.clean_up()
         reason = unsupported_reason(Path(self.stagedir), self.exit_status())
         self.leave_out_unsupported(reason, "this node")
 
     def leave_out_unsupported(self, reason: str | None, what: str) -> None:
+        """Skip the test if there is a `reason` why `what` cannot run it: INCOMPLETE, unless the site declares it."""
         known = f", as the site declares ({self.declared_unsupported})" if self.declared_unsupported else ""
         self.leave_out_if(bool(reason), f"{what} cannot run it: {reason}{known}", described=bool(known))
 
@@ -353,10 +398,15 @@ class FabricbenchCheck(RegressionTestPlugin):
         """Takes out of the stage directory what must not be kept; before anything of it is read."""
 
     def exit_status(self) -> int:
+        """The exit status of the benchmark. Raises SanityError if the job left none before everything was measured."""
         return read_exit_status(self, self.last_words())
 
     @sanity_function
     def matches_request(self) -> bool:
+        """The sanity function: judges the result and leaves `judgement.json`, also where it cannot be read.
+
+        Raises SanityError where a problem is not DEGRADED: what is slow was measured.
+        """
         try:
             self.judgement = self.judge()
             write_judgement(Path(self.stagedir), self.found())
@@ -394,6 +444,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return list(dict.fromkeys(own))
 
     def system_judge(self) -> SystemJudge:
+        """The policy, topology and references of this system. Raises UserError for a file that is wrong."""
         return _judge_of(self.current_system.name)
 
     def wanted_environment(self) -> dict[str, str]:
@@ -401,6 +452,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         return {**self.current_environ.extras.get("required_environment", {}), **self.tuning}
 
     def paths(self) -> Paths:
+        """The transport paths that the site requires and forbids, by which the library's log is checked."""
         return paths_of(self.transport, self.current_partition.fullname, self.num_nodes, self.current_environ.extras)
 
     def stderr_tail(self) -> str:
@@ -412,9 +464,11 @@ class FabricbenchCheck(RegressionTestPlugin):
         return describe_end(self.errors())
 
     def errors(self) -> str:
+        """The job's standard error."""
         return read_words(Path(self.stagedir) / str(self.stderr.evaluate()))
 
     def output(self) -> str:
+        """The job's standard output."""
         return read_words(Path(self.stagedir) / str(self.stdout.evaluate()))
 
     @run_before("performance")
@@ -425,13 +479,19 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.perf_variables[name] = sn.make_performance_function(float, unit, value)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
-        return ()  # ratios that are performance variables beside the metrics, by name
+        """Name and value of ratios (unit `x`) that become performance variables beside the metrics. Override it."""
+        return ()
 
     def further_problems(self) -> Iterable[Finding]:
-        return self.fleet_problems  # what keeps a test from passing whose metrics all do
+        """Findings that keep the test from passing though all metrics do. Override it, and add those of `super()`."""
+        return self.fleet_problems
 
     @run_after("performance")
     def all_metrics_pass(self) -> None:
+        """Hook after performance: writes bounds and all findings for ReFrame's report.
+
+        Raises PerformanceError with the worst finding where there is one, and where ReFrame recorded too few metrics.
+        """
         record_bounds(self.perfvalues, self.current_partition.fullname, self.judgement.judgements)
         recorded = {key.rsplit(":", 1)[1] for key in self.perfvalues}
         findings = self.found()

@@ -68,7 +68,7 @@ def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
     except (OSError, ValueError):
         if has_footer(folder / RESULT):
             return LOST_AFTERWARDS
-        text = "the job ended before fabricbench did and left no exit status"
+        text = "the job ended before fabricbench and left no exit status"
         ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
         raise not_judged(folder, [*_nodes_lost(test), ended_early], more) from None
 
@@ -196,6 +196,7 @@ def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> San
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings by verdict, the worst first, else in their order."""
     return sorted(findings, key=lambda each: -SEVERITY[each.verdict])
 
 

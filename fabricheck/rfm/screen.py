@@ -38,15 +38,18 @@ class FleetScreen(FabricbenchCheck):
     further_files = ("*.jsonl*", LAUNCHES)
 
     def fitting_systems(self) -> list[str]:
+        """Partitions that are a fleet inside of its job; with GPUs, where the transport needs them."""
         partitions = [each for each in rt.runtime().system.partitions if KEY in each.extras]
         needed = set() if self.transport == "mpi" else {"gpu"}
         return [each.fullname for each in partitions if needed <= set(each.features)]
 
     def set_nodes(self) -> None:
+        """All nodes of the job; two at least, or the test is skipped."""
         super().set_nodes()
         self.leave_out_if(self.num_nodes < 2, "a network needs two nodes, and this job has one")
 
     def judge(self) -> RunJudgement:
+        """The problems of all launches. Raises SanityError where there was none."""
         stage, folder = Path(self.stagedir), Path(self.current_partition.extras[KEY])
         launches = read_json(stage / LAUNCHES) if (stage / LAUNCHES).exists() else []
         problems = [replace(each, verdict=Verdict.INCOMPLETE) for each in read_findings(stage / TROUBLES)]

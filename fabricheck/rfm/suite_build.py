@@ -58,10 +58,12 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @run_after("init")
     def choose_where(self) -> None:
+        """Hook after init: whether it is built on this machine or in a job."""
         self.build_locally = built_on_login_node(self.valid_systems)
 
     @run_after("setup")
     def fetch(self) -> None:
+        """Hook after setup: finds or downloads the suite; skips the environment where neither can be done."""
         tool = vendor_tool(self.tool)
         setting = site_setting(self.tool, tool, self.current_environ.extras)
         self.skip_if(setting is None, f"{tool.title} is left out here: {tool.how_to_say}")
@@ -73,6 +75,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @run_before("compile")
     def configure(self) -> None:
+        """Hook before compile: the command that builds the suite; none where it is installed."""
         build: Any = self.build_system  # its name in the class, ReFrame's object from here on
         self.installed = Path(self.stagedir) / "installed"
         tree = self.tree
@@ -86,10 +89,12 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @property
     def module(self) -> str | None:
+        """The module to load for the suite; None where it is a folder."""
         return self.source.where if self.source.kind is Kind.MODULE else None
 
     @property
     def root(self) -> Path:
+        """The folder below which the suite's programs are."""
         return self.installed if self.tree is not None else Path(self.source.where)
 
     def program(self, name: str) -> str | None:
@@ -106,6 +111,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
 
     @sanity_function
     def is_built(self) -> bool:
+        """The sanity function. Raises SanityError with the first error of the build, or if the program is missing."""
         tool = vendor_tool(self.tool)
         if self.tree is not None:
             status = (Path(self.stagedir) / EXIT_STATUS).read_text().strip()
@@ -113,7 +119,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
                 log = (Path(self.stagedir) / BUILD_LOG).read_text(errors="replace")
                 raise SanityError(f"INCOMPLETE: {explain_failure(tool, log, int(status or -1))}")
         if self.program(tool.program) is None:
-            raise SanityError(f"INCOMPLETE: the build of {tool.title} left no {tool.program} behind")
+            raise SanityError(f"INCOMPLETE: the build of {tool.title} left no {tool.program}")
         return True
 
 

@@ -89,20 +89,25 @@ class SuiteParts(RegressionTestPlugin):
 
     @run_after("init")
     def name_operation(self) -> None:
+        """Hook after init: `operations` is what the benchmark measures, by fabricbench's name."""
         self.operations = [self.benchmark.operation]
 
     @property
     def benchmark(self) -> Benchmark:
+        """The benchmark `bench` of the suite. Raises UserError for an unknown name."""
         return benchmark(self.tool, self.bench)
 
     @property
     def on_device(self) -> bool:
+        """Whether a buffer is in device memory."""
         return "D" in self.buffers or self.transport == "ccl"
 
     def fitting_systems(self) -> list[str]:
+        """Partitions with GPUs for device buffers, and with several nodes for a test between nodes."""
         return fitting_partitions(["gpu"] if self.on_device else [], several_nodes=self.nodes > 1)
 
     def fitting_environments(self) -> list[str]:
+        """Environments that have the tool, or can fetch it, and whose MPI library takes such buffers."""
         features = ["mpi", *NEEDED.get(self.tool, ())]
         if self.on_device and self.transport == "mpi" and self.benchmark.operation in REDUCTIONS:
             features.append("device-collectives")
@@ -110,12 +115,14 @@ class SuiteParts(RegressionTestPlugin):
 
     @property
     def backend(self) -> str:
+        """The environment's backend for device buffers, else `host`."""
         return backend_of(self.current_environ.extras) if self.on_device else "host"
 
     def choose_operations(self) -> None:
         """All of them: what the environment cannot do was not selected."""
 
     def set_ranks(self) -> None:
+        """As for FabricbenchCheck; two ranks, on `nodes` nodes, for a benchmark of a pair."""
         super().set_ranks()
         if self.benchmark.pair and self.bench != "mbw_mr":
             self.num_tasks = 2
@@ -124,6 +131,7 @@ class SuiteParts(RegressionTestPlugin):
                 self.num_gpus_per_node = self.num_tasks_per_node
 
     def asked(self) -> Asked:
+        """What the tool is to measure: sizes in bytes as the tool counts them, ranks, buffers and iterations."""
         first, _, last = self.chosen_sizes().partition(":")
         program = self.benchmark
         smallest, largest = parse_size(first), parse_size(last)
@@ -165,6 +173,7 @@ class SuiteParts(RegressionTestPlugin):
         return str(program)
 
     def paths(self) -> Paths:
+        """As for FabricbenchCheck, for what this tool's log can show."""
         paths = paths_of(self.transport, self.current_partition.fullname, self.nodes, self.current_environ.extras)
         return paths_of_suite(paths, self.transport, self.backend, self.nodes)
 

@@ -12,7 +12,7 @@ from reframe.core.exceptions import ReframeError, ReframeSyntaxError
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
-from fabricheck.findings.rounds import FOLDER, Launch, Sides, launches, require_alike, write_sides
+from fabricheck.findings.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
 from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -73,6 +73,7 @@ class InterleavedCheck(FabricbenchCheck):
 
     @run_after("init")
     def need_rounds(self) -> None:
+        """Hook after init. Raises ReframeSyntaxError for an odd number of rounds, or too few."""
         if self.rounds < FEWEST_ROUNDS or self.rounds % 2:
             raise ReframeSyntaxError(f"rounds is {self.rounds}, and has to be an even number")
 
@@ -81,11 +82,15 @@ class InterleavedCheck(FabricbenchCheck):
         raise NotImplementedError
 
     def write_command(self) -> None:
+        """The job launches side A and B alternately after the first launch, each with its variables.
+
+        Raises ReframeError where a side would remove a variable that the tuning profile protects.
+        """
         super().write_command()
         self.compared = self.sides()
         safety = {each.variable for each in self.profile.settings if each.without == "harms"}
         if safety & {*self.compared.a, *self.compared.b}:
-            raise ReframeError(f"{', '.join(sorted(safety))} must not be removed, by the tuning profile")
+            raise ReframeError(f"the tuning profile does not allow to remove {', '.join(sorted(safety))}")
         write_sides(Path(self.stagedir), self.compared)
         commands = [
             "[ $status -eq 0 ] || exit $status",
@@ -98,7 +103,7 @@ class InterleavedCheck(FabricbenchCheck):
             ]
             output = str(turn.result(Path()))
             program = [self.executable, *self.plan().options(output), "--quiet"]
-            second_chance = turn == Launch(1, "a") and self.compared.site == "b"
+            second_chance = turn == RoundLaunch(1, "a") and self.compared.site == "b"
             commands += [
                 rank_command(self, " ".join(program)),
                 f"ended {turn.name}{'' if second_chance else ' || exit $status'}",
@@ -106,6 +111,7 @@ class InterleavedCheck(FabricbenchCheck):
         self.postrun_cmds[-1:-1] = commands
 
     def judge(self) -> RunJudgement:
+        """The judgement of the first launch, with the problems of all; `comparison` is set where there are none."""
         judged = super().judge()
         if any(each.verdict is not Verdict.DEGRADED for each in judged.problems):
             return judged
@@ -125,16 +131,19 @@ class InterleavedCheck(FabricbenchCheck):
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, str(error)))
         return judged.with_problems(problems)
 
-    def read_side(self, case: Path, launch: Launch) -> Run:
+    def read_side(self, case: Path, launch: RoundLaunch) -> Run:
+        """The run of one launch, checked with the variables of its side."""
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
         paths = self.paths() if self.compared.site in (launch.side, "a") else ANY_PATH
         return read_guarded(self, launch.result(case), 0, environment, paths)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:
+        """The gain of each effect: how many times as fast side B is as side A."""
         for effect in self.comparison.effects if self.comparison is not None else ():
             yield "".join(letter if letter.isalnum() else "_" for letter in effect.name.lower()) + "_gain", effect.gain
 
     def further_problems(self) -> Iterable[Finding]:
+        """DEGRADED where the site's own tuning costs performance."""
         if self.comparison is not None and self.comparison.verdict is not Verdict.PASS:
             hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
             yield Finding("setting-hurts", self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
@@ -151,6 +160,7 @@ class TuningComparison(RegressionTestPlugin):
 
     @run_after("init")
     def drop_unread_variables(self) -> None:
+        """Hook after init: no test for a variable that the transport's libraries do not read."""
         settings = [each for profile in _profiles_of_system() for each in profile.settings]
         readers = {each.library for each in settings if each.variable == self.setting}
         if readers and not readers & {*self.libraries}:
@@ -158,27 +168,28 @@ class TuningComparison(RegressionTestPlugin):
 
     @run_after("setup")
     def drop_unset_variables(self) -> None:
+        """Hook after setup: skips what the profile does not set, or protects."""
         name, chosen = self.profile.name, self.chosen()
         if self.setting == WHOLE_PROFILE:
             nothing = f"the tuning profile {name} has no setting of {self.transport} that can be removed"
             self.leave_out_if(not chosen, nothing)
-            alone = (
-                f"of the tuning profile {name}, {', '.join(map(str, chosen))} can be removed by itself: see its test"
-            )
+            alone = f"{', '.join(map(str, chosen))} is all that can be removed of the profile {name}: see its test"
             self.leave_out_if(len(chosen) == 1, alone)
         else:
             self.leave_out_if(not chosen, f"the tuning profile {name} does not set {self.setting}")
             harmful = any(each.without == "harms" for each in chosen)
-            never = f"the tuning profile {name} has {self.setting}, which must not be removed: safety"
+            never = f"the tuning profile {name} needs {self.setting} for safety, so it is not removed"
             self.leave_out_if(harmful, never)
 
     def chosen(self) -> tuple[Setting, ...]:
+        """The settings of the profile that side A does not have."""
         profile: Profile = self.profile
         if self.setting == WHOLE_PROFILE:
             return profile.dispensable(self.libraries)
         return tuple(each for each in profile.read_by(self.libraries) if each.variable == self.setting)
 
     def sides(self) -> Sides:
+        """A without the chosen settings, B with them, which is the site's own tuning."""
         chosen = self.chosen()
         title = str(chosen[0])
         if self.setting == WHOLE_PROFILE:
@@ -202,17 +213,20 @@ class ServiceLevelComparison(RegressionTestPlugin):
 
     @run_after("init")
     def leave_out_where_nobody_asked(self) -> None:
+        """Hook after init: no test where no partition names a `service_level`."""
         if not any("service_level" in partition.extras for partition in rt.runtime().system.partitions):
             self.valid_systems: list[str] = []
 
     @run_after("setup")
     def leave_out_without_level(self) -> None:
+        """Hook after setup: skips a partition without `service_level`."""
         level = self.current_partition.extras.get("service_level")
         where = self.current_partition.fullname
         self.leave_out_if(level is None, f"{where} names no service_level in its extras for this test")
         self.level = str(level)
 
     def sides(self) -> Sides:
+        """A with the site's own service level, B with the one to try."""
         name = SERVICE_LEVELS[self.transport]
         return Sides(
             title=f"{name}={self.level} against {self.tuning.get(name, 'the default')}",

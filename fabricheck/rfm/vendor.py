@@ -56,6 +56,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     further_files = (OUTPUT,)
 
     def write_command(self) -> None:
+        """The job runs fabricbench for the place of the ranks, then the check of the data, then the tool, timed."""
         asked = self.asked()
         program = self.suite_program(asked)
         place = place_options(self.place_transport(), self.num_tasks, self.nodes, PLACE)
@@ -95,10 +96,15 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         return self.tool != "imb" or (self.suite.tree is not None and self.backend == "host")
 
     def clean_up(self) -> None:
+        """Takes the job's environment out of a JSON report of nccl-tests."""
         for report in Path(self.stagedir).glob(f"{NCCL_REPORT}*"):
             drop_environment(report)
 
     def judge(self) -> RunJudgement:
+        """Writes the tool's output as a result file, and judges that with the problems of the output first.
+
+        Raises SanityError where the tool left no output, or fabricbench did not run.
+        """
         status = self.exit_status()
         folder = Path(self.stagedir)
         place = self.read_place()
@@ -125,6 +131,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         return super().judge().with_problems(problems, first=True)
 
     def read_place(self) -> Run:
+        """fabricbench's run, whose header has the place of the ranks. Raises SanityError where it did not run."""
         file = Path(self.stagedir) / PLACE
         if not file.exists():
             text = "fabricbench, which reports where the ranks are, did not run"

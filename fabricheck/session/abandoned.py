@@ -151,14 +151,12 @@ def read_abandoned(folder: Path) -> Session:
     try:
         session = replace(read_session(folder), problems=())
         session = Session.of(folder, session.cases, started.listed)
-        left = "ReFrame's report is judged"
+        left = "judged by ReFrame's report"
     except UserError:
         cases = tuple(_cases_without_report(folder, started.system))
         session = replace(Session.of(folder, cases, started.listed), without_report=_info(folder, started))
-        left = f"ReFrame left no report: its result files are judged: {len(cases)}"
-    problem = Finding(
-        "run-interrupted", Verdict.INCOMPLETE, f"{when} was ended before it was judged (a kill, or a reboot): {left}"
-    )
+        left = f"without a report of ReFrame, {len(cases)} result files were judged"
+    problem = Finding("run-interrupted", Verdict.INCOMPLETE, f"{when} was ended early, by a kill or a reboot; {left}")
     return replace(session, problems=(problem, *session.problems))
 
 

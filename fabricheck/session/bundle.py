@@ -46,7 +46,7 @@ def write_bundle(
     was judged, or the archive cannot be written.
     """
     if not (folder / VERDICT).is_file():
-        raise UserError(f"{folder}has no {VERDICT}: name the folder of a run, below output/runs/")
+        raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
     session = read_session(folder)
     hiding = _hiding(session, folder, more, nodes) if hide else None
     called: Callable[[str], str] = hiding or str

@@ -17,8 +17,8 @@ from fabricheck.state.programs import ask, module_command
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What came of starting ranks, in a few words."""
+class RankStart:
+    """The result of starting one rank on each GPU: its verdict, and one line of text."""
 
     verdict: Verdict
     text: str
@@ -42,7 +42,7 @@ def ask_this_node(seconds: float) -> NodeState:
         return read_state(files[0])
 
 
-def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Launch:
+def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> RankStart:
     """Start one rank of `built`/ENVIRONMENT/fabricbench on each GPU (two without GPUs), each sending to the next.
 
     Raises UserError where there is no program or no mpirun for it.
@@ -72,9 +72,9 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Lau
         got = ask(command, seconds, variables)
         what = f"one rank on each of {gpus} GPUs" if gpus else "two ranks on the host"
         if not got.given:
-            return Launch(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
+            return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
         problems = read_run(output).problems if output.exists() else ()
         if problems or not output.exists():
             why = problems[0].message if problems else "fabricbench left no result"
-            return Launch(problems[0].verdict if problems else Verdict.INCOMPLETE, f"{what}: {why}")
-    return Launch(Verdict.PASS, f"{what} sent data correctly")
+            return RankStart(problems[0].verdict if problems else Verdict.INCOMPLETE, f"{what}: {why}")
+    return RankStart(Verdict.PASS, f"{what} sent data correctly")

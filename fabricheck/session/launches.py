@@ -59,9 +59,7 @@ class Launched:
         times = f"was launched {len(self.said)} times{where}"
         text = f"{self.case}: {times}: {', '.join(self.said)}; the result is {self.counts}"
         if self.outvoted:
-            text += (
-                ", since nothing was slow in half of them, and as much is slow by chance in other tests of the session"
-            )
+            text += ": half of the launches were not slow, and noise explains the others"
         if self.p is not None:
             text += f" (p = {self.p:.1g}, corrected for all metrics of the session)"
             text += "; more launches would decide: --launches" if self.p > FALSE_ALARMS else ""

@@ -96,7 +96,9 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
 def _taken_over(session: Session) -> Iterator[Finding]:
     """What an earlier run measured."""
     if number := sum(map(is_taken_over, session.files)):
-        text = f"{number} of {len(session.files)} result files were taken over from an earlier run, not measured again"
+        text = (
+            f"{number} of {len(session.files)} result files were taken over from the earlier run and not measured again"
+        )
         yield Finding("taken-over", Verdict.PASS, text)
 
 
@@ -129,7 +131,7 @@ def _twice(judged: Sequence[RunJudgement]) -> Iterator[Finding]:
     for run in judged:
         run_id = run.run.header.get("run_id")
         if run_id is not None and seen.setdefault(run_id, run.run.path) != run.run.path:
-            text = f"{run.run.path}: is of the same run as {seen[run_id]}: the same file was given twice"
+            text = f"{run.run.path}: has the same run as {seen[run_id]}: remove one of them"
             yield Finding("same-result-twice", Verdict.INVALID, text)
 
 
@@ -141,7 +143,7 @@ def _missing_checks(suite: Suite, judge: SystemJudge) -> Iterator[Finding]:
     known = test_classes(checks)
     for name in (*judge.references.tests, *judge.references.uncalibrated):
         if name not in (*known, ALL_OTHERS):
-            text = f"{judge.references.path} names {name}, which is not in {checks}: is a file missing?"
+            text = f"{judge.references.path} names {name}, and no file in {checks} has it: is a file missing?"
             yield Finding("check-missing", Verdict.INCOMPLETE, text)
 
 

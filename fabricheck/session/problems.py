@@ -61,7 +61,7 @@ def find_problems(listed: int, status: int, cases: Sequence[Case], last_error: s
     problems = []
     if len(cases) != listed:
         problems.append(
-            Finding("tests-missing", Verdict.INCOMPLETE, f"{listed} test cases were selected and {len(cases)} were run")
+            Finding("tests-missing", Verdict.INCOMPLETE, f"{listed} test cases were selected, but {len(cases)} ran")
         )
     if not any(not case.is_build and not case.not_applicable for case in cases):
         problems.append(Finding("nothing-measured", Verdict.INCOMPLETE, "no measurement ran"))

@@ -201,7 +201,7 @@ class _Tried:
     def _intermittent(self, number: int, sign: Sign, chance: Chance) -> Finding:
         """What chance does not explain in the launch of this number, beside others that passed."""
         passed = sum(each.verdict is Verdict.PASS for each in self.launches)
-        text = f"{self.name}: in launch {number}, not in {passed} others: {sign.finding.message}"
+        text = f"{self.name}: in launch {number}, while {passed} others passed: {sign.finding.message}"
         p = None if sign.finding.p is None else chance.p_of_one(sign)
         return replace(sign.finding, code="intermittent", verdict=Verdict.DEGRADED, message=text, p=p)
 

@@ -80,8 +80,8 @@ def text(folder: Path, session: Session) -> str:
         f"## Judge (Fabricheck {__version__})",
         "",
         "```",
-        f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result of this run",
-        f"fabricheck judge result.jsonl --site {SITE}      # the result of the launch above",
+        f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result in this archive",
+        f"fabricheck judge result.jsonl --site {SITE}      # the result of your own launch, by the commands above",
         "```",
     ]
     return "\n".join(lines) + "\n"

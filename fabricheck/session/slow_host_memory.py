@@ -44,7 +44,7 @@ def find_slow_copies(folder: Path, system: str, judged: Sequence[RunJudgement]) 
             usual, where = max(now[node]), "earlier in this session"
         own = min(now[node])
         if own < _LEAST * usual:
-            text = f"one core copies host memory at {own / 8:.3g} GB/s, and at {usual / 8:.3g} GB/s {where}"
+            text = f"one core copies host memory at {own / 8:.3g} GB/s; {where}: {usual / 8:.3g} GB/s"
             at = (Component.of_node(node),)
             yield Finding("host-memory-slow", Verdict.PASS, text, at, measured=own, expected=usual, unit="Gb/s")
 

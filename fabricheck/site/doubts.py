@@ -43,9 +43,7 @@ def _unlike(facts: Facts) -> Iterator[Doubt]:
     """What a product has and this node has not, where it is not told by its own code: a port that is down, a GPU."""
     like = likeness(facts.gpus, corrected(facts, ()).nics)
     if like is not None and like.lacks:
-        text = (
-            f"looks like {like.name}, but for {' and '.join(like.lacks)}: ibstat, ip link, lspci and the kernel's log"
-        )
+        text = f"looks like {like.name}, but has {' and '.join(like.lacks)}: check ibstat, ip link, lspci, dmesg"
         yield Doubt(UNLIKE_PRODUCT, (), text)
 
 

@@ -114,7 +114,9 @@ def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> 
         compiler = _compiler(api, _with_modules(common, base)) if common else ""
         if not compiler:
             common = []
-            notes.append(f"no {_COMPILERS[api]}: fabricbench cannot be built here; give `run` programs with --built")
+            notes.append(
+                f"no {_COMPILERS[api]}: fabricbench cannot be built here; give `run` built programs with --built"
+            )
     with_common = _with_modules(common, base) if common else base
     ccl = _ccl(api, with_common) if api is not None else None
     if api is not None and ccl is None:

@@ -174,7 +174,7 @@ def _beyond(where: str, metric: MetricName, value: float, topology: Topology, tr
 
 def _settings_problems(root: Path, settings: Path, topologies: Mapping[str, Topology]) -> Iterator[str]:
     if not settings.is_file():
-        yield f"{settings}: does not exist: ReFrame cannot know the system"
+        yield f"{settings}: does not exist: run fabricheck init, or write it"
         return
     try:
         partitions, environments = _loaded(settings, settings.parent.name)
@@ -221,7 +221,7 @@ def undriven(partitions: Sequence[Mapping[str, Any]], environments: Sequence[Map
     for partition in measured or with_gpus:
         if not able & {*partition.get("environs", [])}:
             named = ", ".join(partition.get("environs", [])) or "none"
-            text = f"partition {partition['name']} has GPUs and no environment that can drive them ({named})"
+            text = f"partition {partition['name']} has GPUs, but none of its environments can use them ({named})"
             yield f"{text}: give one the feature {', '.join(sorted(GPU_APIS))} and extras['backend']"
 
 

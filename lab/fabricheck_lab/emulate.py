@@ -28,8 +28,10 @@ def emulate() -> None:
 
 @emulate.command()
 @click.argument("system", required=False, metavar="[SYSTEM[:PARTITION]]")
-@click.option("--nodes", type=int, default=2, show_default=True, help="Of a system in miniature.")
-@click.option("--scale", type=float, help="Of all its rates.  [default: ports carry 50 Mb/s, a node 100]")
+@click.option("--nodes", type=int, default=2, show_default=True, help="With SYSTEM: the number of nodes.")
+@click.option(
+    "--scale", type=float, help="With SYSTEM: the factor for all rates.  [default: ports carry 50 Mb/s, a node 100]"
+)
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -44,7 +44,7 @@ def _plant(name: str, plant: Callable[[Cluster], None]) -> None:
 @fault.command()
 @click.argument("link")
 @click.argument("percent", type=float)
-@click.option("--one-side", is_flag=True, help="Only what the first end sends.")
+@click.option("--one-side", is_flag=True, help="Slow down only what the first end sends.")
 @_name
 def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
     """A link (nid001:hsn0, or leaf0--spine0) loses PERCENT of its rate.
@@ -61,7 +61,7 @@ def slow(*, link: str, percent: float, one_side: bool, name: str) -> None:
 @click.argument("link")
 @_name
 def unshaped(*, link: str, name: str) -> None:
-    """A link is as fast as the machine.
+    """A link has no rate limit: it is as fast as this machine.
 
     \b
     fabricheck emulate fault unshaped leaf0--spine0
@@ -179,7 +179,7 @@ def clear(*, name: str) -> None:
 @click.option("--one-side", is_flag=True, help="Slow down only what GPU sends.")
 @_name
 def gpu_link(*, node: str, gpu: str, other: str, percent: float, one_side: bool, name: str) -> None:
-    """The link from a GPU to another, a switch or a CPU loses PERCENT of its rate; to itself: its memory.
+    """The link from GPU to OTHER (GPU, switch or CPU) loses PERCENT of its rate. If OTHER is GPU, its memory does.
 
     \b
     fabricheck emulate fault gpu-link nid002 gpu0 gpu1 50
@@ -227,7 +227,7 @@ def gpu_slow(*, node: str, gpu: str, percent: float, reason: str, name: str) -> 
 @click.argument("gpu", nargs=-1, required=True)
 @_name
 def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
-    """The driver numbers GPUs in this order, and those that are not named after them.
+    """The driver numbers the named GPUs first, in this order, and then the others.
 
     \b
     fabricheck emulate fault gpu-order nid002 gpu1 gpu0
@@ -242,7 +242,7 @@ def gpu_order(*, node: str, gpu: tuple[str, ...], name: str) -> None:
 @click.argument("gpu", nargs=-1)
 @_name
 def gdr_lost(*, node: str, gpu: tuple[str, ...], name: str) -> None:
-    """GPUs, or all of a node, have no GPUDirect RDMA.
+    """The named GPUs of a node (without GPU: all) have no GPUDirect RDMA.
 
     \b
     fabricheck emulate fault gdr-lost nid002 gpu1
@@ -303,8 +303,8 @@ def hung_gpu(*, node: str, gpu: str, name: str) -> None:
 @fault.command()
 @click.argument("node")
 @click.argument("gpu")
-@click.option("--memory", default="1GiB", show_default=True, help="What it has of the GPU's memory.")
-@click.option("--to", help="It also sends to this GPU or CPU, all the time.")
+@click.option("--memory", default="1GiB", show_default=True, help="The memory of the GPU that the process uses.")
+@click.option("--to", help="The process also sends to this GPU or CPU, all the time.")
 @_name
 def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str) -> None:
     """Somebody else's process is on a GPU.
@@ -325,7 +325,7 @@ def other_process(*, node: str, gpu: str, memory: str, to: str | None, name: str
 @click.argument("nic")
 @_name
 def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
-    """*CCL takes another NIC for a GPU than the topology says.
+    """*CCL uses NIC for a GPU; the topology associates another one.
 
     \b
     fabricheck emulate fault gpu-nic nid002 gpu0 hsn1
@@ -339,7 +339,7 @@ def gpu_nic(*, node: str, gpu: str, nic: str, name: str) -> None:
 @click.argument("node")
 @_name
 def no_plugin(*, node: str, name: str) -> None:
-    """*CCL finds no plugin or driver of the fabric on a node, and takes sockets.
+    """*CCL finds no plugin or driver of the fabric on a node, and uses sockets.
 
     \b
     fabricheck emulate fault no-plugin nid002
@@ -372,7 +372,7 @@ def version(*, node: str, what: str, value: str, name: str) -> None:
 @click.argument("value")
 @_name
 def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
-    """NVML, rocm-smi and amd-smi say another number of a GPU.
+    """NVML, rocm-smi and amd-smi report VALUE for a GPU.
 
     \b
     fabricheck emulate fault nvml nid002 gpu0 remapped_rows_pending 1
@@ -387,7 +387,7 @@ def nvml(*, node: str, gpu: str, fact: str, value: str, name: str) -> None:
 @click.argument("setting", metavar="NAME=VALUE")
 @_name
 def variable(*, node: str, setting: str, name: str) -> None:
-    """The ranks of a node have a variable that the others have not, such as NCCL_P2P_DISABLE=1.
+    """The ranks of a node have a variable that other nodes do not have, such as NCCL_P2P_DISABLE=1.
 
     \b
     fabricheck emulate fault variable nid002 NCCL_P2P_DISABLE=1

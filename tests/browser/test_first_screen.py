@@ -46,7 +46,7 @@ def slow(*pairs: tuple[int, int]) -> RunJudgement:
     )
 
 
-NIC = "nid002:nic0 loses 50% (50% to 51%): 6 pairs over it, p = 8e-27; look at link state and cables there"
+NIC = "nid002:nic0 loses 50% (50% to 51%) in 6 pairs (p = 8e-27); check link state and cables there"
 MISSING = "out/result.jsonl: nid003 (rank 2) did not report before the others timed out: hung, killed or down"
 FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "gpu": (

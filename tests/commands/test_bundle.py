@@ -143,7 +143,7 @@ def test_links_that_others_left_are_not_followed(run: Path, tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_no_run_is_refused_and_leaves_nothing(tmp_path: Path, run: Path) -> None:
-    with pytest.raises(UserError, match=r"has no verdict\.json"):
+    with pytest.raises(UserError, match=rf"^{tmp_path}: has no verdict\.json"):
         write_bundle(tmp_path, tmp_path / "b.tar.gz", hide=False)
     shutil.copytree(run, tmp_path / "copy")
     with pytest.raises(UserError, match="cannot be written"):

@@ -107,8 +107,11 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
         ),
         (["judge", str(HOST), "--policy", "none.yaml"], "none.yaml: cannot be read"),
         (["judge", str(HOST), "--key", "transport"], "--key 'transport' is not NAME=VALUE"),
-        (["judge", str(HOST), "--test", "Ping %transport=ccl"], "its transport is mpi and --test or --key has ccl"),
-        (["judge", str(HOST), "--key", "num_tasks=4"], "its num_tasks is 2 and --test or --key has 4"),
+        (
+            ["judge", str(HOST), "--test", "Ping %transport=ccl"],
+            "transport is mpi in the file and ccl in --test or --key",
+        ),
+        (["judge", str(HOST), "--key", "num_tasks=4"], "num_tasks is 2 in the file and 4 in --test or --key"),
     ],
 )
 def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
@@ -170,7 +173,7 @@ def test_the_test_class_has_to_be_said_where_there_are_two(
     capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]]
 ) -> None:
     assert run("judge", HOST, *references(98)[:2]) == 2
-    assert "--test has to name the test: Ping, Pong" in capsys.readouterr().err
+    assert "give --test, one of Ping, Pong" in capsys.readouterr().err
     assert run("judge", HOST, *references(98)[:4]) == 2
     assert "give $partition" in capsys.readouterr().err
 

@@ -77,7 +77,7 @@ def test_what_is_missing_or_mute_is_no_pass(
     assert call("--system=alps") == 4
     said = capsys.readouterr().out
     assert "INCOMPLETE  nid001: 3 of the 4 GPUs of alps respond" in said
-    assert "INCOMPLETE  nid001: hsn3 of the ports of alps is not there" in said
+    assert "INCOMPLETE  nid001: missing ports of alps: hsn3" in said
     made(monkeypatch, node("nid001", gpus=(), notes=("the GPUs: no response in 10 s",)))
     assert call() == 4
     assert "nid001: its state could not be read: the GPUs: no response in 10 s" in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     (tmp_path / "openmpi").mkdir()
     (tmp_path / "openmpi" / "fabricbench").symlink_to(bench.program)
     launch = doctor.start_ranks(tmp_path, "openmpi", 0, 60)
-    assert launch == doctor.Launch(Verdict.PASS, "two ranks on the host sent data correctly")
+    assert launch == doctor.RankStart(Verdict.PASS, "two ranks on the host sent data correctly")
 
 
 def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(

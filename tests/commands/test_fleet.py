@@ -80,7 +80,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
     assert run("ledger", "emulated:two-leaves", "--oldest", "9") == 0
     said = capsys.readouterr()
     assert said.out == "nid[001-002,004-005]\n"
-    assert "--oldest 9: 4 is all" in said.err
+    assert "--oldest 9: emulated:two-leaves has only 4 nodes" in said.err
     (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
     assert run("ledger", "emulated:two-leaves") == 0
     said = capsys.readouterr()
@@ -143,4 +143,4 @@ def test_one_or_two_nodes_are_told_that_they_have_no_equals(
     site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str, count: int
 ) -> None:
     chosen(site, asked, tmp_path / "none")
-    assert ("one or two nodes have no peers" in capsys.readouterr().err) == (count < 3)
+    assert ("with one or two nodes there are no peers" in capsys.readouterr().err) == (count < 3)

@@ -102,7 +102,10 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
         ((HOST, "--system", "local", "--test", "Ping"), "local"),
         ((HOST, "--system", "hgx-h200", "--test", "Pang"), "has no references of 'Pang'"),
         ((HOST, "--system", "hgx-h200", "--test", "Pong"), "give $partition"),
-        ((HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"), "its transport is mpi and --test"),
+        (
+            (HOST, "--system", "hgx-h200", "--test", "Ping %transport=ccl"),
+            "transport is mpi in the file and ccl in --test",
+        ),
         ((HOST, "--system", "local", "--key", "transport"), "--key 'transport' is not NAME=VALUE"),
     ):
         assert run("report", *arguments, "--output", page) == 2

@@ -117,10 +117,10 @@ def test_a_killed_run_ends_its_job_and_is_judged_by_the_next(toy: ToySuite, refu
     folder = killed_run(toy, refused)
     done = next_run(toy, refused)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"the run in {folder} ended before it was judged; now it is judged: INCOMPLETE" in done.stderr
+    assert f"the earlier run in {folder} had no verdict; it is INCOMPLETE" in done.stderr
     verdict, problems, judged = verdict_of(folder)
     assert (verdict, judged) == ("INCOMPLETE", 2)
-    assert any("was ended before it was judged" in each for each in problems)
+    assert any("was ended early" in each for each in problems)
     # That is said once.
     assert "ended before" not in next_run(toy, refused).stderr
     assert ("results.db is not written" in done.stderr) == bool(refused)
@@ -134,7 +134,7 @@ def test_what_a_machine_that_went_down_left_is_judged_and_stored(toy: ToySuite) 
     (folder / "reframe.json").write_text('{"session_info": {"uu')
     command = [*FABRICHECK, "run", "--system=toy", "--name=Measures"]
     done = subprocess.run(command, cwd=toy.suite.root, capture_output=True, text=True, check=False)
-    assert "ended before it was judged; now it is judged: INCOMPLETE" in done.stderr
+    assert "had no verdict; it is INCOMPLETE" in done.stderr
     verdict, problems, judged = verdict_of(folder)
     assert (verdict, judged) == ("INCOMPLETE", 2)
     assert any("ReFrame left no report" in each for each in problems)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.findings.rounds import Launch, launches
+from fabricheck.findings.rounds import RoundLaunch, launches
 from fabricheck.history.reading import history
 from fabricheck.records.case import Case
 from fabricheck.session.reading import read_cases
@@ -160,7 +160,7 @@ def test_the_whole_profile_is_on_or_off_but_for_what_keeps_the_machine_safe(suit
         )
 
 
-def environments(case: Case, rounds: int) -> dict[Launch, dict[str, str]]:
+def environments(case: Case, rounds: int) -> dict[RoundLaunch, dict[str, str]]:
     """What each launch had in effect, by its own header."""
     assert case.folder is not None
     return {
@@ -171,8 +171,7 @@ def environments(case: Case, rounds: int) -> dict[Launch, dict[str, str]]:
 
 def test_what_keeps_the_machine_safe_is_never_taken_away(compared: Finished) -> None:
     line = compared.said(f"TuningOfNode %transport=mpi %setting={SAFETY[0]} ")
-    assert "does not apply: the tuning profile by-turns has" in line
-    assert "must not be removed" in line
+    assert "does not apply: the tuning profile by-turns needs" in line
     assert compared.told[line] == "finding"
 
 
@@ -231,4 +230,4 @@ def test_what_does_not_run_without_the_variable_needs_it(suite: Path) -> None:
     done = run(suite, "needed", ONLY, built="needy", rounds=2)
     assert done.status == 0, done.output
     line = done.said("MPICH_GPU_IPC_THRESHOLD=1 (")
-    assert "): needed: without it fabricbench ended with exit status 3 and 3" in line
+    assert "): needed: fabricbench fails without it (exit status 3 and 3)" in line

@@ -80,7 +80,7 @@ def test_gpus_that_no_run_drove_are_counted(ranks: int, said: bool) -> None:
     judge = SystemJudge(system("hgx-h200"), None, Policy())
     both = [["x"] * each + ["y"] * each for each in (1, ranks)]
     runs = [made_case(made_run(hosts, [made_samples("alltoall", (0, 1), MIB, 100)], devices=True)) for hosts in both]
-    text = "made:gpu: of the 4 GPUs that its topology has, no run used more than 2"
+    text = "made:gpu: the runs used at most 2 of the 4 GPUs of a node"
     assert [each.message for each in find_unused_gpus(runs, judge)] == ([text] if said else [])
     assert not list(find_unused_gpus([made_case(made_run(["x"], []))], judge))
 
@@ -145,7 +145,7 @@ def test_nodes_of_the_description_that_no_run_was_on_are_told() -> None:
         return [each.message for each in find_unmeasured_nodes([made_case(run)], EMULATED)]
 
     assert told(*NODES) == told(NODES[0]) == []  # what stays on a node says nothing of the network
-    said = "no run used 5 of the 8 nodes of the description: nid[004-008]"
+    said = "no run used 5 of the 8 nodes in topology.yaml: nid[004-008]"
     assert told("nid001.cluster.local", "nid002", "nid003") == [said]
 
 
@@ -158,4 +158,4 @@ def test_nodes_that_slurm_has_and_nobody_described_are_told() -> None:
 
     assert told("") == told("nid[001-008]") == []
     (said,) = told("nid[001-010]")
-    assert said.startswith("made:gpu: Slurm has 10 nodes, more than are described: no run used nid[009-010]; set")
+    assert said.startswith("made:gpu: Slurm has 10 nodes, more than topology.yaml: no run used nid[009-010]; set")

@@ -125,9 +125,9 @@ def test_a_node_that_is_not_like_the_others_gets_no_level_and_is_named() -> None
     assert "slow" not in dict(reference.nodes.values)
     (refused,) = found.refused
     assert refused.reason.startswith("slow is at -1")
-    assert "it has no level of its own; is it healthy?" in refused.reason
+    assert "its level cannot be a reference; is it healthy?" in refused.reason
     said = "\n".join(calibration_lines(found))
-    assert "these bounds are for any other node; 20 nodes have levels of their own, " in said
+    assert "these bounds hold for nodes without their own level; 20 nodes have their own, " in said
 
 
 def test_what_was_written_is_read_and_goes_when_nodes_are_alike_again(tmp_path: Path) -> None:

@@ -233,5 +233,6 @@ def test_a_loss_is_seen_that_the_differences_of_nodes_hid(tmp_path: Path, monkey
         for pair in (("nid001", unseen), ("nid002", unseen), ("nid007", unseen)):
             assert verdicts(root, pair) == {Verdict.PASS}
             said = SystemJudge.of("local", root).compare([judged(root, pair)]).findings
-            others = f"was on {fold([node for node in pair if node not in SEEN])} too"
-            assert any(f"{others}, and its references are of nid[001-006]" in each.message for each in said), pair
+            others = f"ran on {fold([node for node in pair if node not in SEEN])}"
+            where = f"{others}, and its references were measured on nid[001-006]"
+            assert any(where in each.message for each in said), pair

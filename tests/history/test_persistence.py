@@ -75,4 +75,4 @@ def test_calibrate_refuses_what_wanders_and_says_by_how_much_and_what_to_do() ->
     assert {each.key.metric for each in found.refused} == set(pairs)
     assert len(found.references) == len(quiet)
     reason = found.refused[0].reason
-    assert reason.startswith("its level drifts, by ") and " in 20 sessions " in reason and "watch it" in reason
+    assert reason.startswith("its level drifts: ") and " in 20 sessions " in reason and "watch it" in reason

@@ -105,7 +105,7 @@ def test_of_several_numbers_the_worst_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "asked", "said"),
     [
-        ("hello", Asked("H200", 8), "has no number"),
+        ("hello", Asked("H200", 8), "has no readable result"),
         (nccl(480), Asked("H2000", 8), "H2000: no values"),
         (nccl(480), Asked("H200", 4), "8 ranks.* 1 x 4"),
         (nccl(480), Asked("H200", 16), "at most 8"),

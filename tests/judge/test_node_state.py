@@ -209,8 +209,8 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ((verdict, text),) = told(run_with([node(host) for host in HOSTS], one))
     assert verdict is Verdict.DEGRADED
     assert text == (
-        "nid002: hsn0: packets of 9,000 bytes are lost to or from it, those of 1,500 pass (nid001 → nid002, "
-        "nid002 → nid001, nid002 → nid004 and 2 more): a port on the path has a smaller MTU"
+        "nid002: hsn0: packets of 9,000 bytes are lost to and from this node, packets of 1,500 bytes pass ("
+        "nid001 → nid002, nid002 → nid001, nid002 → nid004 and 2 more): a port on the path has a smaller MTU"
     )
     # A job that left no results too; and two ends of which nobody knows which it is.
     assert [each.short for each in evidence_without_run(States({}, {each.host: each for each in one}, True), None)] == [
@@ -218,7 +218,7 @@ def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
     ]
     two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
     ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
-    assert "are lost between nid[001-002], those of 1,500 pass (nid001 → nid002, nid002 → nid001)" in text
+    assert "are lost between nid[001-002], packets of 1,500 bytes pass (nid001 → nid002, nid002 → nid001)" in text
     # ALPS has hsn0 to hsn3: of another network it is only told.
     other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
     for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):
@@ -395,7 +395,9 @@ def test_gpus_that_cuda_numbers_otherwise_than_nvidia_smi() -> None:
     assert first is not None and second is not None
     swapped = (replace(first, bus_id=second.bus_id), replace(second, bus_id=first.bus_id))
     other = tuple(replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True))
-    said = "nid001: CUDA numbers its GPUs 0000:01:00.0, 0000:00:00.0, nvidia-smi by PCI address: indices differ"
+    said = (
+        "nid001: CUDA numbers the GPUs in the order 0000:01:00.0, 0000:00:00.0; nvidia-smi numbers them by PCI address"
+    )
     assert (Verdict.DEGRADED, said) in told(replace(run, ranks=other))
 
 
@@ -433,7 +435,7 @@ def test_a_gpu_that_sends_over_another_nic_than_the_topology_has() -> None:
 
     assert said(hsn0=sent, hsn1=sent, hsn2=sent, hsn3=sent) == []
     (line,) = said(hsn0=9000, hsn1=2 * sent, hsn2=sent, hsn3=sent)
-    assert line.startswith("nid001: hsn0: it sent 0 MB where its GPUs sent 21 MB, and hsn1 52 MB: ")
+    assert line.startswith("nid001: hsn0: sent 0 MB of the 21 MB of its GPUs; hsn1 sent 52 MB: ")
     assert said(hsn0=9000, hsn1=9000, hsn2=9000, hsn3=9000) == []
 
 
@@ -443,7 +445,7 @@ def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
     run = run_with(before, [node(host, "after") for host in HOSTS])
     assert told(run) == [
         (Verdict.DEGRADED, "nid004: its clock is 3,600 s ahead of the other nodes'"),
-        (Verdict.PASS, "nid004: 60.0 of 64 cores were busy before the test: cc1plus 59.1"),
+        (Verdict.PASS, "nid004: 60.0 of 64 cores were busy before the test (by process: cc1plus 59.1)"),
     ]
 
 

@@ -80,7 +80,7 @@ def test_what_the_index_needs_has_to_be_said(tmp_path: Path) -> None:
         references.of("Ping").lookup({"$partition": "h200:gpu"})
     with pytest.raises(UserError, match="give --key"):
         references.of("Plain").lookup({})
-    with pytest.raises(UserError, match="has no references of 'Pong', only of Ping, Plain"):
+    with pytest.raises(UserError, match="has no references of 'Pong'; others: Ping, Plain"):
         references.of("Pong")
 
 
@@ -158,7 +158,7 @@ MISTAKES = {
     "not a regular expression": (tree(f"  $index: [n]\n  '*': {GOOD}\n"), "this one is not a regular expression"),
     "key as truth": (tree(f"  $index: [n]\n  yes: {GOOD}\n"), "put it into quotes"),
     "key as float": (tree(f"  $index: [n]\n  1.5: {GOOD}\n"), "put it into quotes"),
-    "number as a scope": (tree(f"  8: {GOOD}\n"), "is not a system, partition"),
+    "number as a scope": (tree(f"  8: {GOOD}\n"), "is not a system, a partition"),
     "key twice": (tree(f"  $index: [n]\n  a: {GOOD}\n  a: {GOOD}\n"), "is given twice"),
     "no provenance": (tree(f"  $index: [n]\n  a: {GOOD}\n", "{}"), "has no provenance"),
     "provenance without the value": (tree(f"  $index: [n]\n  a: {GOOD}\n", "{A: {b: run1}}"), "has no provenance"),

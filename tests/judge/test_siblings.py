@@ -164,7 +164,7 @@ def test_a_gpu_that_is_slow_now_and_then_is_named_by_its_tails() -> None:
     found = compared(now_and_then(run, {way for way in pairs(4) if 2 in way}))
     (problem,) = found.problems
     assert problem.place == "vm:gpu2"
-    assert ": 2 x its median at the 95th percentile" in problem.message
+    assert ": p95 2 x the median" in problem.message
     assert set(verdicts(found).values()) == {PASS}  # medians do not show it
     assert compare_siblings(found.runs, Policy()).problems == found.problems
     assert compare_siblings(found.runs, Policy(tails_of_equals=False)).problems == ()
@@ -185,7 +185,7 @@ def test_a_pair_that_is_slow_at_first_is_named() -> None:
     run = run_of(["vm"] * 4, pairs(4))
     (problem,) = compared(slow_at_first(run, {(2, 3)})).problems
     assert (problem.verdict, problem.place) == (DEGRADED, "vm:gpu2 → vm:gpu3")
-    said = "took 3 times its median for the first 8 of 24 iterations and lost 1.6 s; 11 peers were not"
+    said = "the first 8 of 24 iterations took 3 x the median (1.6 s lost); 11 peers were not slow"
     assert said in problem.message
     (problem,) = compared(slow_at_first(run, {(2, 3), (0, 2)}, 3)).problems
     assert problem.place == "vm:gpu2"
@@ -215,7 +215,7 @@ def test_where_most_are_slow_it_is_said_and_links_judge() -> None:
     found = compared(run_of(["vm"] * 4, pairs(4), slower=slower))
     (line,) = [each.message for each in found.problems if "majority" in each.message]
     assert "10 of 12 peers are slow: no healthy majority" in line
-    assert line.endswith("they have 80% of the 3160 Gb/s that links carry as payload, and the rest 100%")
+    assert line.endswith("80% of the links' payload rate (3160 Gb/s), the others 100%")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_references_are_those_of_the_test_and_its_attributes(references: Path) -
 
 
 def test_nobody_contradicts_what_the_file_says(references: Path) -> None:
-    with pytest.raises(UserError, match="its transport is ccl and --test or --key has mpi: leave that out"):
+    with pytest.raises(UserError, match="transport is ccl in the file and mpi in --test or --key: correct the option"):
         value(references, "Indexed", flavour="sweet", transport="mpi")
 
 
@@ -173,7 +173,7 @@ def test_references_of_other_nodes_are_told(root: Path) -> None:
 
     assert findings(",".join(hosts)) == []
     (said,) = findings("nid[1-3]")
-    assert said.endswith(f"was on {hosts[0]} too, and its references are of nid[1-3]: other nodes")
+    assert said.endswith(f"ran on {hosts[0]}, and its references were measured on nid[1-3]")
     with pytest.raises(UserError, match=r"'nid\[1' is not a list of names"):
         findings("nid[1")
 

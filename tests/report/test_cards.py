@@ -231,10 +231,10 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         ("n2:nic0 or n2", "comparison", "comparison"),
     ]
     assert found[1].loss == "loses 10% (8% to 12%): 6 pairs over it"
-    assert found[3].loss.startswith("6 of 6 metrics that cross it got worse; worst: ")
+    assert found[3].loss.startswith("6 of 6 metrics that use it got worse; worst: ")
     assert "since 2026-04-11 02:00 (s100)" in found[3].loss
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
-    assert found[4].loss.startswith("6 of 6 metrics that cross it regressed; since 2026-04-01..")
+    assert found[4].loss.startswith("6 of 6 metrics that use it regressed; since 2026-04-01..")
 
 
 @pytest.mark.parametrize(

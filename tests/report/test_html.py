@@ -153,7 +153,7 @@ def test_everything_about_a_metric_is_in_its_row() -> None:
     text = page.text
     row = "0→3DEGRADED900.0891.0 to 909.01,20081.8 %reference 1,100 (bound 1,045)900 Gb/s is -18.2%"
     assert row in text.replace(" \n", "")
-    assert "judged by reference 1; 1 only against the minimum" in text
+    assert "baseline: reference for 1, only the minimum for 1" in text
     assert "Reference: run1: measured 2026-11-21: made up (for 0→3)" in text
     assert "Expected: widest path gpu0-gpu3 (De Sensi §III-D)" in text
     assert "pingpong_uncontended_…_1gib_goodput" in text
@@ -306,7 +306,7 @@ def test_history_and_comparison_say_what_the_commands_say() -> None:
     assert "Open: n2:nic0 or n2" in text
     assert "nccl: 2.28.3 -> 2.29.1" in text
     assert "12 metrics: 6 regressed, 0 cannot say, 6 same, 0 improved; 0 vanished, 0 new" in text
-    assert "n2:nic0 or n2: 6 of 6 metrics that cross it regressed" in text
+    assert "n2:nic0 or n2: 6 of 6 metrics that use it regressed" in text
     assert "2026-04-01..2026-04-10: 120 runs in 10 sessions" in text or "10 runs in 10 sessions" in text
     assert "smallest loss that a week would show" in text
 

@@ -11,7 +11,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.node import Node, node_of_run
+from fabricheck.report.node import NodeDrawing, node_of_run
 from fabricheck.topology.model import Gpu, Topology
 from tests.support.nodes import node, system
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples, with_yardstick
@@ -20,13 +20,13 @@ SQUARE = node(4, [(a, b, 1, 100.0) for a in range(4) for b in range(a)], nics=1)
 STAR = node(4, [], switch={each: 100.0 for each in range(4)})
 
 
-def drawn(run: RunJudgement, topology: Topology) -> Node:
+def drawn(run: RunJudgement, topology: Topology) -> NodeDrawing:
     found = node_of_run(replace(run, topology=topology))
     assert found is not None
     return found
 
 
-def links(found: Node) -> dict[str, tuple[str, str | None]]:
+def links(found: NodeDrawing) -> dict[str, tuple[str, str | None]]:
     """Tooltip and colour of each line by the link's name."""
     groups = ElementTree.fromstring(str(found.svg)).iter("g")
     titles = [(str(group.findtext("title")), group.findall("path")[-1].get("class")) for group in groups]

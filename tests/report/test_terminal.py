@@ -50,7 +50,7 @@ def test_a_bad_pair_has_a_row_and_its_reason() -> None:
     assert re.search(wanted, lines[row])
     assert lines[row + 1].strip() == bad.reason
     assert "2, worst 0→1" in lines[row + 2]
-    assert "judged by reference 3" in lines[0]
+    assert "baseline: reference for 3" in lines[0]
 
 
 def test_a_collective_has_the_bus_bandwidth_of_nccl_tests() -> None:

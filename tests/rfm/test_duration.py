@@ -45,7 +45,7 @@ def test_pairs_of_72_gpus_are_measured_in_rounds_within_ten_minutes() -> None:
     fitted = fit(plan, TEN_MINUTES)
     assert fitted.seconds == seconds_of(fitted.plan) <= TEN_MINUTES
     assert fitted.plan == replace(plan, schedules=["contended"])
-    assert "in rounds only, not one by one" in fitted.left_out
+    assert "pairs are measured only in rounds" in fitted.left_out
     assert "169 minutes and" in fitted.left_out
 
 

@@ -450,5 +450,5 @@ def test_one_file_for_two_test_cases_is_found(tmp_path: Path) -> None:
             file.write_text(HOST.read_text())
     root = make_suite(tmp_path / "suite")
     outcome = judge_session(Session.of(tmp_path, cases, 2), Suite(root), "local")
-    (problem,) = [each for each in outcome.problems if "given twice" in each.message]
+    (problem,) = [each for each in outcome.problems if each.code == "same-result-twice"]
     assert problem.verdict is outcome.verdict is Verdict.INVALID

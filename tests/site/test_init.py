@@ -194,7 +194,7 @@ def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_pat
     done = run_init("--system", "new", "--from", kept)
     assert done.exit_code == 1
     assert "wrong or unknown: 1 NVIDIA GPUs on the PCI bus, and no driver is loaded" in done.output
-    assert "the files do not have the GPUs on the PCI bus" in done.output
+    assert "the driver does not show the GPUs on the PCI bus" in done.output
 
 
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
     settings.write_text(settings.read_text().replace('["mpi", "cuda", "nccl"]', '["mpi"]'))
     with pytest.raises(SystemExit, match="2"):
         main(["run", "--system", "new"])
-    assert "has GPUs and no environment that can drive them (openmpi)" in capsys.readouterr().err
+    assert "has GPUs, but none of its environments can use them (openmpi)" in capsys.readouterr().err
     assert not (suite / "output" / "runs").exists()
 
 

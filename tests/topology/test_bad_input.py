@@ -172,7 +172,7 @@ def test_validate_reports_a_site_without_settings(tmp_path: Path) -> None:
     [
         ("    unit: GB/s busbw\n", "", "unit: is missing"),
         ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
-        ("value: 440\n", "value: 470\n", "that was measured"),
+        ("value: 440\n", "value: 470\n", "measured value"),
     ],
 )
 def test_validate_refuses_a_row_of_a_part_that_cannot_judge_in_one_line(
@@ -228,7 +228,7 @@ def test_validate_reports_what_reframe_does_not_load(tmp_path: Path, text: str, 
         (
             "system: lumi\nvalues:\n"
             "  - {what: a, value: [2.0, 1.0], relation: from_to, unit: x, conditions: c, source: s}\n",
-            "goes from 2 down to 1",
+            "not in ascending order: 2, 1",
         ),
     ],
 )

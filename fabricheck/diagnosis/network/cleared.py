@@ -59,8 +59,8 @@ def find_cleared(
         ):
             worst = min(over, key=lambda losses: float(np.median(losses)))
             text = (
-                f"{either(suspect.at_fault)} looked slow in the screen ({suspect.loss:.0%} lost) and is healthy: "
-                f"{worst.size} pairs with known-good partners reached {np.median(worst):.0%} of healthy pairs"
+                f"{either(suspect.at_fault)} is healthy: it lost {suspect.loss:.0%} in the first test, but "
+                f"{worst.size} pairs with good partners reached {np.median(worst):.0%} of the rate of healthy pairs"
             )
             cleared[suspect] = Finding("cleared", Verdict.PASS, text, suspect.at_fault)
     return cleared

@@ -71,9 +71,9 @@ def finding_of(suspect: Group, located: Localization) -> Finding:
     # A double has no number between 0 and 5e-324.
     chance = f"p = {p:.1g}" if p > 0 else "p < 1e-300"
     text = (
-        f"{either(at_fault)} loses {suspect.loss:.0%} ({suspect.low:.0%} to {suspect.high:.0%}): "
-        f"{pairs} {'pair' if pairs == 1 else 'pairs'} over it, {chance}, corrected for "
-        f"{located.hypotheses} possible faults; look at link state, error counters and cables there"
+        f"{either(at_fault)} loses {suspect.loss:.0%} ({suspect.low:.0%} to {suspect.high:.0%}) in "
+        f"{pairs} {'pair' if pairs == 1 else 'pairs'} ({chance}, corrected for {located.hypotheses} possible faults); "
+        "check link state, error counters and cables there"
     )
     return Finding(
         code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, measured=1 - suspect.loss, expected=1.0, p=suspect.p

@@ -112,7 +112,7 @@ class Locator:
         """See `locate`."""
         measured = np.asarray(measured_gbps, dtype=np.float64)
         if measured.shape != self.design.expected_gbps.shape:
-            raise ValueError(f"{measured.shape} values for {self.design.expected_gbps.shape} readings")
+            raise ValueError(f"{measured.shape} values were given for {self.design.expected_gbps.shape} readings")
         if not (np.isfinite(measured).all() and (measured > 0).all()):
             raise UserError("a reading is not a positive number: judge the run first (fabricheck judge)")
         used = self.model.used

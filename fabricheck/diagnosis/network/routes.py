@@ -198,7 +198,7 @@ def _round(ways: Ways, pairs: Sequence[tuple[str, str]], *, adaptive: bool, dupl
     routes = [ways.routes(*pair) for pair in pairs]
     for pair, own_routes in zip(pairs, routes, strict=True):
         if not own_routes:
-            raise UserError(f"no route from {pair[0]} to {pair[1]}: a pair is two nodes, or ports of two nodes")
+            raise UserError(f"no route from {pair[0]} to {pair[1]}: give two nodes, or one port of each")
     flat = [way for each in routes for way in each]
     reading = np.repeat(np.arange(len(pairs)), [len(each) for each in routes])
     probability = np.repeat([1 / len(each) for each in routes], [len(each) for each in routes])
