@@ -65,13 +65,13 @@ CclModes parse_ccl_modes(const std::string& text) {
 }
 
 std::vector<std::string> names(const CclModes& modes) {
-  std::vector<std::string> found;
-  if (modes.buffers == CclBuffers::registered) found.emplace_back(kRegisteredMode);
-  if (modes.buffers == CclBuffers::symmetric) found.emplace_back(kSymmetricMode);
-  if (modes.buffers == CclBuffers::copy_engine) found.emplace_back(kCopyEngineMode);
-  if (modes.graph_calls > 0) found.push_back(kGraph + std::to_string(modes.graph_calls));
-  if (modes.communicators > 1) found.push_back(kCommunicators + std::to_string(modes.communicators));
-  return found;
+  std::vector<std::string> names;
+  if (modes.buffers == CclBuffers::registered) names.emplace_back(kRegisteredMode);
+  if (modes.buffers == CclBuffers::symmetric) names.emplace_back(kSymmetricMode);
+  if (modes.buffers == CclBuffers::copy_engine) names.emplace_back(kCopyEngineMode);
+  if (modes.graph_calls > 0) names.push_back(kGraph + std::to_string(modes.graph_calls));
+  if (modes.communicators > 1) names.push_back(kCommunicators + std::to_string(modes.communicators));
+  return names;
 }
 
 CclNeed need_of(const CclModes& modes) {

@@ -48,10 +48,10 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
   addrinfo* list = nullptr;
   if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return {};
   Addresses addresses;
-  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
     Address address;
-    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
-    address.length = each->ai_addrlen;
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    address.length = entry->ai_addrlen;
     addresses.push_back(address);
   }
   freeaddrinfo(list);

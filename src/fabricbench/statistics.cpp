@@ -39,8 +39,8 @@ double rank_error_around(double median, const std::vector<std::int64_t>& times) 
   for (std::size_t batch = 0; batch < batches; ++batch) {
     const auto end = times.end() - static_cast<std::ptrdiff_t>(batch * length);
     double share = 0;  // half for each time above the median, minus half for each below: equal ones count for none
-    std::for_each(end - static_cast<std::ptrdiff_t>(length), end, [&](std::int64_t each) {
-      const auto time = static_cast<double>(each);
+    std::for_each(end - static_cast<std::ptrdiff_t>(length), end, [&](std::int64_t nanoseconds) {
+      const auto time = static_cast<double>(nanoseconds);
       share += time > median ? 0.5 : time < median ? -0.5 : 0;
     });
     share /= static_cast<double>(length);

@@ -39,9 +39,11 @@ TEST(divided_operations_fill_each_receive_buffer_exactly_once) {
       const std::uint64_t bytes = 24 * static_cast<std::uint64_t>(count);
       const auto steps = transfers(operation, ranks(count), bytes);
       std::map<int, std::multiset<std::uint64_t>> written;
-      for (const Transfer& each : steps[0]) {
-        CHECK(each.source_offset + each.bytes <= bytes && each.destination_offset + each.bytes <= bytes);
-        for (std::uint64_t i = 0; i < each.bytes; ++i) written[each.destination].insert(each.destination_offset + i);
+      for (const Transfer& transfer : steps[0]) {
+        CHECK(transfer.source_offset + transfer.bytes <= bytes &&
+              transfer.destination_offset + transfer.bytes <= bytes);
+        for (std::uint64_t i = 0; i < transfer.bytes; ++i)
+          written[transfer.destination].insert(transfer.destination_offset + i);
       }
       for (int rank = 0; rank < count; ++rank) {
         CHECK_EQUAL(written[rank].size(), bytes);
@@ -53,9 +55,9 @@ TEST(divided_operations_fill_each_receive_buffer_exactly_once) {
 
 TEST(alltoall_transposes) {
   const auto steps = transfers(Operation::alltoall, ranks(4), 64);
-  for (const Transfer& each : steps[0]) {
-    CHECK_EQUAL(each.source_offset, static_cast<std::uint64_t>(each.destination) * 16);
-    CHECK_EQUAL(each.destination_offset, static_cast<std::uint64_t>(each.source) * 16);
+  for (const Transfer& transfer : steps[0]) {
+    CHECK_EQUAL(transfer.source_offset, static_cast<std::uint64_t>(transfer.destination) * 16);
+    CHECK_EQUAL(transfer.destination_offset, static_cast<std::uint64_t>(transfer.source) * 16);
   }
 }
 
@@ -65,9 +67,9 @@ TEST(ranks_of_a_node_never_send_to_the_same_rank_of_another_at_first) {
     for (int of_node = 2; of_node <= 6; ++of_node) {
       std::map<int, std::vector<int>> away;  // places on their nodes, by source
       const auto steps = transfers(Operation::alltoall, ranks(nodes * of_node), 1 << 10);
-      for (const Transfer& each : steps[0]) {
-        if (each.source / of_node != each.destination / of_node)
-          away[each.source].push_back(each.destination % of_node);
+      for (const Transfer& transfer : steps[0]) {
+        if (transfer.source / of_node != transfer.destination / of_node)
+          away[transfer.source].push_back(transfer.destination % of_node);
       }
       for (int node = 0; node < nodes; ++node) {
         for (std::size_t k = 0; k < away[0].size(); ++k) {
@@ -84,13 +86,13 @@ TEST(in_place_a_rank_has_its_part_where_it_is_in_the_whole) {
   const auto steps_of = [](Operation operation) {
     return in_place(transfers(operation, ranks(4), 64, {}, 2), operation)[0];
   };
-  for (const Transfer& each : steps_of(Operation::allgather)) {
-    CHECK_EQUAL(each.source_offset, static_cast<std::uint64_t>(each.source) * 16);
-    CHECK_EQUAL(each.destination_offset, each.source_offset);
+  for (const Transfer& transfer : steps_of(Operation::allgather)) {
+    CHECK_EQUAL(transfer.source_offset, static_cast<std::uint64_t>(transfer.source) * 16);
+    CHECK_EQUAL(transfer.destination_offset, transfer.source_offset);
   }
-  for (const Transfer& each : steps_of(Operation::reduce_scatter)) {
-    CHECK_EQUAL(each.destination_offset, static_cast<std::uint64_t>(each.destination) * 16);
-    CHECK_EQUAL(each.source_offset, each.destination_offset);
+  for (const Transfer& transfer : steps_of(Operation::reduce_scatter)) {
+    CHECK_EQUAL(transfer.destination_offset, static_cast<std::uint64_t>(transfer.destination) * 16);
+    CHECK_EQUAL(transfer.source_offset, transfer.destination_offset);
   }
 }
 
@@ -98,7 +100,7 @@ TEST(reductions_take_a_contribution_of_every_rank) {
   for (const Operation operation : {Operation::allreduce, Operation::reduce, Operation::reduce_scatter}) {
     std::map<int, std::set<int>> sources;
     const auto steps = transfers(operation, ranks(5), 100);
-    for (const Transfer& each : steps[0]) sources[each.destination].insert(each.source);
+    for (const Transfer& transfer : steps[0]) sources[transfer.destination].insert(transfer.source);
     CHECK_EQUAL(sources.size(), operation == Operation::reduce ? 1u : 5u);
     for (const auto& [destination, from] : sources) CHECK_EQUAL(from.size(), 5u);
   }
@@ -108,7 +110,7 @@ TEST(broadcast_leaves_the_root_alone) {
   const auto steps = transfers(Operation::broadcast, {3, 0, 1}, 8);
   const Step& step = steps[0];
   CHECK_EQUAL(step.size(), 2u);
-  for (const Transfer& each : step) CHECK(each.source == 3 && each.destination != 3);
+  for (const Transfer& transfer : step) CHECK(transfer.source == 3 && transfer.destination != 3);
 }
 
 namespace {
@@ -120,11 +122,11 @@ Matrix communication_matrix(const Step& step) {
   Matrix matrix;
   std::map<int, std::set<std::uint64_t>> sent;
   std::map<int, std::set<std::uint64_t>> received;
-  for (const Transfer& each : step) {
-    matrix[{each.source, each.destination}] += each.bytes;
-    for (std::uint64_t i = 0; i < each.bytes; ++i) {
-      CHECK(sent[each.source].insert(each.source_offset + i).second);
-      CHECK(received[each.destination].insert(each.destination_offset + i).second);
+  for (const Transfer& transfer : step) {
+    matrix[{transfer.source, transfer.destination}] += transfer.bytes;
+    for (std::uint64_t i = 0; i < transfer.bytes; ++i) {
+      CHECK(sent[transfer.source].insert(transfer.source_offset + i).second);
+      CHECK(received[transfer.destination].insert(transfer.destination_offset + i).second);
     }
   }
   return matrix;
@@ -200,7 +202,7 @@ TEST(who_begins_waits_for_those_that_it_sends_to) {
 TEST(members_of_a_group_do_not_all_begin_with_the_same_receiver) {
   const auto steps = transfers(Operation::symmetric_unidirectional, ranks(6), 9, {2, 3, 3});
   std::map<int, int> first;
-  for (const Transfer& each : steps[0]) first.try_emplace(each.source, each.destination);
+  for (const Transfer& transfer : steps[0]) first.try_emplace(transfer.source, transfer.destination);
   CHECK_EQUAL(first, (std::map<int, int>{{0, 3}, {1, 4}, {2, 5}}));
 }
 
@@ -218,14 +220,14 @@ TEST(striping_brings_every_byte_of_the_message_to_its_place) {
         for (std::size_t step = 0; step < steps.size(); ++step) {
           auto next = held;
           for (std::size_t i = 0; i < steps[step].size(); ++i) {
-            const Transfer& each = steps[step][i];
+            const Transfer& transfer = steps[step][i];
             const Origin origin = origin_of(steps, step, i);
-            for (std::uint64_t b = 0; b < each.bytes; ++b) {
-              const std::uint64_t at = each.source_offset + b;
+            for (std::uint64_t b = 0; b < transfer.bytes; ++b) {
+              const std::uint64_t at = transfer.source_offset + b;
               // What is relayed was there before this step.
-              const auto from = each.relayed ? held[each.source].at(at) : std::pair{each.source, at};
+              const auto from = transfer.relayed ? held[transfer.source].at(at) : std::pair{transfer.source, at};
               CHECK(from.first == origin.rank && from.second == origin.offset + b);
-              CHECK(next[each.destination].emplace(each.destination_offset + b, from).second);
+              CHECK(next[transfer.destination].emplace(transfer.destination_offset + b, from).second);
             }
           }
           held = next;
@@ -281,7 +283,7 @@ TEST(a_memory_path_stays_on_its_rank_and_shares_the_bytes_out) {
     const auto steps = transfers(operation, {1, 3}, 64);
     CHECK_EQUAL(steps.size(), 1u);
     CHECK_EQUAL(steps[0].size(), operation == Operation::host_bidirectional ? 4u : 2u);
-    for (const Transfer& each : steps[0]) CHECK(each.source == each.destination && each.bytes == 32);
+    for (const Transfer& transfer : steps[0]) CHECK(transfer.source == transfer.destination && transfer.bytes == 32);
   }
   const Transfer down = transfers(Operation::device_to_host, {0}, 8)[0][0];
   CHECK(down.source_place == Place::device && down.destination_place == Place::host);
@@ -298,8 +300,8 @@ TEST(the_transfers_of_one_rank_are_its_part_of_those_of_all) {
   const auto check_own = [&](const Step& all, const auto& own_of) {
     for (const int rank : some) {
       Step own;
-      for (const Transfer& each : all) {
-        if (each.source == rank || each.destination == rank) own.push_back(each);
+      for (const Transfer& transfer : all) {
+        if (transfer.source == rank || transfer.destination == rank) own.push_back(transfer);
       }
       CHECK_EQUAL(own_of(rank)[0], own);
     }

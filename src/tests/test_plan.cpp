@@ -376,9 +376,9 @@ TEST(plan_gives_a_rank_of_a_collective_its_own_transfers_only) {
     CHECK_EQUAL(alltoall.size(), 2u * kRanks - 1);
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
-    for (const Transfer& each : alltoall) {
-      sent += each.source == 5 ? each.bytes : 0;
-      received += each.destination == 5 ? each.bytes : 0;
+    for (const Transfer& transfer : alltoall) {
+      sent += transfer.source == 5 ? transfer.bytes : 0;
+      received += transfer.destination == 5 ? transfer.bytes : 0;
     }
     CHECK_EQUAL(sent, 65536u);
     CHECK_EQUAL(received, 65536u);

@@ -87,7 +87,7 @@ class Server {
   ~Server() {
     done_ = true;
     thread_.join();
-    for (const int each : silent_) close(each);
+    for (const int socket : silent_) close(socket);
     close(listening_);
   }
   std::string address() const { return "localhost:" + std::to_string(port_); }
@@ -99,8 +99,8 @@ class Server {
 
  private:
   static bool readable(int socket) {
-    pollfd one{socket, POLLIN, 0};
-    return poll(&one, 1, 20) == 1;
+    pollfd entry{socket, POLLIN, 0};
+    return poll(&entry, 1, 20) == 1;
   }
 
   void serve() {
@@ -196,8 +196,9 @@ TEST(nobody_listens) {
     address = Server({Script{}}).address();
   }
   CHECK_EQUAL(asked(address, 2, milliseconds(4000), milliseconds(1000)), "");
-  for (const char* each : {"", "localhost", "localhost:", ":28028", "localhost:port", "[::1]", "127.0.0.1:99999999"})
-    CHECK_EQUAL(asked(each, 2, milliseconds(4000), milliseconds(4500)), "");
+  for (const char* malformed :
+       {"", "localhost", "localhost:", ":28028", "localhost:port", "[::1]", "127.0.0.1:99999999"})
+    CHECK_EQUAL(asked(malformed, 2, milliseconds(4000), milliseconds(4500)), "");
 }
 
 TEST(an_endless_status_is_cut_off) {

@@ -72,26 +72,26 @@ std::vector<sycl::device> chosen_devices() {
 
 Devices find_devices() {
   const std::vector<sycl::device> roots = chosen_devices();
-  Devices found;
-  if (roots.empty()) return found;
-  found.context.emplace(roots);
+  Devices devices;
+  if (roots.empty()) return devices;
+  devices.context.emplace(roots);
   for (const sycl::device& root : roots) {
     const std::vector<sycl::device> tiles = tiles_of(root);
-    found.composite |= tiles.size() > 1;
+    devices.composite |= tiles.size() > 1;
     for (const sycl::device& tile : tiles) {
       const std::string bus_id = bus_id_of(root);
-      const auto on_card = std::count_if(found.tiles.begin(), found.tiles.end(),
+      const auto on_card = std::count_if(devices.tiles.begin(), devices.tiles.end(),
                                          [&](const Tile& other) { return other.bus_id == bus_id; });
-      found.tiles.push_back({tile, bus_id, static_cast<int>(on_card)});
+      devices.tiles.push_back({tile, bus_id, static_cast<int>(on_card)});
     }
   }
-  return found;
+  return devices;
 }
 
 // Never destroyed: SYCL's own objects may be gone before those of this program.
 Devices& devices() {
-  static Devices& found = *new Devices(guarded("the search for devices", find_devices));
-  return found;
+  static Devices& kept = *new Devices(guarded("the search for devices", find_devices));
+  return kept;
 }
 
 std::size_t selected = 0;

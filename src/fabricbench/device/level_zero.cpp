@@ -130,9 +130,9 @@ std::byte* open(const IpcHandle& handle) {
 }
 
 void close(std::byte* opened) noexcept {
-  const auto found = bases().find(opened);
-  const ze_result_t result = loader().close_ipc_handle(native_context(), found->second);
-  bases().erase(found);
+  const auto base = bases().find(opened);
+  const ze_result_t result = loader().close_ipc_handle(native_context(), base->second);
+  bases().erase(base);
   if (result != ZE_RESULT_SUCCESS)
     std::fprintf(stderr, "fabricbench: zeMemCloseIpcHandle failed: ze_result_t 0x%08x\n",
                  static_cast<unsigned>(result));

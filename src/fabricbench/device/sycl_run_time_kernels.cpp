@@ -47,10 +47,10 @@ Executable compile() {
 
 void compile_kernels() {
   if (kernels_by_name != nullptr) return;
-  auto* found = new std::map<std::string, sycl::kernel>;
+  auto* kernels = new std::map<std::string, sycl::kernel>;
   Executable compiled = compile();
-  for (const char* name : kNames) found->emplace(name, compiled.ext_oneapi_get_kernel(name));
-  kernels_by_name = found;
+  for (const char* name : kNames) kernels->emplace(name, compiled.ext_oneapi_get_kernel(name));
+  kernels_by_name = kernels;
 }
 
 const sycl::kernel& run_time_kernel(const char* name) { return kernels_by_name->at(name); }

@@ -114,9 +114,9 @@ std::string Ccl::why_unsupported() const {
   const bool has_calls = calls.allocate != nullptr && calls.release != nullptr && calls.enroll != nullptr &&
                          calls.strike_off != nullptr && calls.read_log_variables_again != nullptr &&
                          (!modes_.windows() || (calls.make_window != nullptr && calls.close_window != nullptr));
-  if (const int found = version_of_library(); found < version || !has_calls) {
-    return asked + " needs " + what + ", which " + dotted(version) + " is the first to have, and this is " + kName +
-           " " + dotted(found);
+  if (const int installed = version_of_library(); installed < version || !has_calls) {
+    return asked + " needs " + what + ", which came with " + kName + " " + dotted(version) + "; the library is " +
+           dotted(installed);
   }
 #if !defined(FABRICBENCH_CCL_COPY_ENGINE)
   if (modes_.buffers == CclBuffers::copy_engine)
@@ -150,9 +150,9 @@ ncclDataType_t of_ccl(DataType type) { return static_cast<ncclDataType_t>(of_ncc
 
 std::string Ccl::why_no(DataType type) const {
   const CclType wanted = of_nccl(type);
-  if (const int found = version_of_library(); found < wanted.version) {
-    return "--datatype " + to_string(type) + " needs " + dotted(wanted.version) + ", and this is " + kName + " " +
-           dotted(found);
+  if (const int installed = version_of_library(); installed < wanted.version) {
+    return "--datatype " + to_string(type) + " needs " + kName + " " + dotted(wanted.version) +
+           " or newer; the library is " + dotted(installed);
   }
 #if !defined(FABRICBENCH_AMD)
   int device_index = 0;

@@ -81,7 +81,7 @@ class CopiedTransfers final : public Work {
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].start(streams_[i]);
     for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], operations);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].stop(streams_[i]);
-    for (device::TrainClock& each : clocks_) each.release();
+    for (device::TrainClock& clock : clocks_) clock.release();
     end(own);
     std::int64_t longest = 0;
     for (std::size_t i = 0; i < mine.size(); ++i) longest = std::max(longest, clocks_[i].ns());
@@ -91,12 +91,12 @@ class CopiedTransfers final : public Work {
   void rewind() override {
     if (!migrates_) return;
     for (const OwnTransfers& own : steps_) {
-      for (const Transfer& each : moved(own)) {
-        if (each.source_place == Place::host) context_.stream.migrate(source(each), each.bytes, true);
-        if (each.destination_place != Place::host) continue;
+      for (const Transfer& transfer : moved(own)) {
+        if (transfer.source_place == Place::host) context_.stream.migrate(source(transfer), transfer.bytes, true);
+        if (transfer.destination_place != Place::host) continue;
         // What the host will draw to it lies on the device.
-        context_.stream.migrate(destination(each), each.bytes, false);
-        context_.stream.copy_by_kernel(destination(each), source(each), each.bytes, false);
+        context_.stream.migrate(destination(transfer), transfer.bytes, false);
+        context_.stream.copy_by_kernel(destination(transfer), source(transfer), transfer.bytes, false);
       }
     }
     context_.stream.synchronize();
@@ -135,58 +135,58 @@ class CopiedTransfers final : public Work {
   }
 
   void signal(const Step& step, int Transfer::* other) {
-    for (const Transfer& each : step) {
-      if (each.*other != rank_) context_.shared.signal(each.*other);
+    for (const Transfer& transfer : step) {
+      if (transfer.*other != rank_) context_.shared.signal(transfer.*other);
     }
   }
   void await(const Step& step, int Transfer::* other) {
-    for (const Transfer& each : step) {
-      if (each.*other != rank_) context_.shared.await(each.*other);
+    for (const Transfer& transfer : step) {
+      if (transfer.*other != rank_) context_.shared.await(transfer.*other);
     }
   }
 
   // A kernel that writes over a link goes over the data so many times once it has started, as nvbandwidth's does. What
   // it reads over a link, or copies inside the device's memory, would come from a cache the second time: it is started
   // anew.
-  void move(const Transfer& each, device::Stream& stream, std::int64_t times = 1) {
-    if (migrates_ && each.destination_place == Place::host) return;
+  void move(const Transfer& transfer, device::Stream& stream, std::int64_t times = 1) {
+    if (migrates_ && transfer.destination_place == Place::host) return;
     if (copy_.by_kernel()) {
-      const bool link =
-          each.source != each.destination || each.source_place == Place::host || each.destination_place == Place::host;
-      const bool writes_over_link = link && each.source == rank_ && each.source_place == Place::device;
+      const bool link = transfer.source != transfer.destination || transfer.source_place == Place::host ||
+                        transfer.destination_place == Place::host;
+      const bool writes_over_link = link && transfer.source == rank_ && transfer.source_place == Place::device;
       const std::int64_t in_one_start = writes_over_link ? times : 1;
       for (; times > 0; times -= in_one_start)
-        stream.copy_by_kernel(destination(each), source(each), each.bytes, link, in_one_start);
+        stream.copy_by_kernel(destination(transfer), source(transfer), transfer.bytes, link, in_one_start);
     } else {
-      for (; times > 0; --times) stream.copy(destination(each), source(each), each.bytes);
+      for (; times > 0; --times) stream.copy(destination(transfer), source(transfer), transfer.bytes);
     }
   }
 
   // The host draws the pages of managed memory to it by using them.
   void touch(const Step& step) {
     constexpr std::uint64_t kPage = 4096;
-    for (const Transfer& each : step) {
-      if (each.destination_place != Place::host) continue;
-      const volatile std::byte* pages = destination_of(each, context_);
-      for (std::uint64_t i = 0; i < each.bytes; i += kPage) (void)pages[i];
+    for (const Transfer& transfer : step) {
+      if (transfer.destination_place != Place::host) continue;
+      const volatile std::byte* pages = destination_of(transfer, context_);
+      for (std::uint64_t i = 0; i < transfer.bytes; i += kPage) (void)pages[i];
     }
   }
 
   // As what moves the data addresses it.
-  std::byte* source(const Transfer& each) const {
-    if (each.source != rank_) {
-      const Peer& peer = copy_.peer(each.source);
-      return (each.relayed ? peer.receive : peer.send) + each.source_offset;
+  std::byte* source(const Transfer& transfer) const {
+    if (transfer.source != rank_) {
+      const Peer& peer = copy_.peer(transfer.source);
+      return (transfer.relayed ? peer.receive : peer.send) + transfer.source_offset;
     }
-    if (each.source_place == Place::host && copy_.by_kernel())
-      return context_.host_send.on_device() + each.source_offset;
-    return source_of(each, context_);
+    if (transfer.source_place == Place::host && copy_.by_kernel())
+      return context_.host_send.on_device() + transfer.source_offset;
+    return source_of(transfer, context_);
   }
-  std::byte* destination(const Transfer& each) const {
-    if (each.destination != rank_) return copy_.peer(each.destination).receive + each.destination_offset;
-    if (each.destination_place == Place::host && copy_.by_kernel())
-      return context_.host_receive.on_device() + each.destination_offset;
-    return destination_of(each, context_);
+  std::byte* destination(const Transfer& transfer) const {
+    if (transfer.destination != rank_) return copy_.peer(transfer.destination).receive + transfer.destination_offset;
+    if (transfer.destination_place == Place::host && copy_.by_kernel())
+      return context_.host_receive.on_device() + transfer.destination_offset;
+    return destination_of(transfer, context_);
   }
 
   Copy& copy_;
