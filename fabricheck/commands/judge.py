@@ -300,6 +300,7 @@ class VendorJudgement:
 
     @property
     def verdict(self) -> Verdict:
+        """The worst verdict of its problems; it always has one, since an output does not prove where it ran."""
         return worst(each.verdict for each in self.problems)
 
 
@@ -359,6 +360,7 @@ def _vendor_as_json(judged: VendorJudgement) -> dict[str, Any]:
 
 
 def vendor_table(judged: VendorJudgement) -> Iterator[str]:
+    """Yields the lines of a judged output for a terminal: verdict, program and ranks, then problems and values."""
     output = judged.output
     ranks = f", {output.ranks} ranks" if output.ranks is not None else ""
     version = f" {output.version}" if output.version else ""

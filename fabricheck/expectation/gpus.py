@@ -197,6 +197,7 @@ _BEYOND_GPU_CACHES = 256 << 20
 
 
 def same_gpu(question: Question) -> Limits:
+    """What copies within the memory of one GPU may reach: Gb/s for goodput, µs for start-up."""
     rate = memory.local_copy_gbps(question.topology)
     if rate and question.operation == "bidirectional":
         rate /= 2  # both directions pass the same memory (OpenPOWER §5.2)
@@ -274,6 +275,7 @@ def host_and_device(question: Question) -> Limits:
 
 
 def shared_memory(question: Question) -> Limits:
+    """What ranks of the host backend on one node may reach: Gb/s by the host's copy rate, µs for start-up."""
     start_up = SHARED_CORE_START_UP_US if question.oversubscribed else SHARED_MEMORY_START_UP_US
     copy = memory.host_copy_gbps(question.topology, question.host_copy_gbps)
     if copy is None:

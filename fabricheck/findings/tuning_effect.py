@@ -138,6 +138,7 @@ class Comparison:
 
 
 def quantity_of(size: int) -> Quantity:
+    """Whether a message of `size` bytes is judged by its goodput or by its latency."""
     return "goodput" if size >= SMALLEST_GOODPUT_BYTES else "latency"
 
 
@@ -207,6 +208,7 @@ def _effect(key: Key, gains: npt.NDArray[np.float64], confidence: float, smalles
 
 
 def factor(logarithm: float) -> float:
+    """The gain of which `logarithm` (natural) is the logarithm, kept within what a float can hold."""
     return math.exp(min(max(logarithm, -_FAR), _FAR))
 
 

@@ -74,6 +74,7 @@ class Changes:
 
     @property
     def all(self) -> tuple[Change, ...]:
+        """The changes of classes, operations and metrics, in this order."""
         return (*self.classes, *self.operations, *self.metrics)
 
     @property

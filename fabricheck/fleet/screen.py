@@ -296,6 +296,7 @@ def _halves(group: Sequence[str]) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Runs the tests of the network in the job of a fleet. Returns 0 if they ran, else 1."""
     at = list(arguments).index("--")
     folder, launcher, ranks, limit, patience, *options = arguments[:at]
     fleet = Fleet.read(Path(folder))

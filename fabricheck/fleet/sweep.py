@@ -89,6 +89,7 @@ def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: 
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Runs one step of the single-node tests in the job of a fleet. Returns 0 if a node has a result, else 1."""
     at = list(arguments).index("--")
     folder, launcher, ranks, limit, patience, *options = arguments[:at]
     limits = float(limit), float(patience)

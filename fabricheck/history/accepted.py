@@ -32,6 +32,7 @@ class Accepted:
     keep: bool = False
 
     def matches(self, key: MetricKey) -> bool:
+        """Whether this change names a metric, by the metric alone or by the whole key."""
         return any(
             fnmatch.fnmatchcase(key.metric, each) or fnmatch.fnmatchcase(str(key), each) for each in self.metrics
         )

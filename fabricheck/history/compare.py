@@ -115,6 +115,7 @@ class Comparison:
     advice: tuple[str, ...]  # what would have to be run for an answer
 
     def count(self, verdict: Change) -> int:
+        """How many metrics have this verdict."""
         return sum(each.verdict is verdict for each in self.metrics)
 
     @property

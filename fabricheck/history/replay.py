@@ -52,6 +52,7 @@ class ReplayedSession:
 
     @property
     def changed(self) -> bool:
+        """Whether the judgement of any run differs from the stored one."""
         return any(each.changes for each in self.runs)
 
 

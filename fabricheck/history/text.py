@@ -53,6 +53,7 @@ def _plain(value: Any) -> Any:
 
 
 def calibration_lines(made: Calibration) -> Iterator[str]:
+    """Yields the lines of a calibration for a terminal: what it was made from, then what is unusual in its metrics."""
     yield (
         f"{made.system}: {len(made.references)} references from {made.runs} runs in {len(made.sessions)} sessions, "
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
@@ -86,6 +87,7 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Yields the lines of a comparison for a terminal: both sides, what differs, suspects, then metrics."""
     yield f"{comparison.system}: {comparison.base.selection} -> {comparison.candidate.selection}"
     for name, side in (("base", comparison.base), ("candidate", comparison.candidate)):
         yield f"  {name}: {side_runs(side)}"
@@ -164,6 +166,7 @@ def _could_show(change: MetricChange) -> str:
 
 
 def watch_lines(watched: WatchResult) -> Iterator[str]:
+    """Yields the lines of `watch` for a terminal: the summary, open incidents, closed ones, improvements."""
     yield watch_summary(watched)
     if not any(watched.count(status) for status in ("watched", "alert")):
         yield nothing_watched(watched)
@@ -192,6 +195,7 @@ def watch_summary(watched: WatchResult) -> str:
 
 
 def nothing_watched(watched: WatchResult) -> str:
+    """The line for a system whose metrics have too few sessions for an alert."""
     left = watched.warm_up - len(watched.sessions)
     return f"alerts start after {watched.warm_up} sessions of a metric" + (f": needs {left} more" if left > 0 else "")
 

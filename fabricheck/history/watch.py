@@ -88,9 +88,11 @@ class WatchResult:
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
+        """The incidents that still last and were not accepted."""
         return tuple(each for each in self.incidents if each.open)
 
     def count(self, status: str) -> int:
+        """How many metrics have this status."""
         return sum(each.status == status for each in self.states)
 
     @property

@@ -32,11 +32,13 @@ class Evidence:
 
     @property
     def short(self) -> str:
+        """Node, part and what is wrong with it, without the part's address."""
         part = f"GPU {self.part}" if isinstance(self.part, int) else self.part
         return ": ".join(filter(None, (self.host, part, self.text)))
 
     @property
     def message(self) -> str:
+        """The same as `short`, with the PCI address of a GPU."""
         return f"{self.short}, at {self.bus_id}" if self.bus_id else self.short
 
 
@@ -77,6 +79,7 @@ class NodeReport:
 
     @property
     def seconds(self) -> float:
+        """Seconds between the two states; 0.0 if either is missing."""
         if self.before is None or self.after is None:
             return 0.0
         return max(self.after.time_s - self.before.time_s, 0.0)
@@ -104,4 +107,5 @@ def busy_hosts(run: Run) -> list[str]:
 
 
 def short_name(host: str) -> str:
+    """A node's name without its domain."""
     return host.partition(".")[0]

@@ -45,6 +45,7 @@ class Parts(Generic[T]):
 
     @property
     def all(self) -> tuple[T, ...]:
+        """Directions and pairs of ends first, then the units."""
         return (*self.others, *self.units)
 
 

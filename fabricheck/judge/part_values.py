@@ -154,14 +154,17 @@ class Facts:
 
     @cached_property
     def devices(self) -> Mapping[int, Device]:
+        """The device of each rank that has one, by rank."""
         return {each.rank: each.device for each in self.run.ranks if each.device is not None}
 
     @cached_property
     def gpus(self) -> Mapping[int, int]:
+        """The index of the GPU that each rank drove, by rank."""
         return gpu_of_ranks(self.run)
 
     @cached_property
     def ends(self) -> Mapping[int, str]:
+        """The node of the link graph that each rank ran on, by rank; empty without a topology."""
         return ends_of_ranks(self.run, self.topology) if self.topology is not None else {}
 
     @property
@@ -184,6 +187,7 @@ class Facts:
         return able and not switch_is_left_out(self.run.header.get("environment", {}))
 
     def nodes(self, samples: Samples) -> int:
+        """On how many nodes the ranks of a measurement ran."""
         return len({each.host for each in self.run.ranks if each.rank in samples.ranks})
 
     def in_domain(self, samples: Samples) -> bool:
@@ -191,6 +195,8 @@ class Facts:
         return self.topology is not None and 1 < self.nodes(samples) <= self.topology.nvlink_domain_nodes
 
     def distance(self, samples: Samples) -> str | None:
+        """The class of distance between the two nodes of a measurement; None for another number of nodes or without a
+        network."""
         network = self.topology.network if self.topology is not None else None
         nodes = [node_of(self.ends[rank]) for rank in samples.ranks if rank in self.ends]
         return network.distance(*nodes) if network is not None and len(nodes) == 2 else None

@@ -59,6 +59,7 @@ class FloorRule:
         *,
         schedule: str | None = None,
     ) -> bool:
+        """Whether the rule applies to a measurement. An axis of the rule that is None applies to all."""
         return (
             self.transport in (None, transport)
             and (self.operations is None or operation in self.operations)
@@ -83,6 +84,7 @@ class LatencyRule:
     shared_devices: bool | None = None
 
     def matches(self, transport: str, backend: str, shared_devices: bool = False) -> bool:
+        """Whether the rule applies to a measurement. An axis of the rule that is None applies to all."""
         return (
             self.transport in (None, transport)
             and self.backend in (None, backend)
@@ -117,6 +119,7 @@ class SpreadRule:
     launches: Literal["one", "several"] | None = None
 
     def matches(self, quantity: str, scope: Scope, devices: bool, launches: str, host_memory: bool) -> bool:
+        """Whether the rule applies to a group of peers. An axis of the rule that is None applies to all."""
         return (
             self.quantity in (None, quantity)
             and self.host_memory in (None, host_memory)

@@ -61,10 +61,12 @@ class Published(BaseModel):
 
     @property
     def low(self) -> float:
+        """The least of the range, in `unit`."""
         return self.ends[0]
 
     @property
     def high(self) -> float:
+        """The most of the range, in `unit`."""
         return self.ends[1]
 
 

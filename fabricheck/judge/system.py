@@ -245,6 +245,7 @@ class Judged:
 
     @property
     def system(self) -> str:
+        """The system without the partition."""
         return self.partition.partition(":")[0]
 
     @property

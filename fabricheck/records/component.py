@@ -31,6 +31,7 @@ class Kind(str, Enum):
 
     @property
     def is_software(self) -> bool:
+        """Whether it is a library, driver, setting or another thing that is installed or configured."""
         return self in _SOFTWARE
 
 

@@ -41,18 +41,22 @@ class Metric:
 
     @property
     def unit(self) -> str:
+        """The unit of `values`: Gb/s for a goodput, us for a latency."""
         return UNITS[self.quantity]
 
     @property
     def better(self) -> str:
+        """Which direction is an improvement: `higher` for a goodput, `lower` for a latency."""
         return BETTER[self.quantity]
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
+        """Goodput in Gb/s or latency in µs: float64, shape (iterations,), in the order of measurement."""
         return self.samples.goodput_gbps if self.quantity == "goodput" else self.samples.latency_us
 
     @property
     def value(self) -> float:
+        """The median of `values`, in `unit`."""
         return float(np.median(self.values))
 
 

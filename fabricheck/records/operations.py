@@ -139,6 +139,7 @@ class Setting:
     among: Collection[str] = ()
 
     def is_usual(self, value: object) -> bool:
+        """Whether a run with this value is one without the setting."""
         return value in (None, self.usual) or bool(self.among and value not in self.among)
 
 

@@ -40,6 +40,7 @@ class PairRule:
 
     @property
     def groups(self) -> int:
+        """The number of groups."""
         return self.ranks // self.group
 
     @property

@@ -33,6 +33,7 @@ def is_rehearsal(run: Run) -> bool:
 
 
 def any_rehearsal(runs: Iterable[Run]) -> bool:
+    """Whether any of the runs is a rehearsal."""
     return any(map(is_rehearsal, runs))
 
 

@@ -49,10 +49,12 @@ class Group:
 
     @property
     def is_pairs(self) -> bool:
+        """Whether its metrics are between two ranks."""
         return self.operation in PAIRS
 
     @property
     def verdict(self) -> Verdict:
+        """The worst verdict of its metrics."""
         return worst(each.verdict for each in self.judgements)
 
     @property

@@ -298,9 +298,11 @@ def script_hash(script: bytes) -> str:
 
 @lru_cache(maxsize=1)
 def plotly_hash() -> str:
+    """The hash of plotly's script for the content security policy of a page."""
     return script_hash(plotly_js())
 
 
 @lru_cache(maxsize=1)
 def packed_plotly() -> str:
+    """Plotly's script as a page embeds it."""
     return packed(plotly_js())

@@ -65,6 +65,7 @@ class Derived:
 
     @property
     def features(self) -> tuple[str, ...]:
+        """The features that ReFrame's settings of a partition or environment list."""
         if self.backend == "host":
             return ("mpi",)
         return ("mpi", self.backend, self.ccl or "without-ccl")

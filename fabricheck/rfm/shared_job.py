@@ -104,6 +104,7 @@ class SharedJobs(SerialExecutionPolicy):
         self._jobs = 0
 
     def runcase(self, case: Any) -> None:
+        """ReFrame calls it with each test case: builds it, runs it alone, or keeps it for a shared job."""
         try:
             if isinstance(case.check, BuildFabricbench) and not self.dry_run_mode:
                 case.prepare()  # tests take it as it is, before it is built
@@ -156,6 +157,7 @@ class SharedJobs(SerialExecutionPolicy):
         return task
 
     def exit(self) -> None:
+        """ReFrame calls it after the last test case: runs those that were kept, in shared jobs."""
         try:
             for task in [task for task in self._waiting if (_stage(task) / EXIT_STATUS).exists()]:
                 self._judge(task)

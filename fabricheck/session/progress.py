@@ -111,12 +111,14 @@ class TimeLeft:
     _prepared: list[float] = field(default_factory=list)  # when each test of a shared job was
 
     def plan(self, name: str, seconds: float, now: float) -> None:
+        """A test was prepared at `now` (s) that takes `seconds` at most."""
         if self._current is None or self._current[0] != name:
             self._plans[name] += 1
             self._prepared.append(now)
         self._costs[name] = seconds + _OVERHEAD_S
 
     def begin(self, name: str, now: float) -> None:
+        """A test began at `now` (s)."""
         self._close(now)
         self.begun += 1
         self._open[name] += 1
@@ -125,6 +127,7 @@ class TimeLeft:
         self._current = name, now
 
     def end(self, name: str, rest: int, now: float) -> None:
+        """A test was judged at `now` (s); `rest` tests have not ended, as ReFrame counts them."""
         self._rest = rest
         self._open[name] -= self._open[name] > 0
         self._seen.add(name)

@@ -114,6 +114,7 @@ def command_of(suite: Suite, selection: Selection) -> list[str]:
 
 
 def with_checks(files: Iterable[Path]) -> list[str]:
+    """ReFrame's command with the check files that it loads."""
     # Nothing runs beside anything else. Not as a mode in the configuration: with that ReFrame 4.10.4 forgets --prgenv.
     return [*reframe_command(), "--exec-policy=serial", *(f"--checkpath={each}" for each in files)]
 
@@ -140,6 +141,8 @@ def reframe_program() -> str:
 
 
 def environment_of(suite: Suite, selection: Selection, output: Path, *, has_locks: bool = True) -> dict[str, str]:
+    """The variables of ReFrame's process for a run that writes below `output`. Raises UserError for a path that ReFrame
+    cannot take."""
     site = suite.site(selection.whole_system)
     for what, path in (("the suite", suite.root), ("the output", output.resolve()), (selection.whole_system, site)):
         require_plain(what, path)

@@ -53,6 +53,7 @@ class Upgrade:
 
     @property
     def answer(self) -> Answer:
+        """Go, stay, or cannot say. A test that fails with the new environment alone means stay."""
         if self.failures:
             return Answer.WORSE
         known = self.changes.answer

@@ -116,10 +116,12 @@ class Facts:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """All lines of `notes_at`, in the order of its places."""
         return tuple(itertools.chain.from_iterable(self.notes_at.values()))
 
 
 def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:
+    """The NUMA node, or None where the machine has no such node."""
     return node if node is not None and node in numa_nodes else None
 
 
@@ -148,6 +150,7 @@ def memory_gbps(clock_mhz: int | None, bus_bits: int | None) -> float | None:
 
 
 def short_model(name: str) -> str:
+    """A GPU model without its maker, such as `H200` for `NVIDIA H200`."""
     for before in ("emulated ", "NVIDIA ", "AMD ", "Tesla "):
         name = name.removeprefix(before)
     return name.strip() or "unknown"

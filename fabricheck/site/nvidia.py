@@ -136,6 +136,7 @@ class TopoTable:
 
     @property
     def nics(self) -> tuple[str, ...]:
+        """The names of the NICs, in the order of the table."""
         row = next(iter(self.rows.values()), {})
         return tuple(name for name in row if not re.fullmatch(r"GPU\d+", name))
 

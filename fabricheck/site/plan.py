@@ -41,6 +41,7 @@ class Plan:
 
     @property
     def left_out(self) -> tuple[str, ...]:
+        """All lines of `left_out_at`, in the order of its places."""
         return tuple(itertools.chain.from_iterable(self.left_out_at.values()))
 
     def configuration(self) -> dict[str, Any]:

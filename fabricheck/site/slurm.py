@@ -120,4 +120,5 @@ def _switches(text: str) -> tuple[Leaf, ...]:
 
 
 def as_captured(content: Any) -> dict[str, str]:
+    """Outputs of Slurm's commands by name, from a captured file; empty for other content."""
     return {str(name): str(text) for name, text in content.items()} if isinstance(content, dict) else {}

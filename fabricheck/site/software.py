@@ -59,6 +59,7 @@ class Library:
 
     @property
     def called(self) -> str:
+        """Name and version for people."""
         return f"{self.title} {self.version}"
 
 
@@ -73,6 +74,7 @@ class Software:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """Its fields as JSON can hold them."""
         return asdict(self)
 
 

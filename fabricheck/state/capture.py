@@ -171,6 +171,7 @@ class Answer(NamedTuple):
 
     @property
     def given(self) -> bool:
+        """Whether the program is there and answered."""
         return not self.problem and not self.missing
 
 
@@ -598,6 +599,8 @@ def _place(device: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Captures this node into the folder that is named. Returns the exit status: 0, 1 if it cannot be written, 2 for
+    misuse."""
     if arguments == ["--nvml"]:
         print(json.dumps(gpu_facts()))
         return 0

@@ -143,6 +143,7 @@ def write(folder: Path, when: When) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
+    """Writes the state of this node: `arguments` are the folder, and `before` or `after`."""
     folder, when = arguments
     write(Path(folder), cast(When, when))
 

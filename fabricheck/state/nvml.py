@@ -57,6 +57,7 @@ def field(handle: Any, number: int, scope: int = 0) -> int | None:
 
 
 def text(value: str | bytes) -> str:
+    """A string of NVML, which older bindings return as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -25,6 +25,7 @@ class LinksOfPart(BaseModel):
     source: _Text
 
     def between(self, source: str, destination: str) -> Link:
+        """A link of this kind between two parts of a node, its rate in Gb/s."""
         return Link((source, destination), self.technology, self.count, parse_rate(self.rate), self.source)
 
 
