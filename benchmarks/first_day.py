@@ -25,7 +25,7 @@ from scipy.signal import lfilter
 from scipy.special import stdtr
 
 from fabricheck.judge.equal_metrics import Member
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared
 from fabricheck.judge.system import SystemJudge
@@ -225,7 +225,8 @@ def false_alarms(kind: str, seed: int, policy: Policy, metrics: int = 1000) -> i
         ways = list(itertools.permutations(range(gpus), 2)) if pairs else [(gpu,) for gpu in range(gpus)]
         ends = [tuple(Component(Kind.GPU, str(gpu)) for gpu in way) for way in ways]
         parts = [
-            Parts(way, (replace(way[0], direction="sending"), replace(way[-1], direction="receiving"))) for way in ends
+            CrossedParts(way, (replace(way[0], direction="sending"), replace(way[-1], direction="receiving")))
+            for way in ends
         ]
         inside = float(rng.choice([0.0003, 0.001, 0.003, 0.01]))
         between = noise(kind, rng, (len(ways), 50))[:, -1] * max(inside, least) * rng.uniform(0, 1)

@@ -28,7 +28,7 @@ from fabricheck.diagnosis.network.localize import Locator
 from fabricheck.diagnosis.network.plan import retest, screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import Launch
@@ -81,7 +81,7 @@ class Fleet:
         least = policy.spread_of_equals("goodput", "node", True, "several", host_memory=False)
         levels = np.median(of_all, axis=1)
         levels[list(nodes)] = np.median(values, axis=1)
-        hosts = [Parts((name,)) for name in self.names]
+        hosts = [CrossedParts((name,)) for name in self.names]
         for outlier in outliers(levels, np.zeros(NODES), hosts, least, error * NODES * len(PAIRS)):
             for member in outlier.members:
                 if member in nodes:

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.judge import outliers as judge
-from fabricheck.judge.outliers import Floats, Parts, T
+from fabricheck.judge.outliers import CrossedParts, Floats, T
 
 
 def may_be_outliers(
-    values: Floats, inside: Floats, parts: Sequence[Parts[T]], least_spread: float, error: float
+    values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], least_spread: float, error: float
 ) -> npt.NDArray[np.bool_]:
     """Whether `outliers` can find any in each of several groups, whose members cross the same parts: shape (groups,),
     of `values` and `inside` of shape (groups, n). Much faster where few groups have any: only splits are looked at that

@@ -51,7 +51,7 @@ from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.report.machine import write_prometheus
 from fabricheck.results.fabricbench import read_run
-from fabricheck.rfm.command_line import Plan
+from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.duration import fit, seconds_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,12 +62,12 @@ FIRST, A_NODE = datetime(2026, 1, 1, tzinfo=timezone.utc), 200
 SOFTWARE = '{"CUDA":"13.0","CUDA driver":"580.159.04","NCCL":"2.28.3","fabricbench":"0.1.0"}'
 
 
-def node_pairs() -> Plan:
+def node_pairs() -> MeasurementPlan:
     """The check of all pairs of nodes, port by port (checks/network.py)."""
     one_size = f"{SIZE}B"
     operations, schedules = ["unidirectional"], ["contended"]
     ranks = NODES * PORTS
-    return Plan("ccl", operations, schedules, one_size, 2, 60, ranks, NODES, pairs="rails", budget=0.1)
+    return MeasurementPlan("ccl", operations, schedules, one_size, 2, 60, ranks, NODES, pairs="rails", budget=0.1)
 
 
 def screen(nodes: int, turns: int) -> PairRule:
@@ -264,7 +264,7 @@ def main() -> None:
         small = screen(64, 1)
         write_file(folder / "small.jsonl", small)
         prometheus = exported(folder, judged(folder / "small.jsonl")[0])
-    gpus = Plan("copy", ["pingpong"], ["uncontended", "contended"], "1B:1GiB:4", 10, 60, 72, 18, budget=0.1)
+    gpus = MeasurementPlan("copy", ["pingpong"], ["uncontended", "contended"], "1B:1GiB:4", 10, 60, 72, 18, budget=0.1)
     fitted = fit(gpus, 60 * MINUTES)
     everything = len(PairRule(options.nodes * PORTS, PORTS, 2, True))
     what = f"screen of {options.nodes} nodes with {PORTS} ports, {len(rule):,} pairs of {everything:,}"

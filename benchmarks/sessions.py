@@ -20,8 +20,8 @@ from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import Floats, Shape
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
-from fabricheck.judge.outliers import Outlier, Parts, outliers
-from fabricheck.judge.parts import CUT, LEAST_LOSS, Part, parts_of, scores_of, standardised
+from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
+from fabricheck.judge.parts import CUT, LEAST_LOSS, PartMetrics, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -40,7 +40,7 @@ from fabricheck.suite import suite_root
 
 GPUS, RUNS = 8, 20
 PAIRS = tuple(itertools.permutations(range(GPUS), 2))
-PARTS = [Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
+PARTS = [CrossedParts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}--gpu{max(a, b)}",)) for a, b in PAIRS]
 Flags = npt.NDArray[np.bool_]
 #: By test, what is slow, how many metrics that has, and what chance may not explain.
 Slow = Mapping[int, tuple[frozenset[str], int, tuple[Sign, ...]]]
@@ -63,7 +63,7 @@ class Made:
     slow: tuple[int, ...] = ()
 
 
-def parts_of_metrics(metrics: int) -> tuple[tuple[Part, ...], npt.NDArray[np.int64]]:
+def parts_of_metrics(metrics: int) -> tuple[tuple[PartMetrics, ...], npt.NDArray[np.int64]]:
     """What the metrics cross (node, two GPUs and the link between them), and the launch of each."""
     launch = np.arange(metrics) // len(PAIRS)
     crossed = [

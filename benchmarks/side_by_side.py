@@ -28,7 +28,7 @@ from fabricheck.findings.cross_check import one_way_us
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suites.benchmarks import Asked, benchmark, options, peer, sizes_between
+from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, options, peer, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import format_size, parse_size
@@ -104,7 +104,9 @@ def fabricbench(table: Table, arguments: argparse.Namespace, ranks: int, *option
     return values
 
 
-def vendor(table: Table, arguments: argparse.Namespace, folder: str, asked: Asked, more: Sequence[str] = ()) -> Values:
+def vendor(
+    table: Table, arguments: argparse.Namespace, folder: str, asked: BenchmarkRequest, more: Sequence[str] = ()
+) -> Values:
     """One-way times in µs by size, from the parser of the tool, given `more` options. UserError where the output has a
     problem."""
     program = [str(Path(folder) / asked.benchmark.program), *options(asked), *more]
@@ -360,8 +362,8 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str, nam
     peer_program = peer("nccl-tests", operation)
     # In a graph nothing can wait for a call.
     waits = not mode.calls
-    few = Asked(peer_program, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
-    many = Asked(peer_program, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
+    few = BenchmarkRequest(peer_program, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
+    many = BenchmarkRequest(peer_program, (large,), ranks, backend="cuda", buffers="D D", iterations=50, warmup=10)
     if mode.calls:
         few, many = (replace(asked, iterations=mode.calls) for asked in (few, many))
     peer_small = vendor(table, arguments, arguments.nccl_tests, few, mode.options)
@@ -390,7 +392,7 @@ def compare_ccl_trains(table: Table, arguments: argparse.Namespace, operation: s
         f"--sizes={','.join(map(str, sizes))}", "--budget=0.3", f"--train={calls}",
         *([f"--ccl-mode={name}"] if name else []),
     )  # fmt: skip
-    asked = Asked(peer("nccl-tests", operation), sizes, ranks, backend="cuda", buffers="D D")
+    asked = BenchmarkRequest(peer("nccl-tests", operation), sizes, ranks, backend="cuda", buffers="D D")
     theirs = vendor(table, arguments, arguments.nccl_tests, replace(asked, iterations=calls, warmup=5), mode.options)
     for size in sizes:
         title = f"{f'ccl {name}'.strip()} {operation} {format_size(size)} train, {ranks} ranks, against nccl-tests"
@@ -403,7 +405,7 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
         table, arguments, 2, "--transport=mpi", "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1",
         f"--sizes={','.join(map(str, sizes))}", "--iterations=1000", "--warmup=100",
     )  # fmt: skip
-    asked = Asked(benchmark("osu", "latency"), sizes_between(8, sizes[-1], 2), 2, iterations=1000)
+    asked = BenchmarkRequest(benchmark("osu", "latency"), sizes_between(8, sizes[-1], 2), 2, iterations=1000)
     if not arguments.host:
         asked = replace(asked, backend="cuda", buffers="D D")
     theirs = vendor(table, arguments, arguments.osu, asked)

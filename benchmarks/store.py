@@ -98,7 +98,7 @@ class MadeSession:
         """A session whose rows are those of a result file with GPUs, as often as it takes."""
         judged = SystemJudge.of("hgx-h200").judge(read_run(suite_root() / RESULT))
         case = Case("PingPong %transport=ccl", "openmpi", "benchmark:gpu", {}, "pass", None, None, None, False)
-        measured = [tables.Measured(case, judged, '{"NCCL":"2.28.3"}', "{}")]
+        measured = [tables.JudgedCase(case, judged, '{"NCCL":"2.28.3"}', "{}")]
         rows = tables.metrics_table(measured, "s", FIRST)
         times = np.random.default_rng(0).normal(1e6, 1e4, iterations).astype(np.int64)
         line = tables.samples_table(measured).head(1)

@@ -67,7 +67,7 @@ ACCEPTED: Mapping[str, str] = {
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class Setting(BaseModel):
+class TuningVariable(BaseModel):
     """One variable of a profile.
 
     `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
@@ -97,7 +97,7 @@ class Profile:
 
     name: str
     description: str
-    settings: tuple[Setting, ...]
+    settings: tuple[TuningVariable, ...]
 
     def environment(self, libraries: Collection[Library] | None = None) -> dict[str, str]:
         """Variables and values of the settings that any of `libraries` reads; of all settings where it is `None`.
@@ -107,7 +107,7 @@ class Profile:
         settings = self.settings if libraries is None else self.read_by(libraries)
         return {each.variable: each.value for each in settings}
 
-    def read_by(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
+    def read_by(self, libraries: Collection[Library]) -> tuple[TuningVariable, ...]:
         """The settings that any of `libraries` reads. Raises UserError for a library that no setting can be of."""
         known: tuple[str, ...] = ("ccl", "mpi", "gpu")
         for library in libraries:
@@ -115,7 +115,7 @@ class Profile:
                 raise UserError(f"{library!r} is not a library of a tuning profile: choose from {', '.join(known)}")
         return tuple(each for each in self.settings if each.library in libraries)
 
-    def dispensable(self, libraries: Collection[Library]) -> tuple[Setting, ...]:
+    def dispensable(self, libraries: Collection[Library]) -> tuple[TuningVariable, ...]:
         """The settings that any of `libraries` reads and that can all be taken away at once."""
         return tuple(each for each in self.read_by(libraries) if each.without is None)
 
@@ -140,7 +140,7 @@ class _ProfileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     description: _Text
-    settings: list[Setting]
+    settings: list[TuningVariable]
 
 
 class _FileModel(BaseModel):
@@ -179,7 +179,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
     return Profiles(str(path), tuple(profiles))
 
 
-def _accepted(file: YamlFile, place: Place, setting: Setting) -> re.Pattern[str]:
+def _accepted(file: YamlFile, place: Place, setting: TuningVariable) -> re.Pattern[str]:
     """The values that a variable takes: as known here, else as the setting says itself."""
     name = setting.variable
     known = ACCEPTED.get(name)

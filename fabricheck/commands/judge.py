@@ -227,14 +227,14 @@ def _lines(answers: Iterable[Observation], width: int) -> Iterator[str]:
 
 def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:
     """Says whether the numbers in a file are normal."""
-    from fabricheck.judge.compare_part import Asked, is_normal
+    from fabricheck.judge.compare_part import NodeDescription, is_normal
     from fabricheck.suite import suite_root
 
     try:
         text = file.read_bytes()[:_LARGEST_TEXT].decode("utf-8", "replace")
     except OSError as error:
         raise UserError(f"{str(file)!r} cannot be read: {error.strerror}") from None
-    answer = is_normal(text, str(file), Asked(part, gpus, nodes, nics), suite_root())
+    answer = is_normal(text, str(file), NodeDescription(part, gpus, nodes, nics), suite_root())
     for line in answer.lines:
         click.echo(line)
     return answer.verdict

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
     from fabricheck.session.progress import Progress
-    from fabricheck.session.reading import Session
+    from fabricheck.session.reading import FinishedSession
     from fabricheck.session.reframe import Selection
     from fabricheck.suite import Suite
 
@@ -187,7 +187,9 @@ def _earlier(output: Path, selection: Selection, wanted: Wanted) -> tuple[Path |
     return earlier, replace(selection, tags=then["tags"], names=then["names"], environments=then["environments"])
 
 
-def _conclude(context: click.Context, session: Session, outcome: Outcome, *, kept: bool, is_short: bool) -> None:
+def _conclude(
+    context: click.Context, session: FinishedSession, outcome: Outcome, *, kept: bool, is_short: bool
+) -> None:
     """The last line, and the exit status."""
     from fabricheck.judge.overall import rehearsed
     from fabricheck.records.rehearsal import marked
@@ -249,14 +251,14 @@ def _list(suite: Suite, selection: Selection, output: Path) -> None:
 def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
     """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
-    from fabricheck.report.parts import Parts
+    from fabricheck.report.parts import NodeParts
     from fabricheck.report.terminal import render
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
     if not is_short:
         click.echo(render(outcome.judged, width=width, color=color, diagnosis=outcome.diagnosis, system=system))
     if outcome.fleet is not None:
-        parts = Parts.of(outcome.judged)
+        parts = NodeParts.of(outcome.judged)
         click.echo("\n".join(short(outcome.fleet) if is_short else table(outcome.fleet, parts, width)))
 
 
@@ -321,7 +323,9 @@ def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> 
     click.echo(f"fabricheck: the earlier run in {folder} had no verdict; it is {verdict}: {where}", err=True)
 
 
-def _keep(session: Session, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool) -> bool:
+def _keep(
+    session: FinishedSession, outcome: Outcome, suite: Suite, system: str, store: Path | None, *, just_now: bool
+) -> bool:
     """Writes and stores what a session came to; whether all of it could be. What cannot be costs nothing else."""
     from fabricheck.session.reports import write_for_programs, write_page
 
@@ -361,7 +365,7 @@ def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]])
 
 
 def _store(
-    store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool
+    store: Path, session: FinishedSession, outcome: Outcome, suite: Suite, system: str, *, just_now: bool
 ) -> tuple[Past, OSError | UserError | None]:
     """The history with this session in it, and why it could not be stored, if so: that costs no report."""
     from fabricheck.commands.store import report as report_stored

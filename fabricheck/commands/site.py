@@ -17,7 +17,7 @@ import click
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
-    from fabricheck.site.found import Facts
+    from fabricheck.site.found import NodeFacts
 
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -152,7 +152,7 @@ def _root(site: Path | None) -> Path:
     return suite_root()
 
 
-def _captured(folder: Path) -> Facts:
+def _captured(folder: Path) -> NodeFacts:
     """What a capture says; with the software of this machine where it says nothing of that, as texts of tools do."""
     from fabricheck.site.facts import read_facts
     from fabricheck.site.software import find_software
@@ -166,7 +166,7 @@ def _captured(folder: Path) -> Facts:
     return replace(facts, software=replace(software, notes=(*software.notes, note)))
 
 
-def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Facts:
+def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> NodeFacts:
     """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import require_partitions
@@ -204,7 +204,7 @@ def _run_job(command: list[str], kept: Path, wait: int) -> None:
         )
 
 
-def _system_name(given: str | None, facts: Facts) -> str:
+def _system_name(given: str | None, facts: NodeFacts) -> str:
     from fabricheck.history.folders import is_name
 
     name = given or re.sub(r"[^A-Za-z0-9_.-]+", "-", (facts.slurm.cluster if facts.slurm else "") or facts.hostname)
@@ -213,7 +213,7 @@ def _system_name(given: str | None, facts: Facts) -> str:
     return name
 
 
-def _network(facts: Facts, nodes: tuple[str, ...], ib: Path | None, lldp: Path | None) -> dict[str, Any]:
+def _network(facts: NodeFacts, nodes: tuple[str, ...], ib: Path | None, lldp: Path | None) -> dict[str, Any]:
     from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 
     if ib is not None:

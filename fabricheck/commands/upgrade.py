@@ -15,7 +15,7 @@ from fabricheck.commands.run import alone, prebuilt
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
-    from fabricheck.findings.upgrade import Change
+    from fabricheck.findings.upgrade import UpgradeChange
     from fabricheck.session.upgrade import Upgrade
 
 _MOST_LINES = 10
@@ -168,7 +168,7 @@ def _why(result: Upgrade) -> str:
     return f"{unsure[0].of} may have lost more than {result.margin:.0%} ({unsure[0]}): {step}"
 
 
-def _rounds_for(change: Change, rounds: int, margin: float) -> float:
+def _rounds_for(change: UpgradeChange, rounds: int, margin: float) -> float:
     """How many rounds an answer needs, by the width of the interval; it shrinks with their root at least."""
     reach = math.log(change.gain / change.interval[0])
     room = math.log(change.gain) - math.log1p(-margin)

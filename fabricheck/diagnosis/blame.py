@@ -28,7 +28,7 @@ _MOST_OF_ONE = 4.0
 
 
 @dataclass(frozen=True)
-class Group:
+class SlowGroup:
     """Measurements, by index, that got slow and share what is in `components`; that may be nothing.
 
     Where it was fitted: the share that is lost, `low` to `high` with 95%, and the probability `p` of such data where
@@ -78,7 +78,7 @@ def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Com
 
 def groups(
     slow: Mapping[int, Iterable[Component]], crossing: Mapping[Component, int], evidence: LogLikelihoods | None = None
-) -> list[Group]:
+) -> list[SlowGroup]:
     """What got slow, by index with what it crosses, in groups of one cause: what explains most of it first.
 
     A group is what shares the component that explains most of the rest: slow ones that cross it count for it, and the
@@ -91,7 +91,7 @@ def groups(
         explained = {each: _MOST_OF_ONE * count + (evidence or {}).get(each, 0.0) for each, count in affected.items()}
         best = next(iter(_likeliest(affected, [explained], crossing)), None)
         members = tuple(index for index, path in rest.items() if best in path) if best is not None else (min(rest),)
-        blames.append(Group(members, frozenset.intersection(*(rest.pop(index) for index in members))))
+        blames.append(SlowGroup(members, frozenset.intersection(*(rest.pop(index) for index in members))))
     return blames
 
 

@@ -41,7 +41,7 @@ _TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
-class Association:
+class MeasuredAssociation:
     """What the measurements say. `scheme` is None where they cannot tell; `reason` says why in one line.
 
     `nics`: how many NICs of a node were in use, None where that cannot be told. `efficiency`: share of their nominal
@@ -65,7 +65,7 @@ class _Candidate:
 
 def infer_association(
     goodput_gbps: Mapping[int, float], *, nic_gbps: float, gpus: int, family: str = "rail", noise: float = 0.0
-) -> Association:
+) -> MeasuredAssociation:
     """The association that explains the goodput by the number k of active GPUs, of `gpus` on each of two nodes.
 
     `goodput_gbps`: of one direction in Gb/s, by k. `nic_gbps`: nominal rate of one NIC. `family`: rail, asymmetric or
@@ -83,9 +83,9 @@ def infer_association(
     if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
         share = points[1] / nic_gbps
         why = f"one GPU reaches {share:.2f} x the rate of a NIC, so it uses more than one NIC"
-        return Association("dynamic", None, None, None, why)
+        return MeasuredAssociation("dynamic", None, None, None, why)
     if len(points) < 2:
-        return Association(
+        return MeasuredAssociation(
             None, None, None, None, "only one number of active GPUs was measured: measure with more numbers"
         )
     candidates = list(_candidates(points, nic_gbps, gpus, family))
@@ -97,22 +97,22 @@ def infer_association(
     return _decide(fitting, candidates)
 
 
-def _decide(fitting: list[_Candidate], candidates: list[_Candidate]) -> Association:
+def _decide(fitting: list[_Candidate], candidates: list[_Candidate]) -> MeasuredAssociation:
     if not fitting:
         best = min(candidates, key=lambda each: each.deviation)
         why = (
             f"no association fits: the nearest ({best.scheme} over {best.nics} NICs, {best.efficiency:.0%} of their "
             f"rate) differs by {best.deviation:.0%}"
         )
-        return Association(None, None, None, best.deviation, why)
+        return MeasuredAssociation(None, None, None, best.deviation, why)
     best = min(fitting, key=lambda each: each.deviation)
     if len({each.scheme for each in fitting}) > 1:
         names = ", ".join(f"{each.scheme} over {each.nics}" for each in fitting)
-        return Association(None, None, None, best.deviation, f"several associations fit: {names} NICs")
+        return MeasuredAssociation(None, None, None, best.deviation, f"several associations fit: {names} NICs")
     nics = best.nics if len(fitting) == 1 else None
     over = f"over {nics} NIC{'s' if nics != 1 else ''}" if nics else "over an unknown number of NICs"
     why = f"{best.scheme} {over} at {best.efficiency:.0%} of their rate (largest difference {best.deviation:.1%})"
-    return Association(best.scheme, nics, best.efficiency, best.deviation, why)
+    return MeasuredAssociation(best.scheme, nics, best.efficiency, best.deviation, why)
 
 
 def _candidates(points: Mapping[int, float], nic_gbps: float, gpus: int, family: str) -> Iterator[_Candidate]:

@@ -80,7 +80,7 @@ class CaseRun:
 
 
 @dataclass(frozen=True)
-class Point:
+class SizePoint:
     """One size of one operation between certain devices or, without devices, ranks of certain nodes.
 
     `places`: of each rank, in order. `hosts`: the nodes of these ranks, each once, in the order of the ranks.
@@ -95,7 +95,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredGoodput:
     """Goodput in Gb/s of every iteration, shape (iterations,), and by which implementation."""
 
     gbps: Floats
@@ -103,7 +103,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class CaseGroup:
     """The runs of one test by one transport, in one environment and with one set of tuning variables.
 
     `settings`: the variables of `fabricheck.tuning.ACCEPTED` that were set, with their values.
@@ -114,16 +114,16 @@ class Group:
     environment: str
     transport: str
     settings: frozenset[tuple[str, str]]
-    points: Mapping[Point, Measured]
+    points: Mapping[SizePoint, MeasuredGoodput]
 
 
-def groups_of(runs: Iterable[CaseRun]) -> tuple[Group, ...]:
+def groups_of(runs: Iterable[CaseRun]) -> tuple[CaseGroup, ...]:
     """What plain, trusted runs measured, in the order of the runs; the iterations of repeated runs are put together.
 
     Left out: data that were wrong or not verified, iterations that are not known, and patterns between groups of ranks
     and of matrices, which their operation and ranks alone do not tell.
     """
-    points_by_case: dict[tuple[str, str, str, str, frozenset[tuple[str, str]]], dict[Point, list[Samples]]] = {}
+    points_by_case: dict[tuple[str, str, str, str, frozenset[tuple[str, str]]], dict[SizePoint, list[Samples]]] = {}
     for run in runs:
         if run.is_evidence and run.is_plain:
             key = (run.test, run.partition, run.environment, run.transport, _settings(run.run))
@@ -134,12 +134,12 @@ def groups_of(runs: Iterable[CaseRun]) -> tuple[Group, ...]:
                 if is_sound(samples) and not listed:
                     points[_point(samples, ranks)].append(samples)
     return tuple(
-        Group(*key, {point: _together(samples) for point, samples in points.items()})
+        CaseGroup(*key, {point: _together(samples) for point, samples in points.items()})
         for key, points in points_by_case.items()
     )
 
 
-def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tuple[Group, Group]]:
+def partners(groups: Iterable[CaseGroup], transport: str, other: str) -> Iterator[tuple[CaseGroup, CaseGroup]]:
     """Each group of `transport` with one of `other` of the same test and partition; of its own environment if it can.
 
     So a library that does not depend on MPI and was measured in one environment stands beside every MPI library.
@@ -158,7 +158,7 @@ def partners(groups: Iterable[Group], transport: str, other: str) -> Iterator[tu
             yield group, fitting[0]
 
 
-def common_points(first: Group, second: Group) -> Mapping[Point, tuple[Measured, Measured]]:
+def common_points(first: CaseGroup, second: CaseGroup) -> Mapping[SizePoint, tuple[MeasuredGoodput, MeasuredGoodput]]:
     """What both measured, in the order of `first`."""
     return {point: (first.points[point], second.points[point]) for point in first.points if point in second.points}
 
@@ -173,9 +173,9 @@ def _settings(run: Run) -> frozenset[tuple[str, str]]:
     return frozenset((name, value) for name, value in environment.items() if name in ACCEPTED)
 
 
-def _point(samples: Samples, ranks: Mapping[int, Rank]) -> Point:
+def _point(samples: Samples, ranks: Mapping[int, Rank]) -> SizePoint:
     members = [ranks[rank] for rank in samples.ranks]
-    return Point(
+    return SizePoint(
         operation=samples.operation,
         schedule=samples.schedule,
         bytes=samples.bytes,
@@ -185,5 +185,5 @@ def _point(samples: Samples, ranks: Mapping[int, Rank]) -> Point:
     )
 
 
-def _together(samples: list[Samples]) -> Measured:
-    return Measured(np.concatenate([each.goodput_gbps for each in samples]), samples[0].implementation)
+def _together(samples: list[Samples]) -> MeasuredGoodput:
+    return MeasuredGoodput(np.concatenate([each.goodput_gbps for each in samples]), samples[0].implementation)

@@ -37,7 +37,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CrossCheckedSize:
     """Ours over theirs at one size. `ours`, `theirs` and `ratio` are medians over the rounds, `interval` that of ratio.
 
     `unit` is that of `ours` and `theirs`. The ratio is that of the rounds, not of the medians: what drifts from round
@@ -65,7 +65,7 @@ def compare(
     large_bytes: int = LARGE_BYTES,
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
-) -> Comparison:
+) -> CrossCheckedSize:
     """The comparison of `operation` at `size` bytes over rounds in which both ran.
 
     INVALID where a number is no measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%). At
@@ -79,7 +79,7 @@ def compare(
         reason = f"{what}: {'no round' if not rounds else 'an invalid value'} was measured by fabricbench and {tool}"
         verdict = Verdict.INCOMPLETE if not rounds else Verdict.INVALID
         none = math.nan
-        return Comparison(operation, size, unit, none, none, none, (none, none), verdict, reason)
+        return CrossCheckedSize(operation, size, unit, none, none, none, (none, none), verdict, reason)
     ours, theirs = median(each.ours for each in rounds), median(each.theirs for each in rounds)
     ratios = [each.ratio for each in rounds]
     ratio, interval = median(ratios), median_interval(ratios, confidence)
@@ -98,7 +98,7 @@ def compare(
         verdict, reason = Verdict.DEGRADED, f"{remarks}: outside ±{tolerance:.0%}, so one of the two is wrong"
     elif (high - low) / 2 > tolerance:
         verdict, reason = Verdict.DEGRADED, f"{remarks}: too noisy to show agreement within ±{tolerance:.0%}"
-    return Comparison(operation, size, unit, ours, theirs, ratio, interval, verdict, reason)
+    return CrossCheckedSize(operation, size, unit, ours, theirs, ratio, interval, verdict, reason)
 
 
 def one_way_us(samples: Samples, statistic: str = "iterations") -> float:
@@ -112,7 +112,7 @@ def one_way_us(samples: Samples, statistic: str = "iterations") -> float:
 
 def compare_rounds(
     ours: Sequence[Iterable[Samples]], theirs: Sequence[Iterable[Samples]], tool: str
-) -> tuple[Comparison, ...]:
+) -> tuple[CrossCheckedSize, ...]:
     """The comparison of each operation and size that the first round of fabricbench has, in that order.
 
     `ours` and `theirs` hold the samples of each round; a size that a round does not have on either side makes
@@ -136,7 +136,7 @@ def compare_rounds(
     return tuple(comparisons)
 
 
-def table(comparisons: Iterable[Comparison]) -> str:
+def table(comparisons: Iterable[CrossCheckedSize]) -> str:
     """The comparisons as a Markdown table."""
     lines = [
         "| operation | bytes | fabricbench | suite | unit | ratio | 95% interval | verdict |",

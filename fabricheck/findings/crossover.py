@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fabricheck.findings.case_runs import CaseRun, Measured, common_points, groups_of, partners
+from fabricheck.findings.case_runs import CaseRun, MeasuredGoodput, common_points, groups_of, partners
 from fabricheck.judge.statistics import ratio_interval
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -64,7 +64,7 @@ class Crossover:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CclAgainstMpi:
     """One operation by *CCL and by MPI, on the same devices, in order of size.
 
     `pairs`: of devices, 0 for collectives. `as_transfers`: MPI moved it as a list of transfers, although it has an
@@ -108,11 +108,11 @@ def crossover(sizes: Iterable[RatioAtSize]) -> Crossover:
     return Crossover(winner, max(lost, default=None), ordered[rest[-1] + 1].bytes)
 
 
-def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
+def comparisons(runs: Iterable[CaseRun]) -> Iterator[CclAgainstMpi]:
     """Of every operation that *CCL and an MPI library measured between the same devices, in one test."""
     for mpi, ccl in partners(groups_of(runs), "mpi", "ccl"):
-        pairs_by_test: dict[tuple[str, int, int, bool], dict[int, list[tuple[Measured, Measured]]]] = defaultdict(
-            lambda: defaultdict(list)
+        pairs_by_test: dict[tuple[str, int, int, bool], dict[int, list[tuple[MeasuredGoodput, MeasuredGoodput]]]] = (
+            defaultdict(lambda: defaultdict(list))
         )
         for point, (ccl_times, mpi_times) in common_points(ccl, mpi).items():
             if point.operation in OPERATIONS and point.schedule == "uncontended" and point.devices:
@@ -122,7 +122,7 @@ def comparisons(runs: Iterable[CaseRun]) -> Iterator[Comparison]:
         for (operation, nodes, ranks, as_transfers), by_size in pairs_by_test.items():
             pairs = max(map(len, by_size.values())) if operation == "pingpong" else 0
             sizes = tuple(_ratio(size, by_size[size]) for size in sorted(by_size))
-            yield Comparison(operation, nodes, ranks, pairs, mpi.environment, as_transfers, sizes)
+            yield CclAgainstMpi(operation, nodes, ranks, pairs, mpi.environment, as_transfers, sizes)
 
 
 def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def find_crossovers(runs: Iterable[CaseRun]) -> Iterator[Finding]:
         yield Finding("crossover", Verdict.PASS, comparison.message)
 
 
-def _ratio(size: int, measured: list[tuple[Measured, Measured]]) -> RatioAtSize:
+def _ratio(size: int, measured: list[tuple[MeasuredGoodput, MeasuredGoodput]]) -> RatioAtSize:
     ratios = [float(np.median(one.gbps) / np.median(other.gbps)) for one, other in measured]
     bounds = [ratio_interval([one.gbps], [other.gbps]) for one, other in measured]
     interval = (min(low for low, _ in bounds), max(high for _, high in bounds))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabricheck.findings.case_runs import CaseRun, Floats, Group, Point, common_points, groups_of, partners
+from fabricheck.findings.case_runs import CaseGroup, CaseRun, Floats, SizePoint, common_points, groups_of, partners
 from fabricheck.findings.slowdown import Slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.statistics import (
@@ -48,7 +48,7 @@ class SessionData:
     """What was measured: everything that the hypotheses are tested on."""
 
     runs: tuple[CaseRun, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[CaseGroup, ...]
     judge: SystemJudge
 
     @classmethod
@@ -92,7 +92,9 @@ def tuning_helps(evidence: SessionData) -> Iterator[Found]:
     yield _found(any_of(tests), f"{count(tests, 'faster', 'not')} of {len(tests)}; {most}")
 
 
-def _settings_apart(groups: Sequence[Group], wanted: Callable[[frozenset[str]], bool]) -> Iterator[tuple[Group, Group]]:
+def _settings_apart(
+    groups: Sequence[CaseGroup], wanted: Callable[[frozenset[str]], bool]
+) -> Iterator[tuple[CaseGroup, CaseGroup]]:
     """Groups of one transport and environment of which the first has all settings of the second, and others."""
     for more in groups:
         for less in groups:
@@ -131,7 +133,7 @@ def mpi_is_highest(evidence: SessionData) -> Iterator[Found]:
         yield _found(truth, summary + _latencies([mpi, *ways]), mpi.environment)
 
 
-def _latencies(ways: Sequence[Group]) -> str:
+def _latencies(ways: Sequence[CaseGroup]) -> str:
     """Of the smallest ping-pong that all ways have, the quickest way first."""
     common = set(_pairs_in_node(ways[0])).intersection(*(each.points for each in ways))
     size = min((point.bytes for point in common), default=SMALLEST_GOODPUT_BYTES)
@@ -154,7 +156,7 @@ def ccl_underuses_links(evidence: SessionData) -> Iterator[Found]:
             for each in evidence.groups
             if each.transport in ("copy", "mpi") and (each.test, each.partition) == (ccl.test, ccl.partition)
         ]
-        best: dict[Point, Floats] = {}
+        best: dict[SizePoint, Floats] = {}
         for point in _pairs_in_node(ccl):
             measured = [each.points[point].gbps for each in others if point in each.points]
             if measured:
@@ -169,7 +171,7 @@ def ccl_underuses_links(evidence: SessionData) -> Iterator[Found]:
             yield _found(any_of(list(tests.values())), f"{numbers} at {format_size(point.bytes)}", ccl.environment)
 
 
-def _pairs_in_node(group: Group) -> list[Point]:
+def _pairs_in_node(group: CaseGroup) -> list[SizePoint]:
     return [
         point
         for point in group.points
@@ -177,9 +179,9 @@ def _pairs_in_node(group: Group) -> list[Point]:
     ]
 
 
-def _largest(points: Iterable[Point]) -> list[Point]:
+def _largest(points: Iterable[SizePoint]) -> list[SizePoint]:
     """Of each pair the largest size, where that is large enough for a goodput."""
-    points_by_key: dict[tuple[str, ...], Point] = {}
+    points_by_key: dict[tuple[str, ...], SizePoint] = {}
     for point in points:
         largest = points_by_key.get(point.places)
         if point.bytes >= SMALLEST_GOODPUT_BYTES and (largest is None or largest.bytes < point.bytes):
@@ -209,7 +211,7 @@ def ccl_wins_in_node(evidence: SessionData) -> Iterator[Found]:
         yield _found(most_of(list(tests.values())), numbers, mpi.environment)
 
 
-def _collectives(ccl: Group, mpi: Group) -> list[Point]:
+def _collectives(ccl: CaseGroup, mpi: CaseGroup) -> list[SizePoint]:
     """Collectives of GPUs for which MPI used its own."""
     return [
         point
@@ -218,7 +220,7 @@ def _collectives(ccl: Group, mpi: Group) -> list[Point]:
     ]
 
 
-def _room(evidence: SessionData, ccl: Group, points: Iterable[Point]) -> str:
+def _room(evidence: SessionData, ccl: CaseGroup, points: Iterable[SizePoint]) -> str:
     """Share of the model's goodput that *CCL's largest allreduce reaches."""
     size = max((point.bytes for point in points if point.operation == "allreduce"), default=0)
     for run in evidence.runs:
@@ -338,7 +340,7 @@ def _test_of_distance(
     return f"{what}: goodput of {pairs}", RatioTest([far], [near], MARGINAL_GOODPUT)
 
 
-def _is_between_nodes(point: Point) -> bool:
+def _is_between_nodes(point: SizePoint) -> bool:
     return point.operation in ORDERED_PAIRS and len(point.hosts) == 2
 
 
@@ -374,5 +376,5 @@ def _victims_between_nodes(run: CaseRun) -> Iterator[Slowdown]:
             yield slowdown
 
 
-def _what(point: Point) -> str:
+def _what(point: SizePoint) -> str:
     return f"{point.operation} of {format_size(point.bytes)}"

@@ -38,7 +38,7 @@ FEWEST_ROUNDS = 2
 _FAR = math.log(1e6)
 
 
-class Kind(str, Enum):
+class EffectKind(str, Enum):
     """What can be said of side B, against side A."""
 
     HELPS = "helps"
@@ -62,7 +62,7 @@ class Effect:
     percentile: float
     gain: float
     interval: tuple[float, float]
-    kind: Kind
+    kind: EffectKind
 
     @property
     def quantity(self) -> Quantity:
@@ -95,7 +95,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TuningResult:
     """All that was found of one comparison, in the order of the plan.
 
     `needed`: why there is nothing to compare, where side A does not run at all and B does. `where` is the transport,
@@ -110,14 +110,14 @@ class Comparison:
     needed: str = ""
     ways: str = ""
 
-    def of(self, kind: Kind) -> tuple[Effect, ...]:
+    def of(self, kind: EffectKind) -> tuple[Effect, ...]:
         """The effects of one kind."""
         return tuple(each for each in self.effects if each.kind is kind)
 
     @property
     def verdict(self) -> Verdict:
         """DEGRADED where the site's own tuning costs performance somewhere; all else is information."""
-        costs = self.sides.site == "b" and self.of(Kind.HURTS)
+        costs = self.sides.site == "b" and self.of(EffectKind.HURTS)
         return Verdict.DEGRADED if costs else Verdict.PASS
 
     @property
@@ -126,12 +126,14 @@ class Comparison:
         head = f"{self.sides.title} ({self.where}): "
         if self.needed:
             return f"{head}needed: {self.needed}"
-        parts = [_say(kind, self.of(kind)) for kind in (Kind.HURTS, Kind.HELPS)]
-        parts.append(_say(Kind.CANNOT_SAY, self.of(Kind.CANNOT_SAY)))
-        nothing = self.of(Kind.NOTHING)
+        parts = [_say(kind, self.of(kind)) for kind in (EffectKind.HURTS, EffectKind.HELPS)]
+        parts.append(_say(EffectKind.CANNOT_SAY, self.of(EffectKind.CANNOT_SAY)))
+        nothing = self.of(EffectKind.NOTHING)
         all_ = len(nothing) == len(self.effects)
         within = f"each within ±{self.smallest_effect:.0%}"
-        parts.append(f"{Kind.NOTHING.value}{'' if all_ else ' for'} ({within}): {_names(nothing)}" if nothing else "")
+        parts.append(
+            f"{EffectKind.NOTHING.value}{'' if all_ else ' for'} ({within}): {_names(nothing)}" if nothing else ""
+        )
         together = f"simultaneous {100 * self.confidence:g}% intervals in brackets"
         parts.append(self.ways)
         return f"{head}{'; '.join(filter(None, parts))}; {self.sides.rounds} rounds, {together}"
@@ -156,7 +158,7 @@ def _names(effects: Iterable[Effect]) -> str:
     return ", ".join(map(str, effects))
 
 
-def _say(kind: Kind, effects: Sequence[Effect]) -> str:
+def _say(kind: EffectKind, effects: Sequence[Effect]) -> str:
     return f"{kind.value}: {_names(effects)}" if effects else ""
 
 
@@ -197,13 +199,13 @@ def _effect(key: Key, gains: npt.NDArray[np.float64], confidence: float, smalles
     mean = robust_mean(gains, confidence)
     low, high = mean.interval
     if -smallest < low and high < smallest:
-        kind = Kind.NOTHING
+        kind = EffectKind.NOTHING
     elif low > 0:
-        kind = Kind.HELPS
+        kind = EffectKind.HELPS
     elif high < 0:
-        kind = Kind.HURTS
+        kind = EffectKind.HURTS
     else:
-        kind = Kind.CANNOT_SAY
+        kind = EffectKind.CANNOT_SAY
     return Effect(*key, gain=factor(mean.value), interval=(factor(low), factor(high)), kind=kind)
 
 
@@ -241,14 +243,14 @@ def _series(samples: Samples) -> tuple[object, ...]:
     )
 
 
-def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Policy) -> Comparison:
+def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Policy) -> TuningResult:
     """The comparison of the launches of a test case; `runs` by name of the launch, those that left a result.
 
     Raises UserError where a launch is missing, unless side A is what does not run.
     """
     needed = _needed(case, sides, runs)
     if needed:
-        return Comparison(sides, _where(runs, sides), (), policy.confidence, policy.smallest_effect, needed)
+        return TuningResult(sides, _where(runs, sides), (), policy.confidence, policy.smallest_effect, needed)
     for launch in launches(sides.rounds):
         if launch.name not in runs or launch.exit_status(case) != 0:
             status = launch.exit_status(case)
@@ -262,7 +264,7 @@ def compare_rounds(case: Path, sides: Sides, runs: Mapping[str, Run], policy: Po
         percentiles=sides.percentiles,
     )
     where, ways = _where(runs, sides), _ways(pairs)
-    return Comparison(sides, where, effects, policy.confidence, policy.smallest_effect, ways=ways)
+    return TuningResult(sides, where, effects, policy.confidence, policy.smallest_effect, ways=ways)
 
 
 def _ways(rounds: Sequence[tuple[Run, Run]]) -> str:
@@ -298,7 +300,7 @@ def _where(runs: Mapping[str, Run], sides: Sides) -> str:
     return f"{run.header['transport']}, {ranks}, {sides.environment}"
 
 
-def read_comparison(case: Path, policy: Policy) -> Comparison | None:
+def read_comparison(case: Path, policy: Policy) -> TuningResult | None:
     """What the rounds in the folder of a test case say; `None` where it has none.
 
     Raises UserError where a result file has problems, where the launches differ in more than what is compared, and as

@@ -17,7 +17,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.findings.tuning_effect import Effect, Kind, change_of, factor, log_gains, percent
+from fabricheck.findings.tuning_effect import Effect, EffectKind, change_of, factor, log_gains, percent
 from fabricheck.judge.statistics import robust_mean
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import OPERATIONS
@@ -37,7 +37,7 @@ class Answer(str, Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class UpgradeChange:
     """What the new software changes of the class of metrics `of`, of the operation `name` in it, or of the metric
     `name` of a `test`.
 
@@ -68,12 +68,12 @@ class Change:
 class Changes:
     """All that was compared; the worst first."""
 
-    classes: tuple[Change, ...]
-    operations: tuple[Change, ...]
-    metrics: tuple[Change, ...]
+    classes: tuple[UpgradeChange, ...]
+    operations: tuple[UpgradeChange, ...]
+    metrics: tuple[UpgradeChange, ...]
 
     @property
-    def all(self) -> tuple[Change, ...]:
+    def all(self) -> tuple[UpgradeChange, ...]:
         """The changes of classes, operations and metrics, in this order."""
         return (*self.classes, *self.operations, *self.metrics)
 
@@ -100,19 +100,19 @@ def changes_of(tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effec
     for test, rounds in tests.items():
         of_rounds = [log_gains(old, new, (50.0,)) for old, new in rounds]
         for key in of_rounds[0]:
-            effect = Effect(*key, gain=1, interval=(1, 1), kind=Kind.NOTHING)
+            effect = Effect(*key, gain=1, interval=(1, 1), kind=EffectKind.NOTHING)
             kind = f"{_class_of(rounds[0][0], effect.operation)}, {effect.quantity}"
             quantities[kind] = effect.quantity
             gains[kind, test, effect.name] = values = np.array([each[key] for each in of_rounds])
             for group in ((kind, "", ""), (kind, "", effect.operation)):
                 groups.setdefault(group, []).append(values)
 
-    def change(key: tuple[str, str, str], values: npt.NDArray[np.float64], number: int, among: int) -> Change:
+    def change(key: tuple[str, str, str], values: npt.NDArray[np.float64], number: int, among: int) -> UpgradeChange:
         mean = robust_mean(values, 1 - (1 - CONFIDENCE) / 3 / among)
         low, high = mean.interval
         answer = _answer(low, high, smallest_effect, -math.log1p(-margin))
         interval, rounds = (factor(low), factor(high)), tuple(values.tolist())
-        return Change(*key, quantities[key[0]], number, factor(mean.value), interval, rounds, answer)
+        return UpgradeChange(*key, quantities[key[0]], number, factor(mean.value), interval, rounds, answer)
 
     among = len(groups) - len(quantities)
     means = [
@@ -138,6 +138,6 @@ def _answer(low: float, high: float, smallest: float, margin: float) -> Answer:
     return Answer.SAME if low > -margin else Answer.CANNOT_SAY
 
 
-def _worst_first(changes: Sequence[Change]) -> tuple[Change, ...]:
+def _worst_first(changes: Sequence[UpgradeChange]) -> tuple[UpgradeChange, ...]:
     order = list(Answer)
     return tuple(sorted(changes, key=lambda each: (order.index(each.answer), each.gain)))

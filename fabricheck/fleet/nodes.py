@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.state.programs import Answer, ask
+from fabricheck.state.programs import ProgramOutput, ask
 from fabricheck.topology.network import fold, unfold
 
 #: ReFrame's schedulers for it.
@@ -95,7 +95,7 @@ def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
     return answers
 
 
-def ask_slurm(command: Sequence[str], limit_s: float = _ASK_S) -> Answer:
+def ask_slurm(command: Sequence[str], limit_s: float = _ASK_S) -> ProgramOutput:
     """What a command of Slurm says. Raises `UserError` where it is not here, or does not answer."""
     answer = ask(command, limit_s)
     if answer.missing:

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from ClusterShell.NodeSet import NodeSet
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Localization, locate
-from fabricheck.diagnosis.network.plan import Plan, retest, screen, write_rounds
+from fabricheck.diagnosis.network.plan import RoundsPlan, retest, screen, write_rounds
 from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
@@ -61,7 +61,7 @@ _NAMES = (
 )
 
 # The rounds over some nodes, and those of them that have a part in them.
-_Rounds = Callable[[Sequence[str]], tuple[Plan, Sequence[str]]]
+_Rounds = Callable[[Sequence[str]], tuple[RoundsPlan, Sequence[str]]]
 
 
 @dataclass
@@ -99,10 +99,10 @@ class Screen:
         good = [node for node in self.fleet.good if node not in slow]
         return self._measure("together.jsonl", None, good) and whole
 
-    def _screen(self, nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
+    def _screen(self, nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
         return screen(Ways(self.network), self._places(nodes), ROUNDS), nodes
 
-    def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[Plan, Sequence[str]]:
+    def _retest(self, suspects: Sequence[str], nodes: Sequence[str]) -> tuple[RoundsPlan, Sequence[str]]:
         """Rounds for the suspects, over the nodes that have a part in them: nothing is known of what others send."""
         suspects_here = [each for each in suspects if ":" not in each or node_of(each) in nodes]
         plan = retest(Ways(self.network), self._places(nodes), suspects_here, ROUNDS_AGAIN, seed=1)
@@ -110,7 +110,7 @@ class Screen:
         chosen = [node for node in nodes if self.network.node_of_host(node) in used]
         places = self._places(chosen)
         number = np.array([places.index(each) if each in places else -1 for each in plan.places])
-        return Plan(tuple(places), tuple(number[each] for each in plan.rounds)), chosen
+        return RoundsPlan(tuple(places), tuple(number[each] for each in plan.rounds)), chosen
 
     def _places(self, nodes: Sequence[str]) -> list[str]:
         of_each = {node: self.network.ports_of(self.network.node_of_host(node)) for node in nodes}
@@ -145,7 +145,7 @@ class Screen:
                 return False
         return False
 
-    def _words(self, file: str, nodes: Sequence[str], plan: Plan | None) -> list[str]:
+    def _words(self, file: str, nodes: Sequence[str], plan: RoundsPlan | None) -> list[str]:
         own = [f"--output={file}", f"--expect-ranks={self.ranks * len(nodes)}", f"--expect-nodes={len(nodes)}"]
         operations = self._collectives if plan is None else [self._operation]
         if plan is None:
@@ -204,7 +204,7 @@ class Screen:
         self.fleet.exclude(findings)
         return bool(findings)
 
-    def _located(self) -> tuple[Localization | None, tuple[Group, ...]]:
+    def _located(self) -> tuple[Localization | None, tuple[SlowGroup, ...]]:
         """The parts of the network that explain the screen best, and those that lose enough; None where it does not
         say."""
         try:
@@ -221,7 +221,7 @@ class Screen:
     def _policy(self) -> Policy:
         return load_policy(suite_root() / "config" / "policy.yaml")
 
-    def _cleared(self, localization: Localization) -> Mapping[Group, Finding]:
+    def _cleared(self, localization: Localization) -> Mapping[SlowGroup, Finding]:
         """The suspects that were healthy when they were measured again."""
         again = pairs_of(read_run(Path(RETEST)), self.topology, operation=self._operation)
         least = self._policy.smallest_loss_of_distance

@@ -42,7 +42,7 @@ _EARLIER = 60
 _ALIKE, _FEWEST_EARLIER = 0.3, 20
 
 
-class Change(str, Enum):
+class ChangeVerdict(str, Enum):
     """What can be said of a metric between two sets of runs."""
 
     REGRESSED = "regressed"
@@ -78,7 +78,7 @@ class MetricChange:
     p_worse: float
     p_better: float
     smallest_change: float
-    verdict: Change
+    verdict: ChangeVerdict
     unequal: tuple[str, ...]
     components: tuple[Component, ...]
 
@@ -114,16 +114,16 @@ class Comparison:
     unequal: tuple[str, ...]
     advice: tuple[str, ...]  # what would have to be run for an answer
 
-    def count(self, verdict: Change) -> int:
+    def count(self, verdict: ChangeVerdict) -> int:
         """How many metrics have this verdict."""
         return sum(each.verdict is verdict for each in self.metrics)
 
     @property
     def exit_status(self) -> int:
         """1 where something regressed; else 4 where a metric vanished or nothing can be said of one; else 0."""
-        if self.count(Change.REGRESSED):
+        if self.count(ChangeVerdict.REGRESSED):
             return 1
-        return 4 if self.vanished or self.count(Change.CANNOT_SAY) or not self.metrics else 0
+        return 4 if self.vanished or self.count(ChangeVerdict.CANNOT_SAY) or not self.metrics else 0
 
 
 def compare(
@@ -217,7 +217,7 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
 def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Versions) -> tuple[Finding, ...]:
     """What explains metrics that regressed, of groups of several; `base` and `candidate` have the software of each."""
     crossing = count_crossing(each.components for each in metrics)
-    worse = {row: each.components for row, each in enumerate(metrics) if each.verdict is Change.REGRESSED}
+    worse = {row: each.components for row, each in enumerate(metrics) if each.verdict is ChangeVerdict.REGRESSED}
     changed = {
         each: Changed(", ".join(sorted(base[each])), ", ".join(sorted(versions)))
         for each, versions in candidate.items()
@@ -243,7 +243,7 @@ def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange]
     others = [
         each
         for each in metrics
-        if each.verdict is not Change.REGRESSED
+        if each.verdict is not ChangeVerdict.REGRESSED
         and each.unit in units
         and ((each.key.partition, each.key.environment, each.key.test, each.unit) in kinds) is same_test
     ]
@@ -361,7 +361,7 @@ def _metrics(
                 components=path_of(tuple(facts[1]["components"][row])),
             )
         )
-    order = list(Change)
+    order = list(ChangeVerdict)
     return tuple(sorted(changes, key=lambda each: (order.index(each.verdict), each.p_worse, each.key)))
 
 
@@ -382,12 +382,12 @@ def _loss(sign: float, shift: float) -> float:
     return abs(_relative(sign * shift)) if math.isfinite(shift) else math.inf
 
 
-def _verdict(row: int, tested: Tested, sign: float, options: CompareOptions) -> Change:
+def _verdict(row: int, tested: Tested, sign: float, options: CompareOptions) -> ChangeVerdict:
     if tested.worse[row]:
-        return Change.REGRESSED
+        return ChangeVerdict.REGRESSED
     if tested.better[row]:
-        return Change.IMPROVED
-    return Change.SAME if _loss(sign, tested.smallest[row]) <= options.margin else Change.CANNOT_SAY
+        return ChangeVerdict.IMPROVED
+    return ChangeVerdict.SAME if _loss(sign, tested.smallest[row]) <= options.margin else ChangeVerdict.CANNOT_SAY
 
 
 def _facts(keys: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

@@ -47,7 +47,7 @@ HINT = "see `fabricheck store verify`, and move it out of the store to continue 
 
 
 @dataclass(frozen=True)
-class Entry:
+class SessionFolder:
     """One session in a store; `started` is that of its name, as 20261121T083632Z."""
 
     path: Path
@@ -111,7 +111,7 @@ class Entry:
 class Content:
     """What a folder of a store holds: `drafts` of writers at work or killed, and `foreign` names."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SessionFolder, ...]
     drafts: tuple[Path, ...]
     foreign: tuple[Path, ...]
 
@@ -163,7 +163,7 @@ def scan(folder: Path) -> Content:
         if name.startswith(_DRAFT):
             drafts.append(path)
         elif match and is_name(match[2]) and path.is_dir():
-            entries.append(Entry(path, match[1], match[2]))
+            entries.append(SessionFolder(path, match[1], match[2]))
         else:
             foreign.append(path)
     return Content(tuple(entries), tuple(drafts), tuple(foreign))
@@ -182,13 +182,13 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes]) -> Entry:
+def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes]) -> SessionFolder:
     """Write an entry with the files of `FILES` into the folder of a system, all of it or nothing.
 
     When this returns, the entry is on the disk. Raises UserError where the session is stored already, and where it
     cannot be written; nothing that was stored changes.
     """
-    entry = Entry(folder / f"{started}-{session}", started, session)
+    entry = SessionFolder(folder / f"{started}-{session}", started, session)
     with _writing(folder):
         if not folder.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes])
     return entry
 
 
-def remove_samples(entry: Entry, when: str) -> int:
+def remove_samples(entry: SessionFolder, when: str) -> int:
     """Remove the samples of an entry on purpose; the bytes that were freed. A kill in between leaves both or none.
 
     The note that they were pruned comes first: samples that are missing without it are damage.

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.history.nodes import nodes_of
 from fabricheck.history.reading import READERS, entries_of
 from fabricheck.history.session import read_record
@@ -28,7 +28,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Link:
+class VerifiedNic:
     """A NIC of a node, and the last session that verified it in pairs with other nodes; None: none did."""
 
     name: str
@@ -42,7 +42,7 @@ class LedgerNode:
     node: str
     verified: Checked | None
     later: Checked | None
-    links: tuple[Link, ...]
+    links: tuple[VerifiedNic, ...]
 
     @property
     def last(self) -> str:
@@ -97,7 +97,11 @@ def read_ledger(store: Path, system: str, nodes: Sequence[str] = (), nics: Seque
             node,
             verified.get(node),
             last[node] if last.get(node) is not verified.get(node) else None,
-            tuple(Link(name, own.get(name)) for own in [links.get(node, {})] for name in dict.fromkeys((*nics, *own))),
+            tuple(
+                VerifiedNic(name, own.get(name))
+                for own in [links.get(node, {})]
+                for name in dict.fromkeys((*nics, *own))
+            ),
         )
         for node in nodes or sorted(last)
     ]
@@ -106,7 +110,7 @@ def read_ledger(store: Path, system: str, nodes: Sequence[str] = (), nics: Seque
     return Ledger(system, tuple(lines), others, rehearsal)
 
 
-def _of_session(entry: Entry) -> tuple[list[tuple[str, Checked, tuple[str, ...]]], bool]:
+def _of_session(entry: SessionFolder) -> tuple[list[tuple[str, Checked, tuple[str, ...]]], bool]:
     """Of each node what a session came to, and the NICs that it measured; and whether it was a rehearsal."""
     record = read_record(entry)
     hosts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fabricheck.expectation.components import links_of_pairs
-from fabricheck.history.folders import RUNS, Entry
+from fabricheck.history.folders import RUNS, SessionFolder
 from fabricheck.history.reading import read_table
 from fabricheck.history.session import NodeRecord, SessionRecord
 from fabricheck.history.tables import verdict_of_whole
@@ -46,7 +46,7 @@ def node_records(
     }
 
 
-def nodes_of(entry: Entry, record: SessionRecord) -> Mapping[str, NodeRecord]:
+def nodes_of(entry: SessionFolder, record: SessionRecord) -> Mapping[str, NodeRecord]:
     """The nodes of a stored session, whose record has been read; of one of before there were any, by its runs.
 
     Of that it is not known over which links pairs were measured. Raises UserError for damage.

@@ -16,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from fabricheck.errors import UserError
 from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.judge.part_values import Facts, Part, is_comparable, links_on_the_way, load_part
+from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import Metric, metrics_of
@@ -58,7 +58,7 @@ def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, sourc
     for run, topology in runs:
         if not is_comparable(run) or any(each.verdict is not Verdict.PASS for each in run.problems):
             continue
-        facts = Facts(run, topology)
+        facts = RunContext(run, topology)
         devices += facts.devices.values()
         machine = min((each.uuid for each in facts.devices.values()), default="")
         for metric in metrics_of(run):
@@ -108,7 +108,7 @@ def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
     return fields
 
 
-def _key(metric: Metric, facts: Facts) -> _Key | None:
+def _key(metric: Metric, facts: RunContext) -> _Key | None:
     samples, header = metric.samples, facts.run.header
     alone = samples.operation in ONE_WAY_MEMORY_PATHS and len(samples.ranks) == 1
     host_memory = host_memory_of(facts.run, samples) or ""

@@ -25,7 +25,7 @@ _SHAPES = (-0.2, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
+class ParetoTail:
     """The upper tail of values: `ordered` are all of them; beyond `threshold` lies the share `share` of them, as a
     generalised Pareto distribution with `shape` and `scale`."""
 
@@ -49,7 +49,7 @@ class Tail:
         return self.threshold + float(genpareto.isf(probability / self.share, self.shape, scale=self.scale))
 
 
-def upper_tail(values: npt.ArrayLike) -> Tail | None:
+def upper_tail(values: npt.ArrayLike) -> ParetoTail | None:
     """The upper tail of `values`, of any shape, NaN left out; None where they are fewer than FEWEST_FOR_TAIL."""
     ordered = np.asarray(values, dtype=np.float64).ravel()
     ordered = np.sort(ordered[np.isfinite(ordered)])
@@ -60,9 +60,9 @@ def upper_tail(values: npt.ArrayLike) -> Tail | None:
     excess = ordered[-peaks:] - threshold
     mean = float(excess.mean())
     if mean <= 0:  # all the largest values are equal
-        return Tail(ordered, threshold, peaks / ordered.size, 0.0, max(abs(threshold), 1.0) * 1e-12)
+        return ParetoTail(ordered, threshold, peaks / ordered.size, 0.0, max(abs(threshold), 1.0) * 1e-12)
     # Hosking and Wallis write k for -shape; the plotting positions are theirs too.
     place = (np.arange(1, peaks + 1) - 0.35) / peaks
     weighted = float(np.mean((1 - place) * excess))
     shape = float(np.clip(2 - mean / (mean - 2 * weighted), *_SHAPES))
-    return Tail(ordered, threshold, peaks / ordered.size, shape, mean * (1 - shape))
+    return ParetoTail(ordered, threshold, peaks / ordered.size, shape, mean * (1 - shape))

@@ -10,7 +10,7 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders, tables
-from fabricheck.history.folders import METRICS, RUNS, SAMPLES, Entry
+from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
 from fabricheck.history.session import read_record
 
 _SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
@@ -42,7 +42,7 @@ def history(store: Path, *, system: str) -> pl.DataFrame:
     return rows.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
 
 
-def entries_of(store: Path, system: str) -> tuple[Entry, ...]:
+def entries_of(store: Path, system: str) -> tuple[SessionFolder, ...]:
     """The entries of a system, oldest first. Raises UserError where there is none, or something foreign."""
     known, foreign = folders.systems(store)
     if foreign:
@@ -58,7 +58,7 @@ def entries_of(store: Path, system: str) -> tuple[Entry, ...]:
     return content.entries
 
 
-def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tuple[Entry, ...]:
+def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tuple[SessionFolder, ...]:
     """The entries of a system (of all: `None`), or those of `sessions`, each an id or how exactly one id begins.
 
     Raises UserError for a session that is not there or not told apart, and as `entries_of` does.
@@ -82,7 +82,7 @@ def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tu
     return tuple(dict.fromkeys(chosen))
 
 
-def stored_runs(entry: Entry) -> Iterator[tables.StoredRun]:
+def stored_runs(entry: SessionFolder) -> Iterator[tables.StoredRun]:
     """The runs of an entry, exactly as they were. Raises UserError where samples were pruned and for damage."""
     sums = entry.sums()
     samples = read_table(entry, SAMPLES, sums=sums)
@@ -98,14 +98,14 @@ def count_values(store: Path, system: str) -> int:
     return sum(map(_height, entries_of(store, system)))
 
 
-def _height(entry: Entry) -> int:
+def _height(entry: SessionFolder) -> int:
     try:
         return read_record(entry).metrics
     except UserError:
         return 0  # who reads its metrics says so
 
 
-def _metrics(entry: Entry) -> pl.DataFrame:
+def _metrics(entry: SessionFolder) -> pl.DataFrame:
     foreign = entry.foreign()
     if foreign:
         raise UserError(_foreign(entry.path / foreign[0]))
@@ -119,7 +119,7 @@ def _metrics(entry: Entry) -> pl.DataFrame:
 
 
 def read_table(
-    entry: Entry, name: str, columns: Iterable[str] | None = None, *, sums: Mapping[str, str] | None = None
+    entry: SessionFolder, name: str, columns: Iterable[str] | None = None, *, sums: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
     """A table of an entry, or some of its columns; `sums`: checksums read before. Raises UserError for damage."""
     content = entry.check(name, sums if sums is not None else entry.sums())
@@ -163,6 +163,6 @@ def _foreign(path: Path) -> str:
     return f"{path}: does not belong in a store: {folders.HINT}"
 
 
-def _no_session(store: Path, session: str, entries: Sequence[Entry]) -> str:
+def _no_session(store: Path, session: str, entries: Sequence[SessionFolder]) -> str:
     latest = ", ".join(each.session for each in entries[-3:])
     return f"{store}: no session {session!r}; the latest are {latest}"

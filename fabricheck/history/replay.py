@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.session import SessionRecord, Yardsticks, read_record
 from fabricheck.history.tables import StoredRun, judgement_bytes
@@ -21,7 +21,7 @@ from fabricheck.judge.verdicts import RunJudgement
 
 
 @dataclass(frozen=True)
-class Change:
+class JudgementChange:
     """One thing that is judged otherwise now: a metric by its name, or, with the name "", the run as a whole."""
 
     metric: str
@@ -35,7 +35,7 @@ class Replayed:
 
     stored: StoredRun
     judged: RunJudgement
-    changes: tuple[Change, ...]
+    changes: tuple[JudgementChange, ...]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ReplayedSession:
     `other` are the names of the yardsticks (topology, references, policy) that are not those it was judged by.
     """
 
-    entry: Entry
+    entry: SessionFolder
     runs: tuple[Replayed, ...]
     other: tuple[str, ...]
     pruned: bool
@@ -97,20 +97,20 @@ def _replay_runs(stored: Sequence[StoredRun], judge: SystemJudge) -> Iterator[Re
         yield Replayed(run, judged, changes)
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[JudgementChange]:
     """What differs between two judgements of one run; at least one change where anything differs."""
     count = 0
     if before["verdict"] != after["verdict"] or before["problems"] != after["problems"]:
         count += 1
-        yield Change("", _whole(before), _whole(after))
+        yield JudgementChange("", _whole(before), _whole(after))
     older = {each["name"]: each for each in before["metrics"]}
     newer = {each["name"]: each for each in after["metrics"]}
     for name in dict.fromkeys([*older, *newer]):
         if older.get(name) != newer.get(name):
             count += 1
-            yield Change(name, *_one_and_other(older.get(name), newer.get(name)))
+            yield JudgementChange(name, *_one_and_other(older.get(name), newer.get(name)))
     if not count:
-        yield Change("", "the same, in another form", "the same")
+        yield JudgementChange("", "the same, in another form", "the same")
 
 
 def _whole(judged: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from fabricheck.history.folders import SESSION, Entry
+from fabricheck.history.folders import SESSION, SessionFolder
 from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench_format import parse_utc
 
@@ -93,7 +93,7 @@ class SessionRecord(_Model):
     metrics: Annotated[int, Field(ge=0)]
 
 
-def read_record(entry: Entry, content: bytes | None = None) -> SessionRecord:
+def read_record(entry: SessionFolder, content: bytes | None = None) -> SessionRecord:
     """The record of an entry, whose bytes may have been read before. Raises UserError where it is damaged."""
     content = entry.read(SESSION) if content is None else content
     try:

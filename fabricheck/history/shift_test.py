@@ -12,7 +12,7 @@ from scipy.special import digamma, polygamma
 from scipy.stats import norm, t
 
 from fabricheck.errors import UserError
-from fabricheck.history.peaks import Tail, upper_tail
+from fabricheck.history.peaks import ParetoTail, upper_tail
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -365,7 +365,7 @@ def _scores(statistic: Floats, freedom: Floats) -> Floats:
     return np.asarray(np.sign(statistic) * np.minimum(size, 38.0))
 
 
-def _improbable(scores: Floats, tail: Tail | None) -> Floats:
+def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     by_theory = norm.sf(scores)
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
@@ -421,7 +421,7 @@ def _colour(white: Floats, packed: _Packed, correlation: Floats) -> _Packed:
     return _Packed(np.where(packed.there, values, 0.0), packed.side, packed.gap)
 
 
-def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: Tail | None) -> Floats:
+def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:
     """The shift whose test statistic, noncentral t, is beyond the threshold with probability `power`; (metrics,).
 
     By the normal approximation of Abramowitz and Stegun, 26.7.10.

@@ -17,7 +17,7 @@ from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.robust import FEWEST
 from fabricheck.history.series import Series, numbered, path_of
 from fabricheck.history.shares import percent
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
 from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind, only_node
@@ -39,7 +39,7 @@ _KINDS = (Kind.NODE, Kind.GPU, Kind.NIC, Kind.DEVICE, Kind.LINK)
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowNodePart:
     """A part of a node that is slower than `others` in a `kind` of measurement, by `excess` (a logarithm), with the
     chance `p` of healthy ones; they differ by `spread`."""
 
@@ -65,13 +65,13 @@ def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list
         visits = visits.filter(pl.col("place") >= pl.col("row").replace_strict(since, default=0))
         usual = pl.when(pl.col("row").is_in(list(since))).then(pl.col("worse").median().over("row", "where"))
         visits = visits.with_columns(worse=pl.col("worse") - usual.fill_null(0.0))
-    slow: dict[Component, list[Slow]] = {}
+    slow: dict[Component, list[SlowNodePart]] = {}
     for part in slow_parts(visits):
         slow.setdefault(part.component, []).append(part)
     return [_incident(series, visits, each) for each in slow.values()]
 
 
-def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Incident:
+def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]) -> Incident:
     """What is told of a part that is slow in some kinds of measurements."""
     worst = max(slow, key=lambda each: each.excess)
     component = worst.component
@@ -132,7 +132,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[Slow]) -> Inc
     )
 
 
-def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
+def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNodePart]:
     """What was slow in both of its last sessions, those that it explains left out.
 
     `visits`: by `row` and `place` (metric and session, by number), where that was, the keys of the
@@ -155,7 +155,7 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
-    error, slow = 1 / (sessions * max(len(groups), 1)), list[Slow]()
+    error, slow = 1 / (sessions * max(len(groups), 1)), list[SlowNodePart]()
     for wanted in _KINDS:
         named = {(each.component.node, each.component.name) for each in slow}
         for (kind, part), group in sorted(groups.items()):
@@ -165,9 +165,9 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[Slow]:
                 continue
             worse = np.array(group["worse"].to_list())[asked]
             apart = np.abs(worse[:, 0] - worse[:, 1]) / _APART
-            equals = [Parts[Component]((components[number],)) for number in asked]
+            equals = [CrossedParts[Component]((components[number],)) for number in asked]
             slow += [
-                Slow(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
+                SlowNodePart(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
                 for each in outliers(worse.min(axis=1), apart, equals, _LEAST_SPREAD, error)
                 for member in each.members
                 if each.excess >= LEAST_LOSS

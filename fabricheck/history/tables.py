@@ -129,7 +129,7 @@ SAMPLES: Mapping[str, pl.DataType] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class JudgedCase:
     """A judged run and the test case that it belongs to; `software` and `tuning` are canonical JSON."""
 
     case: Case
@@ -179,7 +179,7 @@ def started_of(run: Run, otherwise: datetime) -> datetime:
     return parse_utc(text) if isinstance(text, str) else otherwise
 
 
-def runs_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
+def runs_table(measured: Sequence[JudgedCase], session: str, started: datetime) -> pl.DataFrame:
     """One row for each run, in their order."""
     rows = [
         {
@@ -205,7 +205,7 @@ def runs_table(measured: Sequence[Measured], session: str, started: datetime) ->
     return _frame(rows, RUNS)
 
 
-def metrics_table(measured: Sequence[Measured], session: str, started: datetime) -> pl.DataFrame:
+def metrics_table(measured: Sequence[JudgedCase], session: str, started: datetime) -> pl.DataFrame:
     """One row for each metric of each run, in the order of the runs and of their plans."""
     rows = []
     for run in measured:
@@ -236,7 +236,7 @@ def metrics_table(measured: Sequence[Measured], session: str, started: datetime)
     return _frame(rows, METRICS)
 
 
-def samples_table(measured: Sequence[Measured]) -> pl.DataFrame:
+def samples_table(measured: Sequence[JudgedCase]) -> pl.DataFrame:
     """One row for each line of samples, in the order of the runs and of their files."""
     lines = [(run_id_of(each.judged.run), one) for each in measured for one in each.judged.run.samples]
     return pl.DataFrame(
@@ -374,7 +374,7 @@ def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataType])
     return pl.DataFrame([{name: clean_json(row[name]) for name in schema} for row in rows], schema=schema)
 
 
-def _place(measured: Measured, session: str, started: datetime) -> dict[str, Any]:
+def _place(measured: JudgedCase, session: str, started: datetime) -> dict[str, Any]:
     run, case = measured.judged.run, measured.case
     system, _, partition = case.partition.partition(":")
     return {

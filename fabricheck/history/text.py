@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from fabricheck.history.calibrate import Calibration
-from fabricheck.history.compare import Change, Comparison, MetricChange, Side
+from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange, Side
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.series import MetricKey
@@ -100,9 +100,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield comparison_counts(comparison)
     for suspect in comparison.findings:
         yield f"  suspect: {suspect.place}: {suspect.message}"
-    for verdict in Change:
+    for verdict in ChangeVerdict:
         members = [each for each in comparison.metrics if each.verdict is verdict]
-        most = len(members) if verdict is Change.REGRESSED else _MOST_LINES
+        most = len(members) if verdict is ChangeVerdict.REGRESSED else _MOST_LINES
         for finding in members[:most]:
             yield _metric_line(finding, comparison.options.confidence)
         if len(members) > most:
@@ -110,7 +110,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for title, keys in (("vanished", comparison.vanished), ("new", comparison.new)):
         for key in keys:
             yield f"  {title}: {key}"
-    if comparison.software_changes and comparison.count(Change.CANNOT_SAY):
+    if comparison.software_changes and comparison.count(ChangeVerdict.CANNOT_SAY):
         yield (
             "next: if both can be loaded side by side, one job shows smaller losses: fabricheck upgrade OLD NEW "
             f"--system {comparison.system}"
@@ -120,7 +120,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
 def comparison_counts(comparison: Comparison) -> str:
     """How many metrics there are of each verdict, and by what rules."""
     options = comparison.options
-    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in Change)
+    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in ChangeVerdict)
     return (
         f"{len(comparison.metrics)} metrics: {counts}; {len(comparison.vanished)} vanished, {len(comparison.new)} new "
         f"(false discoveries {options.false_discovery:.0%}, margin {options.margin:.0%}, power {options.power:.0%})"
@@ -140,7 +140,7 @@ def versions(software: str) -> str:
 
 def _metric_line(change: MetricChange, confidence: float) -> str:
     low, high = change.interval
-    could = "" if change.verdict in (Change.REGRESSED, Change.IMPROVED) else _could_show(change)
+    could = "" if change.verdict in (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED) else _could_show(change)
     unequal = f"; UNEQUAL {'; '.join(change.unequal)}" if change.unequal else ""
     known = math.isfinite(low) or math.isfinite(high)
     interval = (

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.tails import Floats, joined_tail
-from fabricheck.judge.parts import CUT, Ints, Part, Together, parts_of, scores_of, standardised
+from fabricheck.judge.parts import CUT, Ints, PartMetrics, Together, parts_of, scores_of, standardised
 
 # Of what launches share, more than this is all.
 _MOST_SHARED = 0.95
@@ -38,7 +38,7 @@ class Drawn:
     values: Floats
     launch: Ints
     unit: Ints
-    parts: tuple[Part, ...]
+    parts: tuple[PartMetrics, ...]
 
 
 def together_of_rows(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders, tables
-from fabricheck.history.folders import FILES, METRICS, RUNS, SAMPLES, SESSION, Entry
+from fabricheck.history.folders import FILES, METRICS, RUNS, SAMPLES, SESSION, SessionFolder
 from fabricheck.history.session import SessionRecord, read_record
 
 # A writer that takes longer than this was killed.
@@ -34,7 +34,7 @@ class Pruned:
     `kept` are lines about entries that are damaged, whose samples were left alone.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SessionFolder, ...]
     bytes: int
     drafts: tuple[Path, ...]
     kept: tuple[str, ...]
@@ -48,7 +48,7 @@ def verify(store: Path) -> Verified:
     names, foreign = folders.systems(store)
     damage = [_foreign(path) for path in foreign]
     remarks, entries, metrics = [], 0, 0
-    owner: dict[str, Entry] = {}
+    owner: dict[str, SessionFolder] = {}
     for system in names:
         content = folders.scan(store / system)
         damage += [_foreign(path) for path in content.foreign]
@@ -104,7 +104,7 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
     return Pruned(tuple(gone), freed, tuple(drafts), tuple(kept))
 
 
-def _moment(entry: Entry) -> datetime | None:
+def _moment(entry: SessionFolder) -> datetime | None:
     """When the session began, by the entry's name; None where somebody changed it to what is no date."""
     try:
         return datetime.strptime(entry.started, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
@@ -116,7 +116,7 @@ def _foreign(path: Path) -> str:
     return f"{path}: does not belong in a store: move it elsewhere"
 
 
-def _check(entry: Entry, *, but_samples: bool = False) -> Iterator[str]:
+def _check(entry: SessionFolder, *, but_samples: bool = False) -> Iterator[str]:
     """What is wrong with an entry, a line each."""
     yield from (_foreign(entry.path / name) for name in entry.foreign())
     try:
@@ -143,7 +143,7 @@ def _check(entry: Entry, *, but_samples: bool = False) -> Iterator[str]:
         yield str(error)
 
 
-def _check_tables(entry: Entry, record: SessionRecord, contents: dict[str, bytes]) -> None:
+def _check_tables(entry: SessionFolder, record: SessionRecord, contents: dict[str, bytes]) -> None:
     """Raises UserError where the tables do not belong to each other, though each is what its checksum says."""
     name = RUNS
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.history import folders, tables
 from fabricheck.history.changes import software_of, tuning_of, versions_of_suite
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.history.session import FindingRecord, NodeRecord, SessionRecord, Yardsticks, read_record
 from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
@@ -61,7 +61,7 @@ class NewSession:
 class Appended:
     """The new entry, and what was noticed of older ones on the way, a line each."""
 
-    entry: Entry
+    entry: SessionFolder
     remarks: tuple[str, ...]
 
 
@@ -83,7 +83,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     older, remarks = _older(store)
     _check_clock(new, older, now)
     measured = tuple(
-        tables.Measured(
+        tables.JudgedCase(
             case,
             judged,
             software_of(judged.run, case, new.software, new.host_facts),
@@ -166,7 +166,7 @@ def stored_runs_of(store: Path) -> frozenset[str]:
     return frozenset(each for _, record in _older(store)[0] for each in record.runs) if store.exists() else frozenset()
 
 
-def _older(store: Path) -> tuple[tuple[tuple[Entry, SessionRecord], ...], tuple[str, ...]]:
+def _older(store: Path) -> tuple[tuple[tuple[SessionFolder, SessionRecord], ...], tuple[str, ...]]:
     """The sessions in the store, and what is wrong with those that cannot be read: no reason to lose a new one."""
     records, remarks = [], []
     for system in folders.systems(store)[0]:
@@ -178,7 +178,7 @@ def _older(store: Path) -> tuple[tuple[tuple[Entry, SessionRecord], ...], tuple[
     return tuple(records), tuple(remarks)
 
 
-def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], now: datetime) -> None:
+def _check_clock(new: NewSession, older: Sequence[tuple[SessionFolder, SessionRecord]], now: datetime) -> None:
     """Entries are written one after another, so one that was written later than now shows a clock that went back."""
     if new.ended < new.started - _SLACK:
         raise UserError(
@@ -199,7 +199,7 @@ def _check_clock(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]], 
             )
 
 
-def _check_runs(new: NewSession, run_ids: Sequence[str], older: Sequence[tuple[Entry, SessionRecord]]) -> None:
+def _check_runs(new: NewSession, run_ids: Sequence[str], older: Sequence[tuple[SessionFolder, SessionRecord]]) -> None:
     known = {run_id: entry for entry, record in older for run_id in record.runs}
     seen: set[str] = set()
     for run_id in run_ids:
@@ -213,7 +213,7 @@ def _check_runs(new: NewSession, run_ids: Sequence[str], older: Sequence[tuple[E
         seen.add(run_id)
 
 
-def _check_platform(new: NewSession, older: Sequence[tuple[Entry, SessionRecord]]) -> None:
+def _check_platform(new: NewSession, older: Sequence[tuple[SessionFolder, SessionRecord]]) -> None:
     """Rehearsals and measurements of a system are in stores of their own, since nothing compares them."""
     rehearsal = rehearsed(new.judged)
     real = next((each for each in new.judged if drove_real_gpus(each.run)), None)

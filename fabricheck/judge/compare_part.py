@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.nics import KnownNic, load_nics
-from fabricheck.judge.part_values import Facts, Part, PartValue, in_unit, load_parts, matches
+from fabricheck.judge.part_values import Part, PartValue, RunContext, in_unit, load_parts, matches
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -21,7 +21,7 @@ from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.results.point_tools import TOOLS, Point, read_points, samples_of
+from fabricheck.results.point_tools import TOOLS, ToolValue, read_points, samples_of
 from fabricheck.results.vendor import vendor_outputs
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.topology.model import Nic, Topology
@@ -36,7 +36,7 @@ _ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, V
 
 
 @dataclass(frozen=True)
-class Asked:
+class NodeDescription:
     """What is known of where a number comes from: the part, GPUs of a node, nodes, and NICs as `8 x 400 Gb/s`."""
 
     part: str | None
@@ -71,7 +71,7 @@ class _Number:
         return worst([judged.verdict, *([self.problem.verdict] if self.problem is not None else [])])
 
 
-def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
+def is_normal(text: str, path: str, asked: NodeDescription, root: Path) -> Normal:
     """What has to be said of the numbers in a text: of the worst of them, as nobody else's are.
 
     Raises UserError where nothing in it is a number that is read here, and for a part that is not known.
@@ -93,7 +93,7 @@ def is_normal(text: str, path: str, asked: Asked, root: Path) -> Normal:
     return Normal(number.verdict(run), lines)
 
 
-def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
+def _part(parts: Sequence[Part], asked: NodeDescription, text: str) -> Part:
     """The part that is asked for, or whose name is in the text; of several the first whose board has so many GPUs."""
     if asked.part is None:
         parts_named = [
@@ -114,7 +114,7 @@ def _part(parts: Sequence[Part], asked: Asked, text: str) -> Part:
     return max(able, key=lambda part: len(part.values) + 1000 * (part.board is not None and part.board.gpus == 8))
 
 
-def _of_point(point: Point) -> _Number:
+def _of_point(point: ToolValue) -> _Number:
     return _Number(f"{point.tool} {point.what}", point.transport, None, samples_of(point), {}, {}, point.access)
 
 
@@ -145,7 +145,7 @@ def _library(code: str) -> dict[str, str]:
 
 
 def _judged(
-    number: _Number, part: Part, parts: Sequence[Part], asked: Asked, policy: Policy
+    number: _Number, part: Part, parts: Sequence[Part], asked: NodeDescription, policy: Policy
 ) -> tuple[RunJudgement, Topology]:
     assert part.board is not None
     operation, nodes = number.samples.operation, asked.nodes
@@ -248,7 +248,7 @@ def _rows(
 ) -> Iterator[tuple[Part, PartValue]]:
     """What the parts' files say of it."""
     metric = Metric(judged.name, "goodput" if judged.better == "higher" else "latency", judged.samples)
-    facts = Facts(run.run, topology)
+    facts = RunContext(run.run, topology)
     for part in parts:
         if all(part.is_of(each) for each in facts.devices.values()):
             for row in sorted(part.values, key=lambda one: -one.machines):
@@ -266,7 +266,7 @@ def _say(judged: Judgement, value: float) -> str:
     return f"{value / 8:.4g} GB/s"
 
 
-def _of_nic(point: Point, path: str, asked: Asked, nics: Sequence[KnownNic]) -> Normal:
+def _of_nic(point: ToolValue, path: str, asked: NodeDescription, nics: Sequence[KnownNic]) -> Normal:
     """Of what crossed a NIC alone."""
     wanted = (asked.part or "").lower().replace(" ", "")
     nic = next(

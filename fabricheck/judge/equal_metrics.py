@@ -18,7 +18,7 @@ import numpy as np
 
 from fabricheck.expectation.in_rounds import is_in_round, round_of
 from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
-from fabricheck.judge.outliers import Parts
+from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.statistics import OF_DEVIATION
 from fabricheck.judge.verdicts import RunJudgement
@@ -55,7 +55,7 @@ class Member:
     worse: float
     inside: float
     places: tuple[Component, ...]
-    parts: Parts[Component]
+    parts: CrossedParts[Component]
     tail: float | None = None
 
 
@@ -204,7 +204,7 @@ class _Places:
         hosts = tuple(sorted(self.ranks[rank].host for rank in samples.ranks))
         return "nodes", hosts, *roles, nics[0] == nics[1]
 
-    def places(self, samples: Samples) -> tuple[tuple[Component, ...], Parts[Component]]:
+    def places(self, samples: Samples) -> tuple[tuple[Component, ...], CrossedParts[Component]]:
         """Where a measurement was made, and the parts that it crosses."""
         members = [self.ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
@@ -225,7 +225,7 @@ class _Places:
             if len(hosts) == 2:
                 others += _ways(*map(Component.of_node, hosts))
                 others += self._trunks_and_load(samples)
-        return places, Parts(tuple(dict.fromkeys(units)), tuple(others))
+        return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
 
     def _end(self, rank: int) -> Component:
         host = self.ranks[rank].host

@@ -36,7 +36,7 @@ _MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
-class Parts(Generic[T]):
+class CrossedParts(Generic[T]):
     """What a measurement crosses. `units` are those that can be pulled (GPU, NIC, node); `others` say more of the way:
     a direction, or both ends together."""
 
@@ -90,7 +90,7 @@ class _Splits:
 
 
 def outliers(
-    values: Floats, inside: Floats, parts: Sequence[Parts[T]], least_spread: float, error: float
+    values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], least_spread: float, error: float
 ) -> tuple[Outlier[T], ...]:
     """The slow ones among equals. `values`, shape (n,): logarithms, more is slower; `inside`: the relative standard
     deviation of the iterations of each; `parts`: what each crosses.
@@ -122,7 +122,7 @@ def critical_value(count: int, inside: Floats, least_spread: float, error: float
     return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 
 
-def _best(given: _Given, parts: Sequence[Parts[T]], left: Sequence[int]) -> Outlier[T] | None:
+def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) -> Outlier[T] | None:
     values, count = given.values[list(left)], len(left)
     shared = _shared([parts[one] for one in left], range(count))
     if float(np.ptp(values)) < _least_range(given, count, max(len(shared), count)):
@@ -177,7 +177,7 @@ class _Crossed(Generic[T]):
     both: bool = False
 
 
-def _shared(parts: Sequence[Parts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
+def _shared(parts: Sequence[CrossedParts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
     """Several members that cross a part, or one of two, with the parts that they cross."""
     crossing: dict[T, set[int]] = {}
     for member in members:

@@ -146,7 +146,7 @@ class Part(BaseModel):
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunContext:
     """What a run says of itself that values are told by."""
 
     run: Run
@@ -218,7 +218,7 @@ def switch_is_left_out(environment: Mapping[str, str]) -> str:
     return f"NCCL_ALGO={value}"
 
 
-def links_on_the_way(facts: Facts, samples: Samples) -> str:
+def links_on_the_way(facts: RunContext, samples: Samples) -> str:
     """The links that limit a measurement inside a node, such as `18 x NVLink4`; empty where there are none.
 
     Of a pair those of its widest path, of the host those of the GPU to CPUs, of a collective those that join GPUs.
@@ -244,7 +244,7 @@ def is_comparable(run: Run) -> bool:
     return real and not plan.get("shared_devices") and not plan.get("buffers")
 
 
-def matches(where: Where, metric: Metric, facts: Facts) -> bool:
+def matches(where: Where, metric: Metric, facts: RunContext) -> bool:
     """Whether a value is about a metric."""
     samples, header = metric.samples, facts.run.header
     plan, environment = header.get("plan", {}), header.get("environment", {})
@@ -299,7 +299,7 @@ def alarm_of(kind: str, number: float, required: str, source: str) -> Yardstick:
 
 
 def yardsticks_of_parts(
-    parts: Iterable[Part], metric: Metric, expectation: Expectation, facts: Facts, policy: Policy
+    parts: Iterable[Part], metric: Metric, expectation: Expectation, facts: RunContext, policy: Policy
 ) -> Iterator[Yardstick]:
     """What the parts that a metric was measured on gave elsewhere. Of values that match alike, the most machines'."""
     devices = [facts.devices[rank] for rank in metric.samples.ranks if rank in facts.devices]
@@ -354,7 +354,7 @@ def _load_part(path: Path, _: object) -> Part:
         raise file.rejection(error) from None
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "has to be lowest, then highest")
-    told = [Told(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
+    told = [AlarmedValue(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
     for position, stated in enumerate(part.values):
         if stated.range is not None and not stated.range[0] <= stated.value <= stated.range[1]:
             file.fail(("values", position, "range"), "has to be lowest, value, highest, in this order")
@@ -371,7 +371,7 @@ def _load_part(path: Path, _: object) -> Part:
 
 
 @dataclass(frozen=True)
-class Told:
+class AlarmedValue:
     """What is said of a value that an alarm may contradict."""
 
     where: Where
@@ -380,7 +380,7 @@ class Told:
     alarm_of: str | None
 
 
-def check_alarm(file: Any, place: tuple[Any, ...], told: Told, others: Iterable[Told]) -> None:
+def check_alarm(file: Any, place: tuple[Any, ...], told: AlarmedValue, others: Iterable[AlarmedValue]) -> None:
     """UserError for an alarm that would be raised for what was measured under the conditions that it is about."""
     lower = told.where.quantity == "latency"
     for measured in others if told.alarm_of is not None else ():
@@ -413,7 +413,7 @@ def _sizes(where: Where) -> tuple[float, float]:
     return min(exact, default=least or 0), max(exact, default=most or math.inf)
 
 
-def _canonical(told: Told, operation: str, ranks: int | None) -> float:
+def _canonical(told: AlarmedValue, operation: str, ranks: int | None) -> float:
     """Gb/s or us; NaN of a share of nominal, and of the bus of who knows how many ranks."""
     if told.unit == "GB/s busbw":
         return 8 * told.value / bus_factor(operation, ranks) if ranks else math.nan

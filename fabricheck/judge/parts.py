@@ -43,7 +43,7 @@ class Together:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PartMetrics:
     """The metrics, by number, that cross what has these `names`, and the `kinds` of these."""
 
     names: tuple[str, ...]
@@ -52,10 +52,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowPart:
     """A part, and by how many standard deviations its metrics are worse together."""
 
-    part: Part
+    part: PartMetrics
     score: float
 
 
@@ -65,7 +65,7 @@ def kind_of(name: str) -> str:
     return re.sub(r"[0-9]+", "", part) if colon else "node"
 
 
-def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[Part, ...]:
+def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[PartMetrics, ...]:
     """The parts that two metrics or more of a launch cross, or of several launches; all of a launch and of the session.
 
     `components`: the names that each metric crosses; `launch`: the number of its launch. Names that the same metrics
@@ -84,7 +84,7 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[Part, .
             kind = kind_of(name) if name else SESSION if of < 0 else LAUNCH
             merged.setdefault(np.asarray(members, dtype=np.int64).tobytes(), []).append((name, kind))
     return tuple(
-        Part(
+        PartMetrics(
             tuple(dict.fromkeys(name for name, _ in sorted(same) if name)),
             tuple(dict.fromkeys(kind for _, kind in sorted(same))),
             np.frombuffer(members, dtype=np.int64),
@@ -100,7 +100,7 @@ def _joined(numbers: Mapping[tuple[str, int], list[int]]) -> dict[str, list[int]
     return {name: sorted(members) for name, members in joined.items()}
 
 
-def scores_of(values: Floats, launch: Ints, parts: Sequence[Part], shared: float) -> tuple[Floats, Floats]:
+def scores_of(values: Floats, launch: Ints, parts: Sequence[PartMetrics], shared: float) -> tuple[Floats, Floats]:
     """The score of each part and its variance, both shape (parts,), where nothing but the launch is shared.
 
     `values`, shape (metrics,): deviations in standard deviations, more is worse, NaN where there is none; `shared`: the
@@ -127,7 +127,7 @@ def scores_of(values: Floats, launch: Ints, parts: Sequence[Part], shared: float
 
 
 def standardised(
-    score: Floats, variance: Floats, parts: Sequence[Part], shared_by_parts: Mapping[str, float]
+    score: Floats, variance: Floats, parts: Sequence[PartMetrics], shared_by_parts: Mapping[str, float]
 ) -> Floats:
     """Scores in their standard deviations, with what metrics of a part of its kind share in healthy sessions."""
     own = np.array([max((shared_by_parts.get(kind, 0.0) for kind in each.kinds), default=0.0) for each in parts])
@@ -137,8 +137,8 @@ def standardised(
 
 
 def slow_parts(
-    values: Floats, worse: Floats, launch: Ints, parts: Sequence[Part], together: Together
-) -> Iterator[Slow]:
+    values: Floats, worse: Floats, launch: Ints, parts: Sequence[PartMetrics], together: Together
+) -> Iterator[SlowPart]:
     """The parts whose metrics are worse together than healthy ones are, the worst first, each without those before.
 
     `worse`: by how much the metrics are, as logarithms; a part whose middle metric lost less than LEAST_LOSS is none.
@@ -150,6 +150,6 @@ def slow_parts(
         worst = int(np.where(lost, scores, -np.inf).argmax())
         if scores[worst] <= together.limit:
             return
-        yield Slow(parts[worst], float(scores[worst]))
+        yield SlowPart(parts[worst], float(scores[worst]))
         values[parts[worst].metrics] = np.nan
         number += 1

@@ -10,8 +10,8 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.part_values import (
-    Facts,
-    Told,
+    AlarmedValue,
+    RunContext,
     Unit,
     Where,
     alarm_of,
@@ -78,7 +78,7 @@ class _File(BaseModel):
 
 
 def yardsticks_of_papers(
-    published: Iterable[Published], metric: Metric, expectation: Expectation, facts: Facts, policy: Policy
+    published: Iterable[Published], metric: Metric, expectation: Expectation, facts: RunContext, policy: Policy
 ) -> Iterator[Yardstick]:
     """What papers measured on this system. A range is its own tolerance; other values have that of the policy."""
     for stated in published:
@@ -127,7 +127,7 @@ def load_published(path: Path) -> tuple[Published, ...]:
         if stated.low > stated.high:
             file.fail(("values", position, "value"), f"is not in ascending order: {stated.low:g}, {stated.high:g}")
     told = {
-        position: Told(one.judges, one.low, one.unit, one.alarm_of)
+        position: AlarmedValue(one.judges, one.low, one.unit, one.alarm_of)
         for position, one in enumerate(entries.values)
         if one.judges is not None and one.judges.share_of_nominal is None
     }

@@ -12,7 +12,7 @@ from fabricheck.expectation.gpus import algorithm_of, node_part
 from fabricheck.expectation.payload import least_payload
 from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.evidence import short_name
-from fabricheck.judge.part_values import Facts, is_comparable
+from fabricheck.judge.part_values import RunContext, is_comparable
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -72,7 +72,7 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
     run = judged.run
     if not is_comparable(run) or run.header["transport"] != "ccl":
         return None
-    facts, gpus = Facts(run, topology), gpu_of_ranks(run)
+    facts, gpus = RunContext(run, topology), gpu_of_ranks(run)
     for judgement in judged.judgements if facts.in_switch else ():
         samples = judgement.samples
         slow = judgement.verdict in (Verdict.DEGRADED, Verdict.FAIL) and judgement.better == "higher"
@@ -114,7 +114,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     data = least_payload([nic.model for nic in topology.nics], mover) if mover is not None else None
     if data is None or run.header["plan"].get("buffers") is not None or kernel_settings(run.header["plan"]):
         return None
-    facts = Facts(run, topology)
+    facts = RunContext(run, topology)
     pairs = [
         (each.value / each.expectation.expected, each)
         for each in judged.judgements

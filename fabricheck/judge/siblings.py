@@ -11,7 +11,7 @@ import numpy as np
 from fabricheck.errors import UserError
 from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equal_metrics import Equals, equals_of
-from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
+from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
@@ -168,7 +168,7 @@ def _judge_nodes(
     spread = _least_spread(equals, runs[alike[0].run], policy, "several")
     metrics = sum(len(each.equals.members) for each in alike)
     for outlier in outliers(
-        values, inside, [Parts((Component.of_node(host),)) for host in hosts], spread, each_error * metrics
+        values, inside, [CrossedParts((Component.of_node(host),)) for host in hosts], spread, each_error * metrics
     ):
         for position in outlier.members:
             group, host = alike[position], hosts[position]

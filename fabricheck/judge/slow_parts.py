@@ -12,7 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import is_of
-from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, Part, Slow, Together, parts_of, slow_parts
+from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.catalogue import code_of_slow
@@ -52,7 +52,7 @@ def judge_parts(
     measured on, are left out.
     """
     verdicts = [list(run.judgements) for run in runs]
-    problems: list[tuple[Slow, Finding]] = []
+    problems: list[tuple[SlowPart, Finding]] = []
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
@@ -65,9 +65,9 @@ def judge_parts(
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
 
 
-def _slow_of_launches(metrics: _Metrics, parts: Sequence[Part], together: Together) -> Iterator[Slow]:
+def _slow_of_launches(metrics: _Metrics, parts: Sequence[PartMetrics], together: Together) -> Iterator[SlowPart]:
     """The slow parts of each launch, by itself."""
-    own: dict[int, list[Part]] = {}
+    own: dict[int, list[PartMetrics]] = {}
     for part in parts:
         of = metrics.launch[part.metrics]
         if of.min() == of.max():
@@ -129,7 +129,7 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     return float(np.clip(stray, -CUT, CUT)), worse
 
 
-def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
+def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
     members = slow.part.metrics
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
@@ -147,12 +147,12 @@ def _problem(slow: Slow, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Fin
     return Finding(code, Verdict.DEGRADED, text, at_fault, files=tuple(files))
 
 
-def _slow_themselves(slow: Slow, metrics: _Metrics) -> Iterator[int]:
+def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[int]:
     least = float(np.mean(metrics.values[slow.part.metrics])) / 2
     return (int(each) for each in slow.part.metrics if metrics.values[each] > least)
 
 
-def _mark(slow: Slow, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
+def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
     for metric in _slow_themselves(slow, metrics):
         run, number = metrics.places[metric]

@@ -13,7 +13,7 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
-from fabricheck.judge.part_values import Facts, Part, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.part_values import Part, RunContext, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import References, load_references
@@ -146,7 +146,7 @@ class SystemJudge:
     def _known(self, run: Run, topology: Topology | None) -> Known:
         if not is_comparable(run):
             return lambda *_: ()
-        facts = Facts(run, topology)
+        facts = RunContext(run, topology)
 
         def known(metric: Metric, expectation: Expectation) -> Iterator[Yardstick]:
             yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)

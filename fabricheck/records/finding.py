@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fabricheck.records.catalogue import CATALOGUE, Entry
+from fabricheck.records.catalogue import CATALOGUE, CatalogueEntry
 from fabricheck.records.component import Component, either, only_node
 from fabricheck.records.verdict import Verdict
 
@@ -41,7 +41,7 @@ class Finding:
             raise ValueError(f"the catalogue of findings has no code {self.code!r}")
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> CatalogueEntry:
         """Its row of the catalogue."""
         return CATALOGUE[self.code]
 

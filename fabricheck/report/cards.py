@@ -27,7 +27,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.lines import headline, steps
-from fabricheck.report.parts import Parts
+from fabricheck.report.parts import NodeParts
 from fabricheck.suite import program
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
@@ -66,7 +66,7 @@ def cards_of(
 ) -> tuple[Card, ...]:
     """All causes, those that name a component first; none where nothing is wrong. `found`: the diagnosis of `runs`."""
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
-    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), Parts.of(runs), system)
+    writer = _Writer(runs, tuple(f"run{places[id(each)]}" for each in runs), NodeParts.of(runs), system)
     return (
         *(writer.card(each) for each in diagnosis.causes if each.finding.components),
         *writer.of_problems(diagnosis),
@@ -82,7 +82,7 @@ class _Writer:
 
     runs: Sequence[RunJudgement]
     links: Sequence[str]
-    parts: Parts
+    parts: NodeParts
     system: str
 
     def card(self, cause: Cause) -> Card:

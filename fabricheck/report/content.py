@@ -31,7 +31,7 @@ _MICROSECONDS = re.compile(r"(?<=\d )us\b")
 
 
 @dataclass(frozen=True)
-class Group:
+class MetricGroup:
     """The metrics of a run that can be compared with each other, worst first."""
 
     operation: str
@@ -76,7 +76,7 @@ class HostSummary:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """What was measured, where and with what, as far as the header of the result file says it.
 
     `name`: the test case where it is known, else `what`.
@@ -189,7 +189,7 @@ def name_of_group(judged: Judgement) -> str:
     return f"{samples.operation} {samples.schedule} {format_size(samples.bytes)} {quantity_of(judged)}"
 
 
-def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
+def groups_of(judged: RunJudgement) -> tuple[MetricGroup, ...]:
     """The metrics of a run by what they measure, worst group first, else in the order of the run."""
     members_of: dict[tuple[str, str, str, int, Quantity, str], list[Judgement]] = {}
     for judgement in judged.judgements:
@@ -203,12 +203,12 @@ def groups_of(judged: RunJudgement) -> tuple[Group, ...]:
             judgement.unit,
         )
         members_of.setdefault(key, []).append(judgement)
-    groups = (Group(*key, tuple(sorted(members, key=badness))) for key, members in members_of.items())
+    groups = (MetricGroup(*key, tuple(sorted(members, key=badness))) for key, members in members_of.items())
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
 
 
 @dataclass(frozen=True)
-class Slow:
+class NotPassed:
     """What is not PASS of a group of metrics, with one verdict: which metrics, and the reason of the worst."""
 
     verdict: Verdict
@@ -216,7 +216,7 @@ class Slow:
     reason: str
 
 
-def slow_of(judged: RunJudgement) -> tuple[Slow, ...]:
+def slow_of(judged: RunJudgement) -> tuple[NotPassed, ...]:
     """The metrics of a run that are not PASS."""
     slow = []
     for group in groups_of(judged):
@@ -224,21 +224,23 @@ def slow_of(judged: RunJudgement) -> tuple[Slow, ...]:
             if verdict is not Verdict.PASS:
                 named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
                 more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-                slow.append(Slow(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0])))
+                slow.append(
+                    NotPassed(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0]))
+                )
     return tuple(slow)
 
 
-def together(groups: Sequence[Group]) -> tuple[tuple[Group, ...], ...]:
+def together(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
     """Each group of pairs by itself, and all collectives of a schedule and quantity, of which few are in each group;
     in the order of the groups, which is worst first."""
-    alike: dict[tuple[str, ...], list[Group]] = {}
+    alike: dict[tuple[str, ...], list[MetricGroup]] = {}
     for group in groups:
         own = (group.operation, group.implementation, str(group.bytes)) if group.is_pairs else ()
         alike.setdefault((group.schedule, group.quantity, group.unit, *own), []).append(group)
     return tuple(map(tuple, alike.values()))
 
 
-def name_of(members: Sequence[Group]) -> str:
+def name_of(members: Sequence[MetricGroup]) -> str:
     """What groups that are shown together are called."""
     first = members[0]
     if first.is_pairs:
@@ -254,7 +256,7 @@ def label_of(judged: Judgement, world: int) -> str:
     return label if samples.operation in PAIRS else f"{samples.operation} {format_size(samples.bytes)} {label}"
 
 
-def judgements_of(groups: Sequence[Group]) -> tuple[Judgement, ...]:
+def judgements_of(groups: Sequence[MetricGroup]) -> tuple[Judgement, ...]:
     """The metrics of several groups, worst verdict first, else in their order."""
     judgements = [each for group in groups for each in group.judgements]
     return tuple(sorted(judgements, key=lambda each: -SEVERITY[each.verdict]))
@@ -302,7 +304,7 @@ def describe_rank(rank: Rank) -> str:
     return f"{where} GPU {rank.device.index} ({rank.device.bus_id})" if rank.device else where
 
 
-def facts_of(judged: RunJudgement) -> Facts:
+def facts_of(judged: RunJudgement) -> RunFacts:
     """What the head of a run's card shows: program, time, nodes, operations, software and tuning."""
     run, header = judged.run, judged.run.header
     plan: Mapping[str, Any] = header.get("plan", {})
@@ -325,7 +327,7 @@ def facts_of(judged: RunJudgement) -> Facts:
         program += f", backend {header.get('backend')} on {header.get('platform')}"
     if clock:
         program += f", clock {clock.get('source')} ({clock.get('overhead_ns')} ns)"
-    return Facts(
+    return RunFacts(
         path=run.path,
         name=judged.test or what,
         what=what,

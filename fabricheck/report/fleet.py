@@ -11,7 +11,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import printable
 from fabricheck.report.lines import steps
-from fabricheck.report.parts import Parts
+from fabricheck.report.parts import NodeParts
 from fabricheck.topology.network import fold
 
 #: What `--short` may take.
@@ -21,7 +21,7 @@ _INDENT = " " * 12
 _ENTRIES = 20
 
 
-def next_command(bad: BadNode, parts: Parts) -> str:
+def next_command(bad: BadNode, parts: NodeParts) -> str:
     """What to do next about a node: about its part where that is known, else to take it out; where others used it, to
     run again."""
     if looks := parts.looks(bad.evidence[0].components):
@@ -31,7 +31,7 @@ def next_command(bad: BadNode, parts: Parts) -> str:
     return f"scontrol update NodeName={bad.node} State=DRAIN Reason=fabricheck"
 
 
-def table(verdict: FleetVerdict, parts: Parts, width: int = 80) -> Iterator[str]:
+def table(verdict: FleetVerdict, parts: NodeParts, width: int = 80) -> Iterator[str]:
     """A line for each bad node, with what was found and what to do next under it, then what was not checked.
 
     `parts`: of the runs that it is the verdict of.

@@ -42,7 +42,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
-from fabricheck.report.content import Slow, label_of, number, printable, reason_without_source
+from fabricheck.report.content import NotPassed, label_of, number, printable, reason_without_source
 from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.figures import figures_of
 from fabricheck.report.figures.changes import changes_figure
@@ -173,7 +173,7 @@ def render_html(
     history_figures = _numbered(figures_of_history(past.watched) if past.watched is not None else [], figures)
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
-    not_passed: list[tuple[RunView | None, Explained | Slow]] = []
+    not_passed: list[tuple[RunView | None, Explained | NotPassed]] = []
     not_passed += [(None, Explained.of(each, system)) for each in all_problems]
     for view, told in zip(views, told_once(ranked), strict=True):
         not_passed += [*((view, Explained.once(each, system)) for each in told), *((view, each) for each in view.slow)]

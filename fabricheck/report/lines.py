@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import Entry
+from fabricheck.records.catalogue import CatalogueEntry
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.report.content import number, plural, short_message, unit_shown
@@ -28,7 +28,7 @@ _MOST_NODES = 4
 
 
 @dataclass(frozen=True)
-class Told:
+class ShownProblem:
     """A problem as it is shown once: with the short message, and how many runs have it."""
 
     finding: Finding
@@ -41,7 +41,7 @@ class Told:
         return f" ({plural(self.runs, 'run')})" if self.runs > 1 else ""
 
 
-def told_once(runs: Sequence[RunJudgement]) -> tuple[tuple[Told, ...], ...]:
+def told_once(runs: Sequence[RunJudgement]) -> tuple[tuple[ShownProblem, ...], ...]:
     """The problems that are shown of each run: what several runs have is shown at the first of them."""
     messages = [[(finding, short_message(finding, run)) for finding in run.all_problems] for run in runs]
     places: dict[tuple[object, ...], list[int]] = {}
@@ -50,7 +50,7 @@ def told_once(runs: Sequence[RunJudgement]) -> tuple[tuple[Told, ...], ...]:
             places.setdefault(_said(finding, message), []).append(place)
     return tuple(
         tuple(
-            Told(finding, message, len({*having}))
+            ShownProblem(finding, message, len({*having}))
             for finding, message in dict.fromkeys(problems)
             if (having := places[_said(finding, message)])[0] == place
         )
@@ -127,7 +127,7 @@ def plain(text: str) -> str:
     return text.replace("`fabricheck ", f"`{program()} ").replace("`", "")
 
 
-def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
+def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
     """What a row of the catalogue says beside its sentence."""
     yield from _wrapped(f"What decides it: {plain(entry.decides)}", width)
     yield from _wrapped(f"How sure it is: {entry.certainty.value}", width)
@@ -135,7 +135,7 @@ def of_entry(entry: Entry, its_steps: tuple[str, ...], width: int = 100) -> Iter
     yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
 
 
-def general_steps(entry: Entry) -> tuple[str, ...]:
+def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:
     """The steps of a row of the catalogue for no finding in particular."""
     return tuple(plain(named(each, {})) for each in entry.steps)
 

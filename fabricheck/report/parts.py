@@ -24,7 +24,7 @@ _LOOK_AT_GPU = {
 
 
 @dataclass(frozen=True)
-class Gpu:
+class NodeGpu:
     """A GPU of a node: its name in the topology, its node-local index and what the runtime said of it."""
 
     name: str
@@ -34,16 +34,16 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Parts:
+class NodeParts:
     """The GPUs of the nodes that runs were on, by host and name in the topology, and the other devices' kinds."""
 
-    gpus: Mapping[tuple[str, str], Gpu] = field(default_factory=dict)
+    gpus: Mapping[tuple[str, str], NodeGpu] = field(default_factory=dict)
     nics: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, runs: Sequence[RunJudgement]) -> Parts:
+    def of(cls, runs: Sequence[RunJudgement]) -> NodeParts:
         """The GPUs and NICs that runs name, by their headers and topologies."""
-        gpus: dict[tuple[str, str], Gpu] = {}
+        gpus: dict[tuple[str, str], NodeGpu] = {}
         nics: set[str] = set()
         for run in runs:
             if run.topology is not None:
@@ -108,7 +108,7 @@ class Parts:
         return f"GPU {gpu.index}" if gpu is not None else name
 
 
-def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], Gpu]]:
+def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], NodeGpu]]:
     gpus, indexes = [], gpu_of_ranks(judged.run)
     platform = str(judged.run.header.get("platform", ""))
     if platform == EMULATED:
@@ -117,7 +117,7 @@ def _gpus_of(judged: RunJudgement) -> list[tuple[tuple[str, str], Gpu]]:
         if rank.device is not None:
             index = indexes[rank.rank]
             name = _name(judged.topology, index)
-            gpus.append(((rank.host, name), Gpu(name, index, rank.device, platform)))
+            gpus.append(((rank.host, name), NodeGpu(name, index, rank.device, platform)))
     return gpus
 
 

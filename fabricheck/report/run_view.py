@@ -12,8 +12,8 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
-    Facts,
-    Slow,
+    NotPassed,
+    RunFacts,
     count,
     facts_of,
     groups_of,
@@ -28,7 +28,7 @@ from fabricheck.report.content import (
     unit_shown,
     who,
 )
-from fabricheck.report.lines import Told, plain, steps, summary
+from fabricheck.report.lines import ShownProblem, plain, steps, summary
 from fabricheck.units import size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -36,7 +36,7 @@ _MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and tho
 
 
 @dataclass(frozen=True)
-class Table:
+class GroupTable:
     """The metrics of a group of pairs, or of the groups of all collectives together, worst first; the first so many are
     `shown`. `sources`: where the expected values and the yardsticks come from."""
 
@@ -61,7 +61,7 @@ class Explained:
     steps: tuple[str, ...]
 
     @classmethod
-    def once(cls, told: Told, system: str) -> Explained:
+    def once(cls, told: ShownProblem, system: str) -> Explained:
         """Of several runs together."""
         explained = cls.of(told.finding, system, told.message)
         return replace(explained, line=explained.line + told.of_runs)
@@ -81,13 +81,13 @@ class RunView:
 
     id: str
     verdict: Verdict
-    facts: Facts
+    facts: RunFacts
     check: str
     transport: str
     hosts: tuple[str, ...]
     counts: tuple[tuple[Verdict, int], ...]
     problems: tuple[Explained, ...]
-    slow: tuple[Slow, ...]
+    slow: tuple[NotPassed, ...]
 
 
 def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
@@ -107,7 +107,7 @@ def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> Ru
     )
 
 
-def tables_of(judged: RunJudgement) -> Iterator[Table]:
+def tables_of(judged: RunJudgement) -> Iterator[GroupTable]:
     """A table for each group of pairs, and one for the collectives of a schedule and quantity together."""
     for members in together(groups_of(judged)):
         first, judgements = members[0], judgements_of(members)
@@ -117,7 +117,7 @@ def tables_of(judged: RunJudgement) -> Iterator[Table]:
         bad = sum(each.verdict is not Verdict.PASS for each in judgements)
         shown = min(bad, _MOST_ROWS) + (_MOST_PASSES if bad < _MOST_ROWS else 0)
         sources = _sources(judgements, len(judged.run.ranks))
-        yield Table(name_of(members), names, unit_shown(first.unit), first.is_pairs, judgements, shown, sources)
+        yield GroupTable(name_of(members), names, unit_shown(first.unit), first.is_pairs, judgements, shown, sources)
 
 
 def yardstick_text(judged: Judgement) -> str:

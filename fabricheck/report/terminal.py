@@ -17,7 +17,7 @@ from fabricheck.records.rehearsal import is_mixed, is_rehearsal, marked
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card, cards_of
 from fabricheck.report.content import (
-    Group,
+    MetricGroup,
     count,
     facts_of,
     groups_of,
@@ -32,7 +32,7 @@ from fabricheck.report.content import (
     weakest,
     who,
 )
-from fabricheck.report.lines import Told, summary, told_once
+from fabricheck.report.lines import ShownProblem, summary, told_once
 from fabricheck.report.shares import indirectness, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
 from fabricheck.units import format_size
@@ -141,7 +141,7 @@ def render(
 
 
 def _lines(
-    told: Sequence[tuple[RunJudgement, Sequence[Told]]],
+    told: Sequence[tuple[RunJudgement, Sequence[ShownProblem]]],
     verdict: Verdict,
     problems: Sequence[Finding],
     findings: Sequence[Finding],
@@ -162,7 +162,7 @@ def _lines(
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
-    without_part = [Told(each, each.message) for each in problems if not each.components]
+    without_part = [ShownProblem(each, each.message) for each in problems if not each.components]
     yield from _problem_lines(without_part, detail.suspects, detail, width, system)
     marks = is_mixed(each.run for each in ranked)
     bad = [each for each in told if each[0].final_verdict is not Verdict.PASS]
@@ -182,7 +182,7 @@ def _lines(
         yield from (_Line(None, line) for line in lines)
 
 
-def _all_is_told(judged: RunJudgement, told: Sequence[Told]) -> bool:
+def _all_is_told(judged: RunJudgement, told: Sequence[ShownProblem]) -> bool:
     """Whether all that is wrong with a run stands at another."""
     return bool(judged.all_problems) and not told and all(each.verdict is Verdict.PASS for each in judged.judgements)
 
@@ -200,7 +200,7 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 
 def _run_lines(
-    judged: RunJudgement, told: Sequence[Told], detail: _Detail, width: int, system: str, *, marks: bool
+    judged: RunJudgement, told: Sequence[ShownProblem], detail: _Detail, width: int, system: str, *, marks: bool
 ) -> Iterator[_Line]:
     """`told`: its problems that no run before has; `marks`: whether a rehearsal says so here, where not all are one."""
     facts, verdict = facts_of(judged), judged.final_verdict
@@ -220,7 +220,9 @@ def _run_lines(
         yield _Line(None, f"{_INDENT}and {plural(len(rest), 'more metric')}: {_counts(each.verdict for each in rest)}")
 
 
-def _problem_lines(told: Sequence[Told], most: int, detail: _Detail, width: int, system: str) -> Iterator[_Line]:
+def _problem_lines(
+    told: Sequence[ShownProblem], most: int, detail: _Detail, width: int, system: str
+) -> Iterator[_Line]:
     """The line of each finding and, where there is room for it, its message below."""
     for problem in told[:most]:
         line = summary(problem.finding, system=system, message=problem.message) + problem.of_runs
@@ -256,7 +258,7 @@ def _finding_lines(findings: Sequence[Finding], detail: _Detail, width: int) -> 
         yield _Line(None, f"{_INDENT}and {plural(rest, 'more finding')}")
 
 
-def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
+def _group_lines(group: MetricGroup, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
     """The bad ones each with its reason, as many as the detail allows; the rest as a count and its worst."""
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
@@ -275,7 +277,7 @@ def _group_lines(group: Group, world: int, detail: _Detail, width: int) -> Itera
             yield _row(group, labels, rest[0], weakest(rest))
 
 
-def _row(group: Group, labels: tuple[str, ...], worst: Judgement, judged_by: str) -> _Line:
+def _row(group: MetricGroup, labels: tuple[str, ...], worst: Judgement, judged_by: str) -> _Line:
     """A row; where it is narrow without what the unit and the percentage say already. `labels`: from wide to short."""
     value, also = f"{number(worst.value)} {unit_shown(worst.unit)}", in_gigabytes(worst)
     share = share_of_yardstick(worst)
@@ -384,7 +386,7 @@ def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[li
             yield lines
 
 
-def _is_matrix(group: Group, run: RunJudgement) -> bool:
+def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
     """Whether a group is the goodput of pairs of one node, alone on their links as nvbandwidth's are."""
     one_node = len({each.host for each in run.run.ranks}) == 1
     plan = run.run.header.get("plan", {})
@@ -392,7 +394,7 @@ def _is_matrix(group: Group, run: RunJudgement) -> bool:
     return one_node and of_gpus and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
 
 
-def _matrix(run: RunJudgement, group: Group, width: int) -> list[str]:
+def _matrix(run: RunJudgement, group: MetricGroup, width: int) -> list[str]:
     """The lines of a matrix; none where it does not fit."""
     measured = {each.samples.ranks: each for each in group.judgements}
     numbers = sorted({rank for pair in measured for rank in pair})

@@ -110,7 +110,7 @@ class NcclRow:
 
 
 @dataclass
-class Table:
+class NcclTestsTable:
     """What either form of output says, before it is checked."""
 
     complaints: Complaints

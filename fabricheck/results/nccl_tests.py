@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from fabricheck.records.run import Samples
-from fabricheck.results.nccl_table import OWN_ALLTOALL, Config, Half, NcclRow, Number, Placement, Table, config_of
+from fabricheck.results.nccl_table import (
+    OWN_ALLTOALL,
+    Config,
+    Half,
+    NcclRow,
+    NcclTestsTable,
+    Number,
+    Placement,
+    config_of,
+)
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json, parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
@@ -76,7 +85,7 @@ class _Reader(ToolReader):
 
     def __init__(self, text: str, path: str, ranks: int | None, tool: str | None) -> None:
         super().__init__(text, path, ranks, tool)
-        self.table = Table(self.complaints, facts=self.facts)
+        self.table = NcclTestsTable(self.complaints, facts=self.facts)
         self.started: str | None = None
         self.concluded = False
         self.groups: list[int] = []

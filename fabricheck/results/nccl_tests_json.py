@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.results.environment import recorded_environment
-from fabricheck.results.nccl_table import OWN_ALLTOALL, TESTS, Config, Half, NcclRow, Table
+from fabricheck.results.nccl_table import OWN_ALLTOALL, TESTS, Config, Half, NcclRow, NcclTestsTable
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import LARGEST_SIZE, Complaints, Line, quote
 
@@ -160,7 +160,7 @@ def parse_nccl_tests_json(
     With `-I 1` (2.19.2) the iterations are kept, otherwise means. Of the environment that the file holds only
     allow-listed variables get into `facts`, under their own names. Whatever the text holds, this returns.
     """
-    table = Table(Complaints(path))
+    table = NcclTestsTable(Complaints(path))
     try:
         content = _read_file(text)
     except _BadFileError as error:
@@ -176,7 +176,7 @@ def parse_nccl_tests_json(
     return VendorOutput(name, None, path, table.ranks, table.facts, samples, tuple(table.complaints.problems))
 
 
-def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None) -> None:
+def _fill(table: NcclTestsTable, content: _FileModel, ranks: int | None, tool: str | None) -> None:
     config, complaints = content.config, table.complaints
     table.tool = PurePath(content.args[0]).name
     if tool not in (None, table.tool):
@@ -221,7 +221,7 @@ def _fill(table: Table, content: _FileModel, ranks: int | None, tool: str | None
             table.rows.append(row)
 
 
-def _fill_footer(table: Table, content: _FileModel) -> None:
+def _fill_footer(table: NcclTestsTable, content: _FileModel) -> None:
     complaints = table.complaints
     if any(content.errors):
         complaints.incomplete(None, f"the library reported an error: {quote(' '.join(content.errors))}")
@@ -237,7 +237,7 @@ def _fill_footer(table: Table, content: _FileModel) -> None:
             complaints.fail(None, "the bandwidth is under NCCL_TESTS_MIN_BW")
 
 
-def _row(table: Table, index: int, row: _RowModel, config: _ConfigModel) -> NcclRow | None:
+def _row(table: NcclTestsTable, index: int, row: _RowModel, config: _ConfigModel) -> NcclRow | None:
     where = Line(1, f"results[{index}] of {row.size} B")
     halves = []
     for placement, half, iterations in (

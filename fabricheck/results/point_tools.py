@@ -22,7 +22,7 @@ TOOLS = ("nvbandwidth", "p2pBandwidthLatencyTest", "TransferBench", "perftest")
 
 
 @dataclass(frozen=True)
-class Point:
+class ToolValue:
     """The lowest of `count` numbers of one kind, in Gb/s, or us of a latency, and their median.
 
     `operation` and `transport`: as of fabricbench, or `nic` where the data crossed a network alone; `bytes` is 0 where
@@ -73,13 +73,13 @@ _ROW = re.compile(
 )
 
 
-def read_points(text: str) -> tuple[Point, ...]:
+def read_points(text: str) -> tuple[ToolValue, ...]:
     """What the tools printed in a text; none where it is of another one, and no number that is none."""
     points = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
     return tuple(each for each in points if _LEAST <= each.value < _MOST and 0 <= each.bytes <= 1 << 50)
 
 
-def _nvbandwidth(text: str) -> Iterator[Point]:
+def _nvbandwidth(text: str) -> Iterator[ToolValue]:
     for test, cells in (*_matrices(text), *_matrices_of_json(text)):
         name, _, mover = test.rpartition("_")
         if name in _KINDS and cells:
@@ -87,9 +87,9 @@ def _nvbandwidth(text: str) -> Iterator[Point]:
             values = _of([8 * each / directions for each in cells])
             by = "kernel" if mover == "sm" else "copy"
             if name.startswith("p2p"):
-                yield Point(TOOLS[1], operation, operation, by, _P2P_BUFFER, *values, access=access)
+                yield ToolValue(TOOLS[1], operation, operation, by, _P2P_BUFFER, *values, access=access)
             else:
-                yield Point(TOOLS[0], test, operation, by, _BUFFER, *values, access=access)
+                yield ToolValue(TOOLS[0], test, operation, by, _BUFFER, *values, access=access)
 
 
 def _matrices(text: str) -> Iterator[tuple[str, list[float]]]:
@@ -121,7 +121,7 @@ def _matrices_of_json(text: str) -> Iterator[tuple[str, list[float]]]:
         return
 
 
-def samples_of(point: Point) -> Samples:
+def samples_of(point: ToolValue) -> Samples:
     """The number as one mean of a run."""
     ranks = (0, 1) if point.operation in PAIRS else (0,)
     size = point.bytes or 1 << 30
@@ -131,7 +131,7 @@ def samples_of(point: Point) -> Samples:
     return Samples(*where, statistic="mean")
 
 
-def _transferbench(text: str) -> Iterator[Point]:
+def _transferbench(text: str) -> Iterator[ToolValue]:
     if "TransferBench" not in text[:4096] and not re.search(r"^Test \d+:", text, re.MULTILINE):
         return
     rates: dict[tuple[str, str, int], list[float]] = {}
@@ -143,10 +143,10 @@ def _transferbench(text: str) -> Iterator[Point]:
         by = "copy" if mover.startswith("D") else "kernel"
         rates.setdefault((operation[ends], by, int(size)), []).append(8 * float(rate))
     for (operation_, by, bytes_), values in rates.items():
-        yield Point("TransferBench", f"{operation_} by {by}", operation_, by, bytes_, *_of(values))
+        yield ToolValue("TransferBench", f"{operation_} by {by}", operation_, by, bytes_, *_of(values))
 
 
-def _perftest(text: str) -> Iterator[Point]:
+def _perftest(text: str) -> Iterator[ToolValue]:
     title = _PERFTEST.search(text)
     rows = [match.groups() for match in _ROW.finditer(text)]
     if title is None or not rows:
@@ -161,10 +161,10 @@ def _perftest(text: str) -> Iterator[Point]:
             rf"^ *{size} +\d+ +[0-9]+(?:\.[0-9]+)? +[0-9]+(?:\.[0-9]+)? +([0-9]+(?:\.[0-9]+)?)", text, re.MULTILINE
         )
         value = float(typical[1]) if typical else float(average)
-        yield Point("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory, unit="us")
+        yield ToolValue("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory, unit="us")
     elif unit is not None and unit[1] in _UNITS:
         value = float(average) * _UNITS[unit[1]]
-        yield Point("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory)
+        yield ToolValue("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory)
 
 
 def _of(values: list[float]) -> tuple[float, float, int]:

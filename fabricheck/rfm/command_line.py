@@ -12,7 +12,7 @@ from fabricheck.suite import suite_root
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """What fabricbench is asked to measure. Fields as its options of the same names, and empty for its own defaults.
 
     `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs`, `turns` and `together` as fabricbench

@@ -14,12 +14,12 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.rfm.command_line import Plan
+from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
-from fabricheck.suites.benchmarks import Asked, lengths_file, options, peer
+from fabricheck.suites.benchmarks import BenchmarkRequest, lengths_file, options, peer
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import size_label
@@ -53,7 +53,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         """The tool's benchmark that measures the same `operation`. Raises UserError where it has none."""
         return peer(self.tool, self.operation).name
 
-    def asked(self) -> Asked:
+    def asked(self) -> BenchmarkRequest:
         """As for `SuiteParts`, without iterations that overlap."""
         return replace(super().asked(), one_at_a_time=True)
 
@@ -75,9 +75,9 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         self.executable_opts = [*map(shlex.quote, options(asked)), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", f"cp ours-1 {RESULT}", "exit $status"]
 
-    def plan_of(self, asked: Asked) -> Plan:
+    def plan_of(self, asked: BenchmarkRequest) -> MeasurementPlan:
         """What fabricbench measures in each round: what the tool is asked for."""
-        return Plan(
+        return MeasurementPlan(
             transport=self.transport,
             operations=[self.operation],
             schedules=["uncontended"],

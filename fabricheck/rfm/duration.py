@@ -19,7 +19,7 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, VICTIMS
 from fabricheck.records.pair_rule import PairRule
-from fabricheck.rfm.command_line import Plan
+from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.units import coarser_sizes, count_sizes
 
 _OF_BUDGET = 1.2
@@ -36,7 +36,7 @@ _COARSER = (16, 256, 1 << 40)
 class Fitted:
     """A plan that fits, the seconds that it takes at most, and what it leaves out (empty: nothing)."""
 
-    plan: Plan
+    plan: MeasurementPlan
     seconds: float
     left_out: str
 
@@ -55,7 +55,7 @@ def job_seconds(seconds: float, least: float = 0.0) -> float:
     return max(least, _RESERVE * seconds + _LEAST_RESERVE_S)
 
 
-def seconds_of(plan: Plan) -> float:
+def seconds_of(plan: MeasurementPlan) -> float:
     """How long a plan takes at most where a few iterations fit into a budget; 0 where it has no budget to go by."""
     if plan.budget <= 0:
         return 0.0
@@ -63,25 +63,25 @@ def seconds_of(plan: Plan) -> float:
     return start_seconds(plan) + _OF_BUDGET * plan.budget * measurements
 
 
-def start_seconds(plan: Plan) -> float:
+def start_seconds(plan: MeasurementPlan) -> float:
     """Of these, until the ranks have started."""
     return _START_S * (1 + plan.ranks / 1000) if plan.budget > 0 else 0.0
 
 
-def records_of(plan: Plan) -> int:
+def records_of(plan: MeasurementPlan) -> int:
     """How many records of pairs a plan makes."""
     rules = (_rule(plan, operation, each) for operation in plan.operations for each in plan.schedules)
     return sum(len(rule) for rule in rules if rule is not None) * count_sizes(plan.sizes)
 
 
-def fit(plan: Plan, seconds: float) -> Fitted:
+def fit(plan: MeasurementPlan, seconds: float) -> Fitted:
     """As much of `plan` as fits into a time, and into records that can be judged in minutes.
 
     With fewer sizes; else without pairs one by one, which rounds have too; else with fewer turns of the rounds. The
     first and the last size remain, of which metrics are made. What does not fit even so takes the time that it takes.
     """
 
-    def fits(smaller: Plan) -> bool:
+    def fits(smaller: MeasurementPlan) -> bool:
         return plan.budget <= 0 or (seconds_of(smaller) <= seconds and records_of(smaller) <= _MOST_RECORDS)
 
     chosen = plan
@@ -97,7 +97,7 @@ def fit(plan: Plan, seconds: float) -> Fitted:
     return Fitted(chosen, seconds_of(chosen), _left_out(plan, chosen, seconds))
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
+def _smaller(plan: MeasurementPlan) -> Iterator[MeasurementPlan]:
     in_rounds = "contended" in plan.schedules and plan.ranks >= 4
     pairs = all(operation in PAIRS for operation in plan.operations)
     yield plan
@@ -106,7 +106,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
             yield replace(plan, schedules=schedules, sizes=coarser_sizes(plan.sizes, step))
 
 
-def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
+def _left_out(plan: MeasurementPlan, smaller: MeasurementPlan, seconds: float) -> str:
     parts = []
     if len(smaller.schedules) < len(plan.schedules):
         parts.append("pairs are measured only in rounds")
@@ -121,7 +121,7 @@ def _left_out(plan: Plan, smaller: Plan, seconds: float) -> str:
     return f"{', and '.join(parts)}: {whole}; {most}"
 
 
-def _rule(plan: Plan, operation: str, schedule: str) -> PairRule | None:
+def _rule(plan: MeasurementPlan, operation: str, schedule: str) -> PairRule | None:
     """Which pairs an operation measures; None where it is none of pairs, or of a few that were chosen."""
     if operation not in PAIRS or any(each.startswith("--pairs=") for each in plan.more):
         return None
@@ -132,16 +132,16 @@ def _rule(plan: Plan, operation: str, schedule: str) -> PairRule | None:
     return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)
 
 
-def _rounds(plan: Plan, operation: str) -> int:
+def _rounds(plan: MeasurementPlan, operation: str) -> int:
     """How many measurements of one size an operation is."""
     return sum(_rounds_of_schedule(plan, operation, each) for each in _schedules(plan, operation))
 
 
-def _schedules(plan: Plan, operation: str) -> Iterator[str]:
+def _schedules(plan: MeasurementPlan, operation: str) -> Iterator[str]:
     yield from plan.schedules if operation in PAIRS or operation in MEMORY_PATHS else ("",)
 
 
-def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
+def _rounds_of_schedule(plan: MeasurementPlan, operation: str, schedule: str) -> int:
     if operation in PAIRS:
         rule = _rule(plan, operation, schedule)
         return rule.round_count if rule is not None else 2
@@ -155,7 +155,7 @@ def _rounds_of_schedule(plan: Plan, operation: str, schedule: str) -> int:
     return 2 if operation in VICTIMS else 1
 
 
-def fitted_plan(test: Any, plan: Plan) -> Plan:
+def fitted_plan(test: Any, plan: MeasurementPlan) -> MeasurementPlan:
     """As much of the plan of a test as fits into its `minutes`, and over a fleet into half of what is left of its job;
     tells its time and the time limit of its job, which it sets where neither test nor partition has one."""
     extras = test.current_partition.extras

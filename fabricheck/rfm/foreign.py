@@ -45,7 +45,7 @@ DOCUMENT = "docs/your-own-reframe.md"
 
 
 @dataclass(frozen=True)
-class Gpus:
+class PartitionGpus:
     """Of the nodes of a partition: the backend that drives them, and what to compile for."""
 
     count: int
@@ -201,7 +201,7 @@ def _ask_for_gpus(partition: Any) -> str:
     return line
 
 
-def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | None, str]:
+def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[PartitionGpus | None, str]:
     """The GPUs of ReFrame's `devices`, and why they cannot be known; neither where there are none.
 
     Where they name neither architecture nor model, `words` of the partition may: `gpu_rome_a100_40`.
@@ -213,10 +213,10 @@ def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[Gpus | Non
     count = int(gpu.get("num_devices", 1))
     for backend, pattern in _ARCHITECTURES:
         if (match := re.match(pattern, arch)) is not None:
-            return Gpus(count, backend, match[1]), ""
+            return PartitionGpus(count, backend, match[1]), ""
     product = gpu_product(f"{arch} {model}") or (None if arch or model else _model_in(words)[1])
     if product is not None:
-        return Gpus(count, product.backend, product.arch), ""
+        return PartitionGpus(count, product.backend, product.arch), ""
     named = f"unknown architecture {arch or model!r}" if arch or model else "their devices name no architecture"
     return None, f"{named}: give arch, such as sm_90 or gfx90a"
 
@@ -230,7 +230,7 @@ def _model_in(words: str) -> tuple[str, GpuProduct | None]:
     return "", None
 
 
-def derive(words: str, gpus: Gpus | None) -> Derived | None:
+def derive(words: str, gpus: PartitionGpus | None) -> Derived | None:
     """What an environment allows that says `words`, in lower case, on nodes with `gpus`; None without MPI."""
     mpi = next((family for family, pattern in _MPI if re.search(pattern, words)), None)
     if mpi is None and not re.search(r"\bmpi\b", words):

@@ -31,7 +31,7 @@ from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build import BuildFabricbench
-from fabricheck.rfm.command_line import Plan, case_options, ranks_together
+from fabricheck.rfm.command_line import MeasurementPlan, case_options, ranks_together
 from fabricheck.rfm.container import enter_container
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
@@ -335,12 +335,12 @@ class FabricbenchCheck(RegressionTestPlugin):
         self.executable_opts = [f"--plans={self.plan_list}"] if self.plan_list else self.plan_options
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", "exit $status"]  # not all schedulers tell it
 
-    def plan(self) -> Plan:
+    def plan(self) -> MeasurementPlan:
         """The options of fabricbench: budget and time-out in seconds, sizes as text (`8B:1GiB`), iterations as counts.
 
         Override it for an option that no attribute of the test sets.
         """
-        return Plan(
+        return MeasurementPlan(
             transport=self.transport,
             operations=self.operations,
             implementation=self.implementation,

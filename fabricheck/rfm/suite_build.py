@@ -16,9 +16,9 @@ from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.suite import suite_root
 from fabricheck.suites.build import CHECKED, Toolchain, build_once, explain_failure
 from fabricheck.suites.sources import (
-    Kind,
     NotAvailableError,
     Source,
+    SourceKind,
     Tool,
     fetch,
     find_program,
@@ -90,7 +90,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     @property
     def module(self) -> str | None:
         """The module to load for the suite; None where it is a folder."""
-        return self.source.where if self.source.kind is Kind.MODULE else None
+        return self.source.where if self.source.kind is SourceKind.MODULE else None
 
     @property
     def root(self) -> Path:

@@ -20,7 +20,15 @@ from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, BuildOsu, BuildRcclTests, vendor_tool
-from fabricheck.suites.benchmarks import FACTOR, REDUCTIONS, Asked, Benchmark, benchmark, options, sizes_between
+from fabricheck.suites.benchmarks import (
+    FACTOR,
+    REDUCTIONS,
+    Benchmark,
+    BenchmarkRequest,
+    benchmark,
+    options,
+    sizes_between,
+)
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.sources import site_setting
 from fabricheck.topology.transport_paths import Paths
@@ -130,7 +138,7 @@ class SuiteParts(RegressionTestPlugin):
             if self.backend != "host":
                 self.num_gpus_per_node = self.num_tasks_per_node
 
-    def asked(self) -> Asked:
+    def asked(self) -> BenchmarkRequest:
         """What the tool is to measure: sizes in bytes as the tool counts them, ranks, buffers and iterations."""
         first, _, last = self.chosen_sizes().partition(":")
         program = self.benchmark
@@ -142,7 +150,7 @@ class SuiteParts(RegressionTestPlugin):
                 smallest = max(smallest, 4)
             if program.tool in ("nccl-tests", "rccl-tests") and program.buffer_bytes(smallest, self.num_tasks) == 0:
                 smallest = 16 * self.num_tasks
-        return Asked(
+        return BenchmarkRequest(
             benchmark=program,
             sizes=sizes_between(smallest, max(largest, smallest), FACTOR[self.tool]),
             ranks=self.num_tasks,
@@ -151,7 +159,7 @@ class SuiteParts(RegressionTestPlugin):
             iterations=self.iterations,
         )
 
-    def checking_command(self, program: str, asked: Asked) -> list[str]:
+    def checking_command(self, program: str, asked: BenchmarkRequest) -> list[str]:
         """The run that checks the data, where that is another one; nothing where this build of the suite cannot."""
         checking: str | None = program if self.tool == "osu" else None
         if self.tool == "imb" and not asked.device:
@@ -162,7 +170,7 @@ class SuiteParts(RegressionTestPlugin):
         failed = f"{{ status=$?; echo $status > {EXIT_STATUS}; exit $status; }}"
         return [f"{run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
 
-    def suite_program(self, asked: Asked) -> str:
+    def suite_program(self, asked: BenchmarkRequest) -> str:
         """The program to run; its module is loaded, where the site has the suite as one."""
         name = f"{asked.benchmark.program}-GPU" if self.tool == "imb" and asked.device else asked.benchmark.program
         program = self.suite.program(name)
@@ -190,7 +198,7 @@ class SuiteParts(RegressionTestPlugin):
         lines = [line for line in text.splitlines() if line.strip()]
         return f": {without_values(lines[-1].strip())[:200]}" if lines else ""
 
-    def checked_output(self, asked: Asked) -> VendorOutput | None:
+    def checked_output(self, asked: BenchmarkRequest) -> VendorOutput | None:
         """What the run that checks the data printed; `None` where there is none."""
         file = Path(self.stagedir) / CHECKED_OUTPUT
         return parse(asked.checking, file.read_text(errors="replace"), CHECKED_OUTPUT) if file.exists() else None

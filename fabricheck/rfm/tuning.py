@@ -13,7 +13,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
 from fabricheck.findings.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
-from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, Comparison, Kind, compare_rounds
+from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, EffectKind, TuningResult, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
@@ -23,7 +23,7 @@ from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.launch import profile_of
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.paths import ANY_PATH
-from fabricheck.tuning import Profile, Setting
+from fabricheck.tuning import Profile, TuningVariable
 
 WHOLE_PROFILE = "whole-profile"
 
@@ -69,7 +69,7 @@ class InterleavedCheck(FabricbenchCheck):
     job_time = "60m"
     further_files = (FOLDER,)
     #: None where the sides cannot be compared.
-    comparison: Comparison | None = None
+    comparison: TuningResult | None = None
 
     @run_after("init")
     def need_rounds(self) -> None:
@@ -145,7 +145,7 @@ class InterleavedCheck(FabricbenchCheck):
     def further_problems(self) -> Iterable[Finding]:
         """DEGRADED where the site's own tuning costs performance."""
         if self.comparison is not None and self.comparison.verdict is not Verdict.PASS:
-            hurt = f"{len(self.comparison.of(Kind.HURTS))} of {len(self.comparison.effects)} metrics"
+            hurt = f"{len(self.comparison.of(EffectKind.HURTS))} of {len(self.comparison.effects)} metrics"
             yield Finding("setting-hurts", self.comparison.verdict, f"{self.compared.title} hurts {hurt}")
 
 
@@ -181,7 +181,7 @@ class TuningComparison(RegressionTestPlugin):
             never = f"the tuning profile {name} needs {self.setting} for safety, so it is not removed"
             self.leave_out_if(harmful, never)
 
-    def chosen(self) -> tuple[Setting, ...]:
+    def chosen(self) -> tuple[TuningVariable, ...]:
         """The settings of the profile that side A does not have."""
         profile: Profile = self.profile
         if self.setting == WHOLE_PROFILE:

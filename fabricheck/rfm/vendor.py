@@ -19,11 +19,11 @@ from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
-from fabricheck.suites.benchmarks import NCCL_REPORT, Asked, lengths_file, nccl_report_command, options
+from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, lengths_file, nccl_report_command, options
 from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of
 from fabricheck.suites.runs import (
     Job,
-    Measured,
+    VendorRun,
     check_output,
     choose_samples,
     drop_environment,
@@ -127,7 +127,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             wall_ns=int((folder / WALL).read_text()),
             proof=proof_of(self.tool, folder / LOGS, text),
         )
-        write_result(folder / RESULT, Measured(place, asked, output, samples, job), problems)
+        write_result(folder / RESULT, VendorRun(place, asked, output, samples, job), problems)
         return super().judge().with_problems(problems, first=True)
 
     def read_place(self) -> Run:
@@ -142,7 +142,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         return place
 
 
-def parse_report(folder: Path, asked: Asked) -> VendorOutput | None:
+def parse_report(folder: Path, asked: BenchmarkRequest) -> VendorOutput | None:
     """The JSON report of nccl-tests, which has the times of the iterations; `None` where the version writes none."""
     report = folder / NCCL_REPORT
     if not report.exists():

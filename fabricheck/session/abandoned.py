@@ -24,7 +24,7 @@ from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.session.reading import VERDICT, Session, SessionInfo, read_session
+from fabricheck.session.reading import VERDICT, FinishedSession, SessionInfo, read_session
 
 #: For `--resume` without a name.
 LAST = "last"
@@ -137,7 +137,7 @@ def set_aside(folder: Path) -> None:
         (folder / RUN).rename(folder / f"{RUN}.damaged")
 
 
-def read_abandoned(folder: Path) -> Session:
+def read_abandoned(folder: Path) -> FinishedSession:
     """The session of a run that ended before it was judged: what ReFrame reported, else the result files in `folder`.
 
     Raises UserError where `run.json` cannot be read, or what is known of its fleet is damaged.
@@ -150,11 +150,11 @@ def read_abandoned(folder: Path) -> Session:
     when = f"the run of {started.started[:19]}Z on {started.host}"
     try:
         session = replace(read_session(folder), problems=())
-        session = Session.of(folder, session.cases, started.listed)
+        session = FinishedSession.of(folder, session.cases, started.listed)
         left = "judged by ReFrame's report"
     except UserError:
         cases = tuple(_cases_without_report(folder, started.system))
-        session = replace(Session.of(folder, cases, started.listed), without_report=_info(folder, started))
+        session = replace(FinishedSession.of(folder, cases, started.listed), without_report=_info(folder, started))
         left = f"without a report of ReFrame, {len(cases)} result files were judged"
     problem = Finding("run-interrupted", Verdict.INCOMPLETE, f"{when} was ended early, by a kill or a reboot; {left}")
     return replace(session, problems=(problem, *session.problems))

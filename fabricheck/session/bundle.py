@@ -19,7 +19,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
 from fabricheck.session import reproduce
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
-from fabricheck.session.reading import REPORT, VERDICT, Session, read_info, read_session
+from fabricheck.session.reading import REPORT, VERDICT, FinishedSession, read_info, read_session
 from fabricheck.suite import suite_root
 from fabricheck.wholefile import whole_file
 
@@ -86,7 +86,7 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _hiding(session: Session, folder: Path, more: Iterable[str], nodes: Iterable[str]) -> Hiding:
+def _hiding(session: FinishedSession, folder: Path, more: Iterable[str], nodes: Iterable[str]) -> Hiding:
     info = read_info(folder / REPORT)
     told = read_json(folder / REPORT)["session_info"]
     known = [*_hosts([read_run(file) for file in session.files]), info.host, *_of_fleet(folder), *nodes]

@@ -24,7 +24,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import Known, problems_of_cases
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.session.slow_host_memory import find_slow_copies
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
@@ -55,7 +55,7 @@ class Outcome:
         return self.diagnosis.findings
 
 
-def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
+def judge_session(session: FinishedSession, suite: Suite, system: str) -> Outcome:
     """Judges every result file of a session against the topology, the references and the policy of the suite.
 
     The verdict is the worst of all files and of the session's own problems. A file that cannot be judged is INVALID and
@@ -93,7 +93,7 @@ def judge_session(session: Session, suite: Suite, system: str) -> Outcome:
     return Outcome(verdict, diagnosis, judged, cases, fleet)
 
 
-def _taken_over(session: Session) -> Iterator[Finding]:
+def _taken_over(session: FinishedSession) -> Iterator[Finding]:
     """What an earlier run measured."""
     if number := sum(map(is_taken_over, session.files)):
         text = (
@@ -102,7 +102,9 @@ def _taken_over(session: Session) -> Iterator[Finding]:
         yield Finding("taken-over", Verdict.PASS, text)
 
 
-def _fleet_of(session: Session, judged: Sequence[RunJudgement], problems: Sequence[Finding]) -> FleetVerdict | None:
+def _fleet_of(
+    session: FinishedSession, judged: Sequence[RunJudgement], problems: Sequence[Finding]
+) -> FleetVerdict | None:
     """The verdict of each node, where the run was one over many."""
     fleet = Fleet.of_run(session.folder)
     if fleet is None:

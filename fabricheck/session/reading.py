@@ -76,7 +76,7 @@ class SessionInfo:
 
 
 @dataclass(frozen=True)
-class Session:
+class FinishedSession:
     """What ReFrame left in `folder`: every test case, and what is found of the session beside them and their runs.
 
     `without_report`: what is known of a session as a whole of which ReFrame left no report. `interrupted`: a signal was
@@ -92,19 +92,21 @@ class Session:
     outvoted: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def of(cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = "") -> Session:
+    def of(
+        cls, folder: Path, cases: Sequence[Case], listed: int, status: int = 0, last_error: str = ""
+    ) -> FinishedSession:
         """The session of test cases; the other arguments are those of `find_problems`."""
         problems = find_problems(listed, status, cases, last_error)
         return cls(folder, tuple(cases), problems, tuple(find_applicability(cases)))
 
-    def instead(self, case: Case, node: str = "") -> Session:
+    def instead(self, case: Case, node: str = "") -> FinishedSession:
         """With another launch of a case in place of the one that it has; on a `node` of a fleet alone where given."""
         (before,) = (each for each in self.cases if str(each) == str(case))
         case = before.with_nodes_of(case, [node]) if node else case
         cases = tuple(case if each is before else each for each in self.cases)
         return replace(self, cases=cases, findings=tuple(find_applicability(cases)))
 
-    def with_launches(self, launched: Iterable[Launched]) -> Session:
+    def with_launches(self, launched: Iterable[Launched]) -> FinishedSession:
         """With the launches that count in place of the first. Raises `UserError` where their reports are damaged."""
         session, launched = self, tuple(launched)
         # Of a fleet many nodes have theirs in one report.
@@ -133,12 +135,12 @@ class Session:
         return tuple(file for case in self.cases for file in case.result_files())
 
 
-def read_session(folder: Path) -> Session:
+def read_session(folder: Path) -> FinishedSession:
     """The session whose files lie in `folder`, as `run_suite` left them there or on the machine that it came from.
 
     Raises `UserError` where ReFrame's report is not in it or cannot be read.
     """
-    session = Session.of(folder, _moved_cases(folder), read_info(folder / REPORT).cases)
+    session = FinishedSession.of(folder, _moved_cases(folder), read_info(folder / REPORT).cases)
     return session.with_launches(read_launched(folder))
 
 

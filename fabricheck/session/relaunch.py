@@ -29,7 +29,7 @@ from fabricheck.session.launches import (
 )
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection
 from fabricheck.session.run import launch
 from fabricheck.suite import Suite
@@ -57,7 +57,7 @@ class Again:
     progress: Callable[[], Progress | None]
     has_locks: bool = True
 
-    def judge(self, session: Session) -> tuple[Session, Outcome | None]:
+    def judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
         """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
 
         A test is launched, `most` times in all, until most launches pass or chance does not explain what is slow again
@@ -77,10 +77,10 @@ class Again:
             session = self._decide(session, self._judged(replace(session, cases=_of_nodes(session))), fleet)
         return session, None
 
-    def _judged(self, session: Session) -> Outcome:
+    def _judged(self, session: FinishedSession) -> Outcome:
         return judge_session(session, self.suite, self.selection.whole_system)
 
-    def _decide(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
+    def _decide(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
         try:
             return self._launched(session, outcome, fleet)
         except (OSError, UserError) as error:
@@ -88,7 +88,7 @@ class Again:
             self.tell(f"the DEGRADED tests could not be relaunched, so the verdict stands: {reason}")
             return session
 
-    def _launched(self, session: Session, outcome: Outcome, fleet: Fleet | None) -> Session:
+    def _launched(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
         hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
         launches = launches_of(session, outcome, fleet)
         bad = {key: launch for key, launch in launches.items() if launch.verdict is Verdict.DEGRADED}
@@ -206,7 +206,7 @@ class _Tried:
         return replace(sign.finding, code="intermittent", verdict=Verdict.DEGRADED, message=text, p=p)
 
 
-def launches_of(session: Session, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
+def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None = None) -> dict[Key, Launch]:
     """What each test case came to: by ReFrame, its files, and problems that its files show. Of a fleet each case on
     each node.
 
@@ -279,7 +279,7 @@ def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Si
             yield Sign(finding, max(map(len, pairs.values()), default=1))
 
 
-def _of_nodes(session: Session) -> tuple[Case, ...]:
+def _of_nodes(session: FinishedSession) -> tuple[Case, ...]:
     """The tests that each node of a fleet did by itself."""
     return tuple(case for case in session.cases if any(map(node_of_file, case.result_files())))
 

@@ -9,14 +9,14 @@ from fabricheck.report.html import write_html
 from fabricheck.report.machine import write_json, write_junit, write_prometheus
 from fabricheck.report.past import Past
 from fabricheck.session.outcome import Outcome
-from fabricheck.session.reading import VERDICT, Session
+from fabricheck.session.reading import VERDICT, FinishedSession
 from fabricheck.suite import suite_root
 
 #: The page for people, in the folder of a session.
 PAGE = "report.html"
 
 
-def write_for_programs(session: Session, outcome: Outcome, system: str) -> None:
+def write_for_programs(session: FinishedSession, outcome: Outcome, system: str) -> None:
     """Writes verdict.json, junit.xml and metrics.prom."""
     folder, judged, problems = session.folder, outcome.judged, outcome.problems
     write_json(
@@ -33,7 +33,7 @@ def write_for_programs(session: Session, outcome: Outcome, system: str) -> None:
     write_prometheus(judged, folder / "metrics.prom", system=system, problems=problems)
 
 
-def _which(session: Session) -> dict[str, str]:
+def _which(session: FinishedSession) -> dict[str, str]:
     """Which session this is, when it was measured (UTC), and by which suite."""
     suite = {"suite": str(suite_root())}
     try:
@@ -43,7 +43,7 @@ def _which(session: Session) -> dict[str, str]:
     return {"id": info.uuid, "started": info.started.isoformat(), "ended": info.ended.isoformat(), **suite}
 
 
-def write_page(session: Session, outcome: Outcome, system: str, past: Past | None) -> Path:
+def write_page(session: FinishedSession, outcome: Outcome, system: str, past: Past | None) -> Path:
     """Writes report.html and returns where it is. Raises UserError where it cannot be written."""
     page = session.folder / PAGE
     write_html(

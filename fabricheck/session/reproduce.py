@@ -16,7 +16,7 @@ from fabricheck.records.case import Case
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
-from fabricheck.session.reading import VERDICT, Session
+from fabricheck.session.reading import VERDICT, FinishedSession
 from fabricheck.suite import site_root, suite_root
 
 NAME = "REPRODUCE.md"
@@ -58,7 +58,7 @@ def sources() -> Iterator[tuple[str, Path]]:
             yield f"{SOURCES}/{file.relative_to(suite_root() / 'src')}", file
 
 
-def text(folder: Path, session: Session) -> str:
+def text(folder: Path, session: FinishedSession) -> str:
     """The page, for the run in `folder`. Raises UserError where its verdict cannot be read."""
     verdict = read_json(folder / VERDICT)
     said = {str(run["file"]).rpartition(f"/{folder.resolve().name}/")[2]: run for run in verdict.get("runs", [])}
@@ -87,7 +87,7 @@ def text(folder: Path, session: Session) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measured(folder: Path, session: Session, said: Mapping[str, Any]) -> Iterator[_Measured]:
+def _measured(folder: Path, session: FinishedSession, said: Mapping[str, Any]) -> Iterator[_Measured]:
     for case in session.cases:
         for file in case.result_files():
             name = str(file.relative_to(folder) if file.is_relative_to(folder) else file)
@@ -102,7 +102,7 @@ def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
         yield f"{finding.get('verdict', '')} {finding.get('message', '')}".strip()
 
 
-def _build(session: Session, measured: _Measured) -> Iterator[str]:
+def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
     """CMake's lines, with the options that the environment of the run was built with, and its modules and variables."""
     scripts = (
         _lines(case.folder / "rfm_build.sh")

@@ -28,7 +28,7 @@ from fabricheck.session.abandoned import Started, leave_started
 from fabricheck.session.check_files import check_files
 from fabricheck.session.process import start
 from fabricheck.session.progress import Progress, past_seconds
-from fabricheck.session.reading import REPORT, Session, read_cases, read_info
+from fabricheck.session.reading import REPORT, FinishedSession, read_cases, read_info
 from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed, with_checks
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
@@ -47,7 +47,7 @@ def run_suite(
     fleet: Fleet | None = None,
     earlier: Path | None = None,
     has_locks: bool = True,
-) -> Session:
+) -> FinishedSession:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
     `meanwhile` is called while ReFrame reads the checks, before any of them runs; what it raises ends all that. With a
@@ -139,13 +139,13 @@ def _files_inside(fleet: Fleet, folder: Path, suite: Suite) -> str:
     return ":".join(map(str, (*others, write_settings(placed, settings))))
 
 
-def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path) -> Session:
+def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path) -> FinishedSession:
     """What ReFrame left, which ended with this status, and by which signal where we were to end."""
     try:
         cases, error = read_cases(folder / REPORT), _last_error(output / "reframe.log")
     except UserError as damage:
         cases, error = (), str(damage)
-    session = Session.of(folder, cases, listed, status, error)
+    session = FinishedSession.of(folder, cases, listed, status, error)
     if not ended_by:
         return session
     text = f"{ended_by} ended the run before all tests were"

@@ -18,13 +18,13 @@ from fabricheck.records.case import Case, Key, parse_attribute
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
-from fabricheck.session.reading import Session, read_session
+from fabricheck.session.reading import FinishedSession, read_session
 from fabricheck.suite import Suite, site_root
 from fabricheck.topology.model import find_topology
 
 
 def store_session(
-    store: Path, session: Session, outcome: Outcome, suite: Suite, system: str, *, just_now: bool = False
+    store: Path, session: FinishedSession, outcome: Outcome, suite: Suite, system: str, *, just_now: bool = False
 ) -> Appended:
     """Add what a session came to to the sample store.
 

@@ -25,7 +25,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.outcome import read_result
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.suite import Suite
 
 
@@ -103,7 +103,7 @@ class _Side:
 
 
 def judge_upgrade(
-    session: Session, suite: Suite, system: str, names: tuple[str, str], *, rounds: int, margin: float
+    session: FinishedSession, suite: Suite, system: str, names: tuple[str, str], *, rounds: int, margin: float
 ) -> Upgrade:
     """Compares what a session measured with the environments `names`, the old and the new one."""
     old, new = names

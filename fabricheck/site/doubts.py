@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_link
+from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_link
 from fabricheck.site.shapes import likeness
 from fabricheck.topology.gpu_models import GpuProduct, gpu_product
 from fabricheck.units import parse_rate
@@ -34,12 +34,12 @@ class Doubt:
     text: str
 
 
-def doubts_of(facts: Facts) -> tuple[Doubt, ...]:
+def doubts_of(facts: NodeFacts) -> tuple[Doubt, ...]:
     """All of a node, in the order of their weight."""
     return (*_hidden(facts), *_links(facts), *_pcie(facts), *_ports(facts), *_unlike(facts))
 
 
-def _unlike(facts: Facts) -> Iterator[Doubt]:
+def _unlike(facts: NodeFacts) -> Iterator[Doubt]:
     """What a product has and this node has not, where it is not told by its own code: a port that is down, a GPU."""
     like = likeness(facts.gpus, corrected(facts, ()).nics)
     if like is not None and like.lacks:
@@ -47,7 +47,7 @@ def _unlike(facts: Facts) -> Iterator[Doubt]:
         yield Doubt(UNLIKE_PRODUCT, (), text)
 
 
-def _hidden(facts: Facts) -> Iterator[Doubt]:
+def _hidden(facts: NodeFacts) -> Iterator[Doubt]:
     if 0 < len(facts.gpus) < facts.on_bus:
         lost = facts.on_bus - len(facts.gpus)
         text = (
@@ -57,7 +57,7 @@ def _hidden(facts: Facts) -> Iterator[Doubt]:
         yield Doubt(HIDDEN_GPUS, (), text)
 
 
-def _links(facts: Facts) -> Iterator[Doubt]:
+def _links(facts: NodeFacts) -> Iterator[Doubt]:
     """GPUs with fewer NVLinks, or peers by Infinity Fabric, than their equals or than the model has."""
     known = {gpu.index: gpu for gpu in facts.gpus if gpu.links is not None and len(facts.gpus) > 1}
     wanted = {gpu.index: _wanted_links(gpu, facts.gpus) for gpu in known.values()}
@@ -93,7 +93,7 @@ def _wanted_links(gpu: FoundGpu, gpus: Sequence[FoundGpu]) -> int:
     return max(sheet, gpu.links_of_driver, *(one.links or 0 for one in gpus if one.model == gpu.model))
 
 
-def _pcie(facts: Facts) -> Iterator[Doubt]:
+def _pcie(facts: NodeFacts) -> Iterator[Doubt]:
     for at, wanted in _pcie_wanted(facts).items():
         link = facts.links[at]
         told = f"{link.ends[0]} has {link.technology}, {link.rate_gbps:g} Gb/s" if link.rate_gbps else link.technology
@@ -104,7 +104,7 @@ def _pcie(facts: Facts) -> Iterator[Doubt]:
         yield Doubt(SLOW_PCIE, (link.ends[0],), text)
 
 
-def _pcie_wanted(facts: Facts) -> dict[int, FoundLink]:
+def _pcie_wanted(facts: NodeFacts) -> dict[int, FoundLink]:
     """By its place among the links of a node, what a GPU's PCIe link to its CPU should be where it is less."""
     models = {f"gpu{gpu.index}": gpu.model for gpu in facts.gpus}
     matches = {at: match for at, link in enumerate(facts.links) if (match := _PCIE.fullmatch(link.technology))}
@@ -137,7 +137,7 @@ def _speed(link: tuple[int, int]) -> int:
     return (1 << generation) * width
 
 
-def _ports(facts: Facts) -> Iterator[Doubt]:
+def _ports(facts: NodeFacts) -> Iterator[Doubt]:
     for nic, wanted in _ports_wanted(facts.nics).items():
         text = (
             f"{nic.name} runs at {nic.rate_gbps:g} Gb/s, and its peers at {wanted.rate_gbps:g} Gb/s: cable, port of "
@@ -163,7 +163,7 @@ def _kind(nic: FoundNic) -> str:
     return nic.model.partition(" ")[0]
 
 
-def corrected(facts: Facts, accepted: Collection[str]) -> Facts:
+def corrected(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
     """The node as it should be, but for the codes that are accepted."""
     nics, links = facts.nics, list(facts.links)
     if SLOW_PORT not in accepted:
@@ -183,7 +183,7 @@ def corrected(facts: Facts, accepted: Collection[str]) -> Facts:
     return replace(facts, nics=nics, links=tuple(links))
 
 
-def _to_switch(facts: Facts, links: Iterable[FoundLink]) -> Iterator[FoundLink]:
+def _to_switch(facts: NodeFacts, links: Iterable[FoundLink]) -> Iterator[FoundLink]:
     """The links, those to the NVSwitch as many as the equals have, also of a GPU of which none is active."""
     to_switch = [link for link in links if "nvswitch" in link.ends]
     if not to_switch:

@@ -16,7 +16,7 @@ import networkx as nx
 from fabricheck.errors import UserError, reason_of
 from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.association import associate, gpudirect, one_a_card
-from fabricheck.site.found import Facts, FoundGpu, FoundLink, FoundNic, pcie_generation
+from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_generation
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
@@ -48,7 +48,7 @@ _TELLING = (
 )
 
 
-def read_facts(directory: Path) -> Facts:
+def read_facts(directory: Path) -> NodeFacts:
     """Everything that the captures in a directory tell. Raises UserError if there are none, or one is not readable."""
     if not directory.is_dir():
         raise UserError(f"{directory}: is not a directory of captures: make one with `fabricheck capture {directory}`")
@@ -59,7 +59,7 @@ def read_facts(directory: Path) -> Facts:
         raise UserError(f"{directory}: {reason}: capture the node again") from None
 
 
-def _read_facts(directory: Path) -> Facts:
+def _read_facts(directory: Path) -> NodeFacts:
     notes: dict[str, list[str]] = defaultdict(list)
     problems: list[str] = [*map(str, read_json(directory / names.PROBLEMS) or [])]
     pasted = pasted_texts(directory)
@@ -102,7 +102,7 @@ def _read_facts(directory: Path) -> Facts:
             "Infinity Fabric; the CPU's data sheet)"
         )
     notes["nics"] += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
-    return Facts(
+    return NodeFacts(
         hostname=str(host.get("hostname", "")),
         vendor=vendor,
         gpus=gpus,

@@ -85,7 +85,7 @@ class Association:
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeFacts:
     """A node as its captures describe it.
 
     `notes_at`: what has to be looked at by hand, by its place in a site's files. `problems`: what could not be asked,

@@ -10,7 +10,7 @@ from typing import Any
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.site.found import Facts
+from fabricheck.site.found import NodeFacts
 from fabricheck.site.slurm import Partition, Slurm
 from fabricheck.site.software import APIS, Library
 from fabricheck.topology.network import fold
@@ -27,7 +27,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SitePlan:
     """`left_out_at`: what is not measured and why, by its place in the settings, one line each."""
 
     system: str
@@ -63,7 +63,7 @@ class Plan:
         }
 
 
-def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
+def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> SitePlan:
     """The settings of a node that runs its own jobs, or of Slurm's partitions with such nodes.
 
     Raises UserError for a partition that Slurm does not have.
@@ -89,7 +89,7 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
     left_out += facts.software.notes
     names = [each["name"] for each in environments]
     partitions = [_slurm_partition(facts, slurm, one, names, choices) for one in chosen if slurm is not None]
-    return Plan(
+    return SitePlan(
         system=system,
         description=description,
         partitions=tuple(partitions or [_local_partition(facts, names)]),
@@ -104,7 +104,7 @@ def plan(facts: Facts, system: str, description: str, choices: Choices) -> Plan:
     )
 
 
-def require_partitions(facts: Facts, names: Sequence[str]) -> None:
+def require_partitions(facts: NodeFacts, names: Sequence[str]) -> None:
     """Raises UserError for a name that is no partition of Slurm."""
     known = [one.name for one in facts.slurm.partitions] if facts.slurm is not None else []
     for name in names:
@@ -117,7 +117,7 @@ def _word(library: Library) -> str:
     return f"{library.called} ({library.source})"
 
 
-def _partitions(facts: Facts, choices: Choices, left_out: list[str]) -> list[Partition]:
+def _partitions(facts: NodeFacts, choices: Choices, left_out: list[str]) -> list[Partition]:
     """Slurm's partitions whose nodes have as many GPUs as the captured one: those that were named, or the largest."""
     if facts.slurm is None:
         return []
@@ -160,7 +160,9 @@ def _startable(libraries: Sequence[Library], slurm: Slurm, left_out: list[str]) 
     return startable
 
 
-def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | None, system: str) -> list[dict[str, Any]]:
+def _environments(
+    facts: NodeFacts, libraries: Sequence[Library], slurm: Slurm | None, system: str
+) -> list[dict[str, Any]]:
     families = Counter(one.family for one in libraries)
     environments: list[dict[str, Any]] = []
     for mpi_library in libraries:
@@ -201,7 +203,7 @@ def _environments(facts: Facts, libraries: Sequence[Library], slurm: Slurm | Non
     return environments
 
 
-def _gpu_parts(facts: Facts, library: Library, *, alone: bool) -> tuple[list[str], dict[str, Any]]:
+def _gpu_parts(facts: NodeFacts, library: Library, *, alone: bool) -> tuple[list[str], dict[str, Any]]:
     """Features and extras of an environment that drives GPUs; `alone`: it measures what needs no MPI, too."""
     api, arch, ccl = APIS[facts.vendor], facts.gpus[0].arch, facts.software.ccl
     features, extras = [api], {"backend": api}
@@ -219,7 +221,7 @@ def _gpu_parts(facts: Facts, library: Library, *, alone: bool) -> tuple[list[str
     return features, {**extras, **more}
 
 
-def _common(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
+def _common(facts: NodeFacts, environments: Sequence[str]) -> dict[str, Any]:
     """What partitions of this node have in common, however jobs get there."""
     cores, sockets = max(1, facts.cores), max(1, facts.sockets)
     unsupported = {}
@@ -241,13 +243,13 @@ def _common(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
     return content
 
 
-def _local_partition(facts: Facts, environments: Sequence[str]) -> dict[str, Any]:
+def _local_partition(facts: NodeFacts, environments: Sequence[str]) -> dict[str, Any]:
     start = {"name": "default", "descr": "the node itself", "scheduler": "local", "launcher": "mpirun"}
     return {**start, **_common(facts, environments)}
 
 
 def _slurm_partition(
-    facts: Facts, slurm: Slurm, part: Partition, environments: Sequence[str], choices: Choices
+    facts: NodeFacts, slurm: Slurm, part: Partition, environments: Sequence[str], choices: Choices
 ) -> dict[str, Any]:
     common = _common(facts, environments)
     common["extras"] |= {"nodes": len(part.nodes), "most_nodes": min(len(part.nodes), 64)}

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.state import capture
-from fabricheck.state.programs import Answer, ask
+from fabricheck.state.programs import ProgramOutput, ask
 
 #: By vendor: the API of its GPUs, its compiler, its *CCL and header, and modules that bring them.
 APIS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl"}
@@ -395,5 +395,5 @@ def _by_configuration(api: str, environment: Mapping[str, str]) -> GpuAware:
     return GpuAware(configured, source, collectives=configured)
 
 
-def _output(answer: Answer) -> str:
+def _output(answer: ProgramOutput) -> str:
     return answer.output if answer.given else ""

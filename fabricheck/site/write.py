@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from fabricheck.errors import UserError
-from fabricheck.site.found import Facts, FoundLink
-from fabricheck.site.plan import Plan
+from fabricheck.site.found import FoundLink, NodeFacts
+from fabricheck.site.plan import SitePlan
 from fabricheck.yamlfile import on_one_line
 
 _UNKNOWN_RATE = "FILL IN Gb/s"
@@ -53,7 +53,7 @@ class Site:
         return folder / "topology.yaml", folder / "settings.py", self.root / "reference_values" / f"{self.system}.yaml"
 
 
-def write_site(facts: Facts, plan: Plan, site: Site) -> tuple[Path, ...]:
+def write_site(facts: NodeFacts, plan: SitePlan, site: Site) -> tuple[Path, ...]:
     """Write the files of a site and return them. Rates that nobody told stand as FILL IN in the topology, which cannot
     be loaded then. Raises UserError rather than overwrite a file.
     """
@@ -78,7 +78,7 @@ def _rate(gbps: float | None) -> str:
     return _UNKNOWN_RATE if gbps is None else f"{gbps:g} Gb/s"
 
 
-def topology_text(facts: Facts, system: str, network: Mapping[str, Any] | None = None) -> str:
+def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | None = None) -> str:
     """The topology.yaml of a node, with `network` or `fabric` where those are known."""
     content: dict[str, Any] = {
         "system": system,
@@ -158,7 +158,7 @@ def _line(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text)
 
 
-def hardware_text(facts: Facts) -> str:
+def hardware_text(facts: NodeFacts) -> str:
     """A node in a few words: `4 x H200`."""
     if not facts.gpus:
         return "a node without GPUs"
@@ -166,7 +166,7 @@ def hardware_text(facts: Facts) -> str:
     return f"{len(facts.gpus)} x {', '.join(models)}"
 
 
-def settings_text(facts: Facts, plan: Plan) -> str:
+def settings_text(facts: NodeFacts, plan: SitePlan) -> str:
     """The settings.py for ReFrame."""
     head = f'"""{_words(hardware_text(facts))}, as `fabricheck init` found it; fields as in docs/site-files.md."""\n\n'
     return f"{head}site_configuration = {_literal(plan.configuration(), plan.left_out_at)}\n"

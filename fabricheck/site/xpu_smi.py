@@ -31,7 +31,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Card:
+class XpuCard:
     """A card as `xpu-smi discovery` names it."""
 
     model: str
@@ -67,11 +67,11 @@ def lanes(joined: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def read_cards(content: Any, path: Path) -> dict[int, Card]:
+def read_cards(content: Any, path: Path) -> dict[int, XpuCard]:
     """The cards of `xpu-smi discovery -j` by their number. Raises UserError for other JSON."""
     try:
         entries: Sequence[Mapping[str, Any]] = content["device_list"]
-        return {int(one["device_id"]): Card(_model(one["device_name"]), one["pci_bdf_address"]) for one in entries}
+        return {int(one["device_id"]): XpuCard(_model(one["device_name"]), one["pci_bdf_address"]) for one in entries}
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{path}: has no list of devices: it is not the output of `xpu-smi discovery -j`") from None
 
@@ -105,7 +105,7 @@ def from_xpu_smi(
     kernel = {one["bus_id"]: one for one in read_json(intel) or []}
     gpus, links = [], []
     for index, tile in enumerate(tiles):
-        card = cards.get(tile.card, Card("unknown", ""))
+        card = cards.get(tile.card, XpuCard("unknown", ""))
         pci = kernel.get(card.bus_id, {})
         numa = pci.get("numa_node")
         gpus.append(FoundGpu(index, f"{card.model}, tile", architecture(card.model), numa))

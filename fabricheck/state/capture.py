@@ -157,7 +157,7 @@ def ask_slurm(problems: List[str]) -> Dict[str, str]:
     return outputs
 
 
-class Answer(NamedTuple):
+class ProgramOutput(NamedTuple):
     """What a program printed. `problem`: why it gave no answer, in a few words; empty where it did.
 
     `missing`: the program is not on this machine, which is no fault. `late`: it had not ended in time.
@@ -175,13 +175,15 @@ class Answer(NamedTuple):
         return not self.problem and not self.missing
 
 
-def ask(command: Sequence[str], seconds: float = 60.0, environment: Optional[Mapping[str, str]] = None) -> Answer:
+def ask(
+    command: Sequence[str], seconds: float = 60.0, environment: Optional[Mapping[str, str]] = None
+) -> ProgramOutput:
     """Run a command and wait `seconds` at most.
 
     A program that waits for a driver cannot always be ended: it is left behind then, and not waited for.
     """
     if shutil.which(command[0], path=(environment or os.environ).get("PATH")) is None:
-        return Answer(missing=True)
+        return ProgramOutput(missing=True)
     # Into files: a child of the program may keep a pipe open after its end.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -189,7 +191,7 @@ def ask(command: Sequence[str], seconds: float = 60.0, environment: Optional[Map
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
             )
         except OSError as error:
-            return Answer(problem=f"cannot be started: {error.strerror}")
+            return ProgramOutput(problem=f"cannot be started: {error.strerror}")
         try:
             status = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -197,15 +199,15 @@ def ask(command: Sequence[str], seconds: float = 60.0, environment: Optional[Map
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
-            return Answer(problem=f"did not respond in {seconds:g} s", late=True)
+            return ProgramOutput(problem=f"did not respond in {seconds:g} s", late=True)
         output.seek(0)
         errors.seek(0)
         text, said = (file.read().decode("utf-8", "replace") for file in (output, errors))
     if status != 0:
         lines = [line.strip() for line in (said + "\n" + text).splitlines() if line.strip()]
         how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        return Answer(text, f"{how}{': ' + lines[-1][:200] if lines else ''}", errors=said)
-    return Answer(text, errors=said)
+        return ProgramOutput(text, f"{how}{': ' + lines[-1][:200] if lines else ''}", errors=said)
+    return ProgramOutput(text, errors=said)
 
 
 def _nvml(patience: float, on_bus: Sequence[Dict[str, Any]], problems: List[str]) -> Dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fabricheck.state.capture import Answer, ask
+from fabricheck.state.capture import ProgramOutput, ask
 
-__all__ = ["NOT_HERE", "Answer", "ask", "module_command"]
+__all__ = ["NOT_HERE", "ProgramOutput", "ask", "module_command"]
 
 #: For `python -c`: imports are not looked for in the current folder, where another user may have left a json.py.
 NOT_HERE = "import sys; sys.path = [*filter(None, sys.path)]"

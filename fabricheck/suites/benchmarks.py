@@ -131,7 +131,7 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchmarkRequest:
     """What a run of a vendor tool is asked for. `sizes` are those that the tool is told, each `FACTOR` times the last.
 
     `buffers` is where rank 0 and rank 1 have their data, `H` or `D`; `H` alone where all have it on the host.
@@ -156,7 +156,7 @@ class Asked:
         return "D" in self.buffers
 
     @property
-    def checking(self) -> Asked:
+    def checking(self) -> BenchmarkRequest:
         """The short run that checks the data of all sizes, of a tool that `checks_apart`."""
         return replace(self, check=True, iterations=2, warmup=1)
 
@@ -185,7 +185,7 @@ class Asked:
         return [{**series, "schedule": "uncontended", "round": -1, "ranks": ranks, "bytes": size}]
 
 
-def options(asked: Asked) -> list[str]:
+def options(asked: BenchmarkRequest) -> list[str]:
     """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`)."""
     benchmark = asked.benchmark
     first, last = asked.sizes[0], asked.sizes[-1]
@@ -239,6 +239,6 @@ def nccl_report_command(program: str, variable: str = "REPORT") -> str:
     )
 
 
-def lengths_file(asked: Asked) -> str:
+def lengths_file(asked: BenchmarkRequest) -> str:
     """The content of IMB's file of message lengths."""
     return "".join(f"{size}\n" for size in asked.sizes)

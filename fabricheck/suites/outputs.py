@@ -15,10 +15,10 @@ from fabricheck.results.proof_logs import (
     read_log,
 )
 from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.suites.benchmarks import Asked
+from fabricheck.suites.benchmarks import BenchmarkRequest
 
 
-def parse(asked: Asked, text: str, path: str) -> VendorOutput:
+def parse(asked: BenchmarkRequest, text: str, path: str) -> VendorOutput:
     """What a tool printed, held against what it was asked for; whatever the text holds, this returns."""
     if asked.benchmark.tool == "osu":
         return parse_osu(text, path, ranks=asked.ranks, sizes=asked.sizes, tool=asked.benchmark.program)

@@ -23,7 +23,7 @@ from fabricheck.results.fabricbench_records import timed_ns
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.suites.benchmarks import Asked
+from fabricheck.suites.benchmarks import BenchmarkRequest
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Job:
     proof: TransportProof
 
 
-def choose_samples(output: VendorOutput, asked: Asked) -> tuple[Samples, ...]:
+def choose_samples(output: VendorOutput, asked: BenchmarkRequest) -> tuple[Samples, ...]:
     """The samples that count: out of place where the tool measures both, without the row of 0 B.
 
     A wrong byte in place is a wrong byte: it is added to the other's. osu_mbw_mr prints the sum of its pairs, so each
@@ -64,7 +64,7 @@ def verified_by(samples: Iterable[Samples], checked: VendorOutput) -> tuple[Samp
     return tuple(replace(each, wrong_bytes=verified.get((each.operation, each.bytes), -1)) for each in samples)
 
 
-def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
+def check_output(output: VendorOutput, asked: BenchmarkRequest) -> tuple[Finding, ...]:
     """What keeps an output from being that of the run that was asked for, beyond its own problems.
 
     Sizes that are missing, or were not asked for, are found when the result file is read against its plan.
@@ -92,17 +92,17 @@ def check_output(output: VendorOutput, asked: Asked) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class VendorRun:
     """A run of a vendor tool: where it ran (the header of `place`), what was asked for and what came of it."""
 
     place: Run
-    asked: Asked
+    asked: BenchmarkRequest
     output: VendorOutput
     samples: tuple[Samples, ...]
     job: Job
 
 
-def write_result(file: Path, measured: Measured, problems: Sequence[Finding] = ()) -> None:
+def write_result(file: Path, measured: VendorRun, problems: Sequence[Finding] = ()) -> None:
     """Writes the run as a result file (docs/results-format.md). One with problems gets an error instead of a footer."""
     run_id = uuid.uuid4().hex
     lines: list[Mapping[str, Any]] = [_header(measured, run_id)]
@@ -115,7 +115,7 @@ def write_result(file: Path, measured: Measured, problems: Sequence[Finding] = (
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def _header(measured: Measured, run_id: str) -> dict[str, Any]:
+def _header(measured: VendorRun, run_id: str) -> dict[str, Any]:
     place, asked, output, job = measured.place.header, measured.asked, measured.output, measured.job
     iterations = max((each.times_ns.size for each in measured.samples), default=1)
     verified = bool(measured.samples) and all(each.wrong_bytes >= 0 for each in measured.samples)
@@ -150,7 +150,7 @@ def _header(measured: Measured, run_id: str) -> dict[str, Any]:
     }
 
 
-def _samples(index: int, samples: Samples, asked: Asked) -> dict[str, Any]:
+def _samples(index: int, samples: Samples, asked: BenchmarkRequest) -> dict[str, Any]:
     return {
         "record": "samples",
         "index": index,

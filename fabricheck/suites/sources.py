@@ -35,7 +35,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class Kind(str, Enum):
+class SourceKind(str, Enum):
     """What a source is. A prefix and a module are installed; the others are built."""
 
     PREFIX = "prefix"
@@ -102,13 +102,13 @@ class Tool:
 class Source:
     """What the site has: `where` is a path, the name of a module, or the URL of the release."""
 
-    kind: Kind
+    kind: SourceKind
     where: str
 
     @property
     def is_installed(self) -> bool:
         """Whether the programs exist already and are not built."""
-        return self.kind in (Kind.PREFIX, Kind.MODULE)
+        return self.kind in (SourceKind.PREFIX, SourceKind.MODULE)
 
 
 @dataclass(frozen=True)
@@ -149,20 +149,20 @@ def site_setting(
 def find_source(tool: Tool, said: str) -> Source:
     """What `said` is. Raises UserError for a path that is none of the things that it can be."""
     if said == RELEASE:
-        return Source(Kind.RELEASE, tool.release.url if tool.release is not None else "")
+        return Source(SourceKind.RELEASE, tool.release.url if tool.release is not None else "")
     if not said.startswith(("/", "~", ".")):
-        return Source(Kind.MODULE, said)
+        return Source(SourceKind.MODULE, said)
     path = Path(said).expanduser()
     if path.is_file():
         if not tarfile.is_tarfile(path):
             raise UserError(f"{path} is not a tarball: {tool.how_to_say}")
-        return Source(Kind.TARBALL, str(path.resolve()))
+        return Source(SourceKind.TARBALL, str(path.resolve()))
     if not path.is_dir():
         raise UserError(f"{path} does not exist: {tool.how_to_say}")
     if find_program(path, tool.program) is not None:
-        return Source(Kind.PREFIX, str(path.resolve()))
+        return Source(SourceKind.PREFIX, str(path.resolve()))
     if _is_source(tool, path):
-        return Source(Kind.DIRECTORY, str(path.resolve()))
+        return Source(SourceKind.DIRECTORY, str(path.resolve()))
     raise UserError(
         f"{path} has neither the program {tool.program} nor {' or '.join(tool.source)}, so it is not {tool.title}: "
         f"{tool.how_to_say}"
@@ -196,11 +196,13 @@ def fetch(tool: Tool, source: Source, folder: Path, download: Callable[[str, Pat
     if source.is_installed:
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    if source.kind is Kind.DIRECTORY:
+    if source.kind is SourceKind.DIRECTORY:
         tree = folder / "source"
         shutil.copytree(source.where, tree, symlinks=True, ignore=shutil.ignore_patterns(".git"))
         return tree
-    archive = Path(source.where) if source.kind is Kind.TARBALL else _fetch_release(tool, folder, download or _download)
+    archive = (
+        Path(source.where) if source.kind is SourceKind.TARBALL else _fetch_release(tool, folder, download or _download)
+    )
     return unpack(tool, archive, folder / "source")
 
 

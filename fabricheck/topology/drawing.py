@@ -26,7 +26,7 @@ Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Curve:
+class DrawnLink:
     """How a link is drawn: `path` is the `d` of an SVG path, `label` where its number stands, `ys` how far up and down
     it goes."""
 
@@ -49,7 +49,7 @@ class Layout:
     gpu_radius: float
     associated: tuple[tuple[str, str], ...]
 
-    def curve(self, ends: tuple[str, str]) -> Curve:
+    def curve(self, ends: tuple[str, str]) -> DrawnLink:
         """The curve between two devices."""
         start, other = (self.places[end] for end in ends)
         inner, outer = sorted(self.radii[end] for end in ends)
@@ -68,7 +68,7 @@ class Layout:
         (x1, y1), (cx, cy), (x2, y2) = start, control, other
         path = f"M {x1:.1f} {y1:.1f} Q {cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
         ys = [y1, y2, _on_curve(start, control, other, 0.5)[1]]
-        return Curve(path, _on_curve(start, control, other, 0.38), (min(ys), max(ys)))
+        return DrawnLink(path, _on_curve(start, control, other, 0.38), (min(ys), max(ys)))
 
     @property
     def _middle(self) -> float:
@@ -80,12 +80,12 @@ class Layout:
     def _at(self, angle: float, radius: float) -> Place:
         return self._middle + radius * math.cos(angle), self._middle + radius * math.sin(angle)
 
-    def _out_and_around(self, near: Place, far: Place, radius: float) -> Curve:
+    def _out_and_around(self, near: Place, far: Place, radius: float) -> DrawnLink:
         """Outwards from the inner device, along a ring of its own, and outwards again."""
         way = self._around(self._at(self._angle(near), radius), self._at(self._angle(far), radius), radius)
         path = f"M {near[0]:.1f} {near[1]:.1f} L{way.path[1:]} L {far[0]:.1f} {far[1]:.1f}"
         ys = [near[1], far[1], *way.ys]
-        return Curve(path, way.label, (min(ys), max(ys)))
+        return DrawnLink(path, way.label, (min(ys), max(ys)))
 
     def _distance(self, place: Place) -> float:
         return math.hypot(place[0] - self._middle, place[1] - self._middle)
@@ -94,7 +94,7 @@ class Layout:
         middle = self._middle
         return middle + factor * (place[0] - middle), middle + factor * (place[1] - middle)
 
-    def _around(self, place: Place, other: Place, radius: float) -> Curve:
+    def _around(self, place: Place, other: Place, radius: float) -> DrawnLink:
         """Along the ring on which both lie."""
         start, end = self._angle(place), self._angle(other)
         turn = (end - start) % (2 * math.pi)
@@ -104,7 +104,7 @@ class Layout:
         label = self._at(start + short / 2, radius)
         (x1, y1), (x2, y2) = place, other
         path = f"M {x1:.1f} {y1:.1f} A {radius:.1f} {radius:.1f} 0 0 {int(sweep)} {x2:.1f} {y2:.1f}"
-        return Curve(path, label, (min(ys), max(ys)))
+        return DrawnLink(path, label, (min(ys), max(ys)))
 
 
 def _middle(place: Place, other: Place) -> Place:

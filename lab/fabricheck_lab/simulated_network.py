@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.localize import Localization, Locator
-from fabricheck.diagnosis.network.plan import Plan, retest, screen
+from fabricheck.diagnosis.network.plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design, max_min_rates
 from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route
 
@@ -138,7 +138,7 @@ def measure(
     return readings
 
 
-def names_of(suspect: Group) -> set[str]:
+def names_of(suspect: SlowGroup) -> set[str]:
     """Its components, by the names that they have in routes."""
     return {each.text for each in suspect.components}
 
@@ -219,7 +219,7 @@ class Bench:
         self.random = np.random.default_rng(seed)
         self.ways = case.ways
         self.adaptive = case.routes == "adaptive"
-        self.plan: Plan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
+        self.plan: RoundsPlan = screen(self.ways, case.places, case.stages[0], seed=seed, adaptive=self.adaptive)
         self.design = design(self.ways, self.plan.pairs, adaptive=self.adaptive)
         self.locator = Locator(self.design)
         self.alike = equivalents(self.locator)

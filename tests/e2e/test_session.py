@@ -12,7 +12,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection, reframe_program
 from fabricheck.session.run import run_suite
 from tests.support.toy import CHECK, SETTINGS, ToySuite
@@ -20,15 +20,15 @@ from tests.support.toy import CHECK, SETTINGS, ToySuite
 pytestmark = pytest.mark.e2e
 
 
-def run(toy: ToySuite, selection: Selection | None = None) -> Session:
+def run(toy: ToySuite, selection: Selection | None = None) -> FinishedSession:
     return run_suite(toy.suite, selection or Selection("toy"), toy.output)
 
 
-def verdicts(session: Session) -> list[Verdict]:
+def verdicts(session: FinishedSession) -> list[Verdict]:
     return [one.verdict for one in problems(session)]
 
 
-def problems(session: Session) -> list[Finding]:
+def problems(session: FinishedSession) -> list[Finding]:
     return [*session.problems, *problems_of_cases(session.cases)]
 
 

@@ -16,7 +16,7 @@ from fabricheck import mpi
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reading import Session, read_cases
+from fabricheck.session.reading import FinishedSession, read_cases
 from fabricheck.suite import Suite, suite_root
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
 from tools import build
@@ -224,7 +224,7 @@ def test_a_planted_defect_is_named(suite: Path, planted: Finished, request: pyte
     case = planted.cases[f"{defect}@openmpi"]
     assert case.result == "fail"
     # As if this case had been the only one.
-    alone = Session.of(planted.folder, [case], listed=1, status=1)
+    alone = FinishedSession.of(planted.folder, [case], listed=1, status=1)
     verdict = judge_session(alone, Suite(suite), "local").verdict
     line = (case.reason or "").splitlines()[0].partition("error: ")[2]
     assert line.startswith(f"{verdict.value}: ")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.findings.association import Association, find_associations, infer_association
+from fabricheck.findings.association import MeasuredAssociation, find_associations, infer_association
 from fabricheck.records.run import Groups, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology import nic
@@ -32,7 +32,7 @@ def measured(scheme: str, gpus: int, nics: int, efficiency: float, family: str =
     }
 
 
-def infer(points: dict[int, float], gpus: int, **others: float) -> Association:
+def infer(points: dict[int, float], gpus: int, **others: float) -> MeasuredAssociation:
     return infer_association(points, nic_gbps=NIC, gpus=gpus, **others)  # type: ignore[arg-type]
 
 

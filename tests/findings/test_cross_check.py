@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricheck.findings.cross_check import (
     LARGE_BYTES,
-    Comparison,
+    CrossCheckedSize,
     Round,
     compare,
     compare_rounds,
@@ -22,7 +22,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 
 
-def judged(*ratios: float, size: int = LARGE_BYTES) -> Comparison:
+def judged(*ratios: float, size: int = LARGE_BYTES) -> CrossCheckedSize:
     return compare("allreduce", size, [Round(100 * each, 100) for each in ratios], unit="Gb/s", tool="osu")
 
 

@@ -13,9 +13,9 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.findings.rounds import RoundLaunch, Sides, launches, read_sides, require_alike, write_sides
 from fabricheck.findings.tuning_effect import (
-    Comparison,
     Effect,
-    Kind,
+    EffectKind,
+    TuningResult,
     effects_of,
     find_tuning_effects,
     read_comparison,
@@ -56,16 +56,16 @@ def one_effect(gains: list[float], **options: float) -> Effect:
 @pytest.mark.parametrize(
     ("gains", "kind"),
     [
-        ([1.12, 1.11, 1.13, 1.12], Kind.HELPS),
-        ([0.90, 0.91, 0.89, 0.90], Kind.HURTS),
-        ([1.001, 0.999, 1.002, 0.998], Kind.NOTHING),
-        ([1.0, 1.0, 1.0, 1.0], Kind.NOTHING),
-        ([1.011, 1.012, 1.013, 1.012], Kind.NOTHING),  # surely more than nothing, and surely too little to matter
-        ([1.5, 0.7, 1.2, 0.8], Kind.CANNOT_SAY),
-        ([1.05, 0.99, 1.04, 1.03], Kind.CANNOT_SAY),
+        ([1.12, 1.11, 1.13, 1.12], EffectKind.HELPS),
+        ([0.90, 0.91, 0.89, 0.90], EffectKind.HURTS),
+        ([1.001, 0.999, 1.002, 0.998], EffectKind.NOTHING),
+        ([1.0, 1.0, 1.0, 1.0], EffectKind.NOTHING),
+        ([1.011, 1.012, 1.013, 1.012], EffectKind.NOTHING),  # surely more than nothing, and surely too little to matter
+        ([1.5, 0.7, 1.2, 0.8], EffectKind.CANNOT_SAY),
+        ([1.05, 0.99, 1.04, 1.03], EffectKind.CANNOT_SAY),
     ],
 )
-def test_what_is_said_of_a_metric(gains: list[float], kind: Kind) -> None:
+def test_what_is_said_of_a_metric(gains: list[float], kind: EffectKind) -> None:
     effect = one_effect(gains)
     assert effect.kind is kind
     assert effect.gain == pytest.approx(math.exp(np.mean(np.log(gains))), rel=1e-6)
@@ -75,7 +75,7 @@ def test_what_is_said_of_a_metric(gains: list[float], kind: Kind) -> None:
 def test_two_noisy_rounds_say_nothing_and_have_bounds_all_the_same() -> None:
     for size in (8, MIB):
         (effect,) = effects_of(rounds_of([0.01, 100.0], size=size), confidence=0.9999)
-        assert effect.kind is Kind.CANNOT_SAY
+        assert effect.kind is EffectKind.CANNOT_SAY
         assert str(effect).endswith("(-100.0% to x1e+06)")
 
 
@@ -84,7 +84,7 @@ def test_a_goodput_rises_where_a_latency_falls() -> None:
     (goodput,) = effects_of(rounds_of(gains))
     (latency,) = effects_of(rounds_of(gains, size=8))
     assert (goodput.quantity, latency.quantity) == ("goodput", "latency")
-    assert goodput.kind is latency.kind is Kind.HELPS
+    assert goodput.kind is latency.kind is EffectKind.HELPS
     assert goodput.change == pytest.approx(0.25, rel=1e-3)
     assert latency.change == pytest.approx(-0.2, rel=1e-3)
     assert latency.change_interval[0] < latency.change < latency.change_interval[1] < 0
@@ -98,7 +98,7 @@ def test_a_setting_that_concerns_one_pair_of_two_is_seen() -> None:
         for noise in (1.0, 1.01, 0.99, 1.0)
     ]
     (effect,) = effects_of(rounds)
-    assert effect.kind is Kind.HELPS
+    assert effect.kind is EffectKind.HELPS
     assert effect.gain == pytest.approx(math.sqrt(2), rel=0.01)
 
 
@@ -107,7 +107,7 @@ def test_the_tail_is_compared_by_itself() -> None:
     key = ("allreduce", MIB, (0, 1))
     rounds = [(run_of({key: [each + k for each in noisy]}), run_of({key: calm})) for k in range(4)]
     median, tail = effects_of(rounds, percentiles=(50.0, 99.0))
-    assert (median.kind, tail.kind) == (Kind.NOTHING, Kind.HELPS)
+    assert (median.kind, tail.kind) == (EffectKind.NOTHING, EffectKind.HELPS)
     assert tail.gain == pytest.approx(9 / 1.1, rel=0.01)
     assert tail.name == "allreduce 1MiB goodput at percentile 99"
 
@@ -163,7 +163,7 @@ def test_one_wild_value_of_eight_spoils_nothing() -> None:
     found = robust_mean([*calm, 6.0])
     assert found.value == pytest.approx(0.1, abs=0.01)
     assert 0.05 < found.interval[0] < found.interval[1] < 0.15
-    assert one_effect([math.exp(each) for each in (*calm, -6.0)]).kind is Kind.HELPS
+    assert one_effect([math.exp(each) for each in (*calm, -6.0)]).kind is EffectKind.HELPS
 
 
 @pytest.mark.parametrize("bad", [[], [1.0], [1.0, math.nan]])
@@ -191,7 +191,7 @@ def test_all_intervals_of_a_comparison_hold_together(
         ]
         found = effects_of(made)  # type: ignore[arg-type]
         assert len(found) == metrics
-        wrong += any(each.kind in (Kind.HELPS, Kind.HURTS) for each in found)
+        wrong += any(each.kind in (EffectKind.HELPS, EffectKind.HURTS) for each in found)
     assert wrong / trials < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
 
 
@@ -236,7 +236,7 @@ def problem_in(folder: Path) -> Finding:
     return found
 
 
-def comparison(folder: Path) -> Comparison:
+def comparison(folder: Path) -> TuningResult:
     found = read_comparison(folder, Policy())
     assert found is not None
     return found

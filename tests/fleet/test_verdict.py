@@ -20,7 +20,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Device
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
-from fabricheck.report.parts import Gpu, Parts
+from fabricheck.report.parts import NodeGpu, NodeParts
 from fabricheck.topology.network import unfold
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
@@ -143,14 +143,14 @@ def test_every_node_is_counted_once_and_short_is_short(
     assert len(lines) <= LINES
     assert all(len(line) <= COLUMNS and line.isprintable() for line in lines)
     assert lines[0] == verdict.message
-    assert list(table(verdict, Parts()))[-1] == verdict.message
+    assert list(table(verdict, NodeParts()))[-1] == verdict.message
 
 
 def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
     nodes = unfold("nid[001-500]")
     many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
     found = verdict_of_fleet(many, [proved(node, "it failed twice") for node in nodes], (), ())
-    lines = list(table(found, Parts()))
+    lines = list(table(found, NodeParts()))
     assert len(lines) < 100
     assert lines[-2] == "and 480 more (verdict.json): nid[021-500]"
     assert lines[-1] == "0 of 500 nodes good, 500 bad, 0 not checked"
@@ -169,7 +169,7 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
 def test_what_to_do_next_is_about_the_part(part: str, command: str) -> None:
     """Whatever the system calls its GPUs."""
     device = Device(3, "AMD Instinct MI250X", "0000:29:00.0", "GPU-3", 0, 64 << 30)
-    parts = Parts({("nid002", "gcd3"): Gpu("gcd3", 3, device, "amd")}, frozenset({"hsn0"}))
+    parts = NodeParts({("nid002", "gcd3"): NodeGpu("gcd3", 3, device, "amd")}, frozenset({"hsn0"}))
     bad = BadNode("nid002", (bad_finding(Verdict.DEGRADED, "", part),))
     assert next_command(bad, parts).split("; ")[0] == command
     head = next(table(FleetVerdict("17", 1, (), (bad,), {}), parts))
@@ -184,7 +184,7 @@ def test_a_node_that_others_used_is_to_run_again_and_not_to_be_drained(tmp_path:
     measured = run("nid002", problems=(slow,))
     measured = replace(measured, run=replace(measured.run, states=run_with(*states).states))
     (bad,) = verdict_of_fleet(fleet(tmp_path), (), [measured], ()).bad
-    told = "\n".join(table(verdict_of_fleet(fleet(tmp_path), (), [measured], ()), Parts()))
+    told = "\n".join(table(verdict_of_fleet(fleet(tmp_path), (), [measured], ()), NodeParts()))
     assert (bad.node, bad.busy) == ("nid002", bool(busy))
     assert ("State=DRAIN" in told) is not bad.busy
     assert ("run again" in told) is bad.busy

@@ -46,7 +46,7 @@ import fabricheck as package
 from fabricheck import mpi
 from fabricheck.cli import main as fabricheck
 from fabricheck.history import changes, reading, shift_test
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.report import html
 from fabricheck.suite import outside_roots
 from tests.fuzz.damage import damaged
@@ -157,10 +157,10 @@ def the_same_read_once() -> Iterator[None]:
 
         return once
 
-    def of_entry(read: Callable[[Entry], Any]) -> Callable[[Entry], Any]:
+    def of_entry(read: Callable[[SessionFolder], Any]) -> Callable[[SessionFolder], Any]:
         cached = functools.lru_cache(512)(lambda _, entry: read(entry))
 
-        def once(entry: Entry) -> Any:
+        def once(entry: SessionFolder) -> Any:
             return cached(tuple(sorted(seen(str(entry.path)))), entry)
 
         return once

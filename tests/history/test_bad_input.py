@@ -14,7 +14,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.history import folders
-from fabricheck.history.folders import METRICS, Entry
+from fabricheck.history.folders import METRICS, SessionFolder
 from fabricheck.history.writing import append
 from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 from tests.support.users import SOMEONE
@@ -53,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], suite: Path, *words: str) -> str
     return said.err
 
 
-def sessions(suite: Path, store: Path, count: int = 2) -> list[Entry]:
+def sessions(suite: Path, store: Path, count: int = 2) -> list[SessionFolder]:
     return [add(suite, store, session)[0] for session in range(count)]
 
 

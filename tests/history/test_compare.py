@@ -11,7 +11,7 @@ from scipy.stats import t
 from benchmarks.noise import SHAPES
 from fabricheck.errors import UserError
 from fabricheck.history import shift_test as module
-from fabricheck.history.compare import Change, Comparison, compare
+from fabricheck.history.compare import ChangeVerdict, Comparison, compare
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, discoveries, shift_test
 from fabricheck.history.text import comparison_lines, to_json
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
@@ -35,9 +35,9 @@ def test_a_planted_loss_is_found_and_nothing_else() -> None:
     faster = Made("faster", normal(97, 10, spread=0.005, drop=-0.05, onset=5))
     found = compared([*fleet(20), lost, slower, faster])
     verdicts = {each.key.metric: each.verdict for each in found.metrics}
-    assert verdicts.pop("lost") is verdicts.pop("slower") is Change.REGRESSED
-    assert verdicts.pop("faster") is Change.IMPROVED
-    assert set(verdicts.values()) == {Change.SAME}
+    assert verdicts.pop("lost") is verdicts.pop("slower") is ChangeVerdict.REGRESSED
+    assert verdicts.pop("faster") is ChangeVerdict.IMPROVED
+    assert set(verdicts.values()) == {ChangeVerdict.SAME}
     assert found.exit_status == 1
     one = next(each for each in found.metrics if each.key.metric == "lost")
     assert one.change == pytest.approx(-0.05, abs=0.01)
@@ -68,20 +68,20 @@ def test_what_regressed_metrics_share_is_named() -> None:
 
 def test_nothing_changed() -> None:
     found = compared(fleet(20))
-    assert {each.verdict for each in found.metrics} == {Change.SAME}
+    assert {each.verdict for each in found.metrics} == {ChangeVerdict.SAME}
     assert found.exit_status == 0
 
 
 def test_too_noisy_to_say_is_not_green() -> None:
     found = compared([Made(f"m{each}", normal(each, 10, spread=0.2)) for each in range(20)])
-    assert {each.verdict for each in found.metrics} == {Change.CANNOT_SAY}
+    assert {each.verdict for each in found.metrics} == {ChangeVerdict.CANNOT_SAY}
     assert found.exit_status == 4
     assert all(each.smallest_change > 0.05 for each in found.metrics)
 
 
 def test_one_run_a_side_of_an_unknown_metric_says_nothing() -> None:
     found = compare(history([Made("a", [100.0, 50.0])]), SYSTEM, "s000", "s001", now=NOW)
-    assert found.metrics[0].verdict is Change.CANNOT_SAY
+    assert found.metrics[0].verdict is ChangeVerdict.CANNOT_SAY
     assert found.metrics[0].smallest_change == np.inf
     assert json.loads(to_json(found))["metrics"][0]["smallest_change"] is None
     (line,) = [each for each in comparison_lines(found) if "cannot say" in each and " -> " in each]
@@ -97,7 +97,7 @@ def test_fewer_than_three_sessions_are_no_regression(first: int, sessions: int, 
     base, candidate = f"2026-01-20..2026-02-{first - 31:02}", f"2026-02-{first - 30:02}.."
     found = compare(history([*metrics, lost]), SYSTEM, base, candidate, now=NOW)
     assert len(found.candidate.sessions) == sessions
-    regressed = [each.key.metric for each in found.metrics if each.verdict is Change.REGRESSED]
+    regressed = [each.key.metric for each in found.metrics if each.verdict is ChangeVerdict.REGRESSED]
     said = "\n".join(comparison_lines(found))
     if sessions < 3:
         assert (regressed, found.exit_status) == ([], 4)
@@ -112,7 +112,7 @@ def test_what_sessions_cannot_say_one_job_can(spread: float, changed: bool, told
     software = {36: {"nccl": "2.29.1"}} if changed else {}
     stored = history([Made("a", normal(1, 42, spread=spread))], software=software)
     found = compare(stored, SYSTEM, "2026-01-20..2026-02-05", "2026-02-06..", now=NOW)
-    assert bool(found.count(Change.CANNOT_SAY)) is (spread > 0.1)
+    assert bool(found.count(ChangeVerdict.CANNOT_SAY)) is (spread > 0.1)
     assert any("fabricheck upgrade" in line for line in comparison_lines(found)) is told
 
 
@@ -124,7 +124,7 @@ def test_runs_of_one_session_are_one_value() -> None:
     frame = frame.with_columns(pl.when(late).then(pl.lit("s040")).otherwise(pl.col("session")).alias("session"))
     found = compare(frame, SYSTEM, "2026-01-20..2026-02-09", "2026-02-10..", now=NOW)
     one = next(each for each in found.metrics if each.key.metric == "one")
-    assert (one.candidate_sessions, one.verdict) == (1, Change.CANNOT_SAY)
+    assert (one.candidate_sessions, one.verdict) == (1, ChangeVerdict.CANNOT_SAY)
 
 
 def test_one_bad_run_is_no_regression() -> None:
@@ -132,7 +132,7 @@ def test_one_bad_run_is_no_regression() -> None:
     values[67] *= 0.7
     metrics = [Made(f"m{each:02}", normal(each, 70, spread=0.01)) for each in range(5)]
     found = compare(history([*metrics, Made("dip", values)]), SYSTEM, "2026-03-02..2026-03-06", "2026-03-07..", now=NOW)
-    assert Change.REGRESSED not in {each.verdict for each in found.metrics}
+    assert ChangeVerdict.REGRESSED not in {each.verdict for each in found.metrics}
 
 
 def test_vanished_and_new_tests_are_named() -> None:
@@ -170,7 +170,10 @@ def test_the_same_input_gives_the_same_bytes_in_any_order_of_metrics() -> None:
 def test_values_that_are_all_equal_say_nothing_of_neighbours() -> None:
     found = compared([Made("same", [400.0] * 10), Made("lost", [400.0] * 5 + [380.0] * 5)])
     assert found.unequal == ("no metric varies between the sessions of a side: the noise is unknown",)
-    assert {each.key.metric: each.verdict for each in found.metrics} == {"same": Change.SAME, "lost": Change.REGRESSED}
+    assert {each.key.metric: each.verdict for each in found.metrics} == {
+        "same": ChangeVerdict.SAME,
+        "lost": ChangeVerdict.REGRESSED,
+    }
     assert {each["correlation"] for each in json.loads(to_json(found))["metrics"]} == {None}
 
 
@@ -257,6 +260,6 @@ def test_metrics_of_another_kind_say_nothing_of_a_spread() -> None:
         for each, way in enumerate(ways)
     ]
     found = compared(made, "..2026-01-03", "2026-01-04..")
-    regressed = [each.key.metric for each in found.metrics if each.verdict is Change.REGRESSED]
+    regressed = [each.key.metric for each in found.metrics if each.verdict is ChangeVerdict.REGRESSED]
     assert sorted(regressed) == sorted(each.metric for each in made[:2])
     assert all(each.smallest_change < 0.01 for each in found.metrics if each.unit == "Gb/s")

@@ -15,7 +15,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders
-from fabricheck.history.folders import FILES, Entry
+from fabricheck.history.folders import FILES, SessionFolder
 from fabricheck.history.reading import history
 from fabricheck.history.upkeep import verify
 from tests.support.sessions import ROOT, add
@@ -39,7 +39,7 @@ def run_writer(*arguments: str | Path) -> int:
     return int(job.stdout)
 
 
-def entries_in(store: Path) -> tuple[Entry, ...]:
+def entries_in(store: Path) -> tuple[SessionFolder, ...]:
     """The entries of a store, each of them whole."""
     content = folders.scan(store / "local")
     assert content.foreign == ()

@@ -11,7 +11,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.history.reading import history, stored_runs
 from fabricheck.history.session import read_record
 from fabricheck.history.tables import judgement_bytes
@@ -25,7 +25,7 @@ def rehearsed(new: NewSession) -> NewSession:
     return replace(new, judged=[replace(one, run=as_rehearsal(one.run)) for one in new.judged])
 
 
-def rehearse(root: Path, store: Path, night: int) -> Entry:
+def rehearse(root: Path, store: Path, night: int) -> SessionFolder:
     return append(store, rehearsed(session_of(root, night, [result_file(root / "results", night)])), NOW).entry
 
 

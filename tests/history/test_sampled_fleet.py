@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fabricheck.history.compare import Change, compare
+from fabricheck.history.compare import ChangeVerdict, compare
 from fabricheck.history.watch import watch
-from fabricheck.judge.outliers import Parts, outliers
+from fabricheck.judge.outliers import CrossedParts, outliers
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 NODES, A_NIGHT, NIGHTS, SLOW = 512, 26, 60, 45
@@ -47,7 +47,7 @@ def slow_nodes(frame: pl.DataFrame, night: int) -> set[str]:
     """Nodes that the comparison of equals names by one night alone."""
     rows = frame.filter(pl.col("session") == f"s{night:03}")
     nodes = rows["nodes"].list.first().to_list()
-    parts = [Parts((node,)) for node in nodes]
+    parts = [CrossedParts((node,)) for node in nodes]
     found = outliers(-np.log(rows["value"].to_numpy()), np.full(len(rows), 0.005), parts, 0.0015, 1.2e-5)
     return {nodes[member] for each in found for member in each.members}
 
@@ -78,5 +78,5 @@ def test_a_slow_stack_is_found_and_no_node_is_blamed_for_it() -> None:
 
 def test_compare_blames_no_node_of_many_either() -> None:
     found = compare(sampled(stack=0.03), SYSTEM, "..2026-02-14", "2026-02-15..", now=NOW)
-    assert [each.verdict for each in found.metrics] == [Change.REGRESSED] * len(METRICS)
+    assert [each.verdict for each in found.metrics] == [ChangeVerdict.REGRESSED] * len(METRICS)
     assert found.findings == ()

@@ -136,7 +136,7 @@ def test_any_run_comes_back(
     )
     run = Run(path, header, (), samples, None, tuple(bad_finding(*each) for each in problems))
     judged = RunJudgement(run, Verdict.INVALID, run.problems, ())
-    measured = [tables.Measured(case(), judged, "{}", "{}")]
+    measured = [tables.JudgedCase(case(), judged, "{}", "{}")]
     table = tables.runs_table(measured, "s", FIRST_NIGHT)
     runs = tables.from_parquet(tables.to_parquet(table), tables.RUNS)
     kept = tables.from_parquet(tables.to_parquet(tables.samples_table(measured)), tables.SAMPLES)
@@ -197,7 +197,7 @@ def test_a_run_that_was_stored_before_checks_left_judgements_is_what_its_reason_
     words = f"performance error: {verdict.value}: it is slow"
     failed = case(result="fail", phase="sanity", reason=words, judged=CheckJudgement(verdict))
     (judged,) = session_of(root, 0, [result_file(root, 0)], cases=[failed]).judged
-    measured = [tables.Measured(failed, judged, "{}", "{}")]
+    measured = [tables.JudgedCase(failed, judged, "{}", "{}")]
     now, kept = tables.runs_table(measured, "s", FIRST_NIGHT), tables.samples_table(measured)
     before = now.with_columns(attributes=pl.lit(json.dumps(dict(failed.attributes))))
     for table in (now, before):

@@ -15,7 +15,7 @@ from benchmarks.sessions import parts_of_metrics
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
-from fabricheck.history.tables import HISTORY, Measured, metrics_table
+from fabricheck.history.tables import HISTORY, JudgedCase, metrics_table
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.references import load_references
 from fabricheck.judge.siblings import Compared
@@ -68,7 +68,7 @@ def calibrated(sessions: Iterable[Session], cases: Mapping[str, Case] = CASES) -
     tables = []
     for number, each in enumerate(sessions):
         runs = judged(judge, each, cases).runs
-        measured = [Measured(cases[node], one, '{"suite": "1"}', "{}") for node, one in zip(NODES, runs, strict=True)]
+        measured = [JudgedCase(cases[node], one, '{"suite": "1"}', "{}") for node, one in zip(NODES, runs, strict=True)]
         tables.append(metrics_table(measured, f"s{number:03}", FIRST + timedelta(days=number)))
     history = pl.concat(tables).select([name for name in HISTORY if name != "rehearsal"])
     return calibrate(history.with_columns(rehearsal=False), NAME, limits=lambda *_: None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders
-from fabricheck.history.folders import FILES, METRICS, PRUNED, RUNS, SAMPLES, SESSION, SUMS, Entry
+from fabricheck.history.folders import FILES, METRICS, PRUNED, RUNS, SAMPLES, SESSION, SUMS, SessionFolder
 from fabricheck.history.reading import history, stored_runs
 from fabricheck.history.upkeep import prune, verify
 from tests.support.effort import effort
@@ -28,7 +28,7 @@ def damage_of(store: Path) -> tuple[str, ...]:
     return found.damage
 
 
-def forge(entry: Entry, name: str, content: bytes) -> None:
+def forge(entry: SessionFolder, name: str, content: bytes) -> None:
     """Change a file and its checksum with it."""
     (entry.path / name).write_bytes(content)
     sums = "".join(f"{hashlib.sha256((entry.path / each).read_bytes()).hexdigest()}  {each}\n" for each in FILES)
@@ -51,7 +51,9 @@ def test_a_store_as_it_was_written(root: Path, store: Path) -> None:
 def test_a_single_bit_or_an_end_that_is_missing(
     root: Path, store: Path, name: str, place: float, bit: int | None
 ) -> None:
-    entry = Entry(store / "local" / f"{FIRST_NIGHT:%Y%m%dT%H%M%SZ}-00000000-0000-4000-8000-000000000000", "", "")
+    entry = SessionFolder(
+        store / "local" / f"{FIRST_NIGHT:%Y%m%dT%H%M%SZ}-00000000-0000-4000-8000-000000000000", "", ""
+    )
     if not store.exists():
         add(root, store, 0)
         add(root, store, 1)

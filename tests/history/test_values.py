@@ -13,7 +13,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.history import tables
-from fabricheck.history.folders import METRICS, RUNS, SAMPLES, Entry
+from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
 from fabricheck.history.reading import count_values, history, stored_runs
 from fabricheck.history.upkeep import verify
 from tests.history.test_upkeep import forge
@@ -22,7 +22,7 @@ from tests.support.sessions import add
 SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
 
 
-def forge_value(entry: Entry, name: str, column: str, change: Callable[[Any], Any]) -> None:
+def forge_value(entry: SessionFolder, name: str, column: str, change: Callable[[Any], Any]) -> None:
     table = pl.read_parquet(entry.path / name)
     rows = table.rows(named=True)
     rows[0][column] = change(rows[0][column])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import Asked, is_normal
+from fabricheck.judge.compare_part import NodeDescription, is_normal
 from fabricheck.judge.nics import load_nics
 from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.verdict import Verdict
@@ -65,19 +65,21 @@ def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
 @pytest.mark.parametrize(
     ("text", "asked", "verdict", "code"),
     [
-        (nccl(480), Asked("H200", 8), Verdict.PASS, None),
-        (nccl(480), Asked(None, None), Verdict.PASS, None),
-        (nccl(367), Asked("H200", 8), Verdict.DEGRADED, "nvls-not-used"),
-        (nccl(225, "NVIDIA A100-SXM4-80GB"), Asked("A100", 8), Verdict.DEGRADED, "under-alarm"),
-        (nccl(840, "NVIDIA GB300"), Asked("GB300", 4, 2), Verdict.PASS, None),
-        (nccl(180, "NVIDIA GB300"), Asked("GB300", 4, 2), Verdict.FAIL, "below-floor"),
-        (PERFTEST.format(rate=391), Asked("ConnectX-7", None), Verdict.PASS, None),
-        (PERFTEST.format(rate=300), Asked("ConnectX-7", None), Verdict.DEGRADED, "slow-nic"),
-        (TRANSFERBENCH.format(rate=48.2), Asked("MI300X", 8), Verdict.PASS, None),
-        (TRANSFERBENCH.format(rate=40), Asked("MI300X", 8), Verdict.DEGRADED, "under-alarm"),
+        (nccl(480), NodeDescription("H200", 8), Verdict.PASS, None),
+        (nccl(480), NodeDescription(None, None), Verdict.PASS, None),
+        (nccl(367), NodeDescription("H200", 8), Verdict.DEGRADED, "nvls-not-used"),
+        (nccl(225, "NVIDIA A100-SXM4-80GB"), NodeDescription("A100", 8), Verdict.DEGRADED, "under-alarm"),
+        (nccl(840, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.PASS, None),
+        (nccl(180, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.FAIL, "below-floor"),
+        (PERFTEST.format(rate=391), NodeDescription("ConnectX-7", None), Verdict.PASS, None),
+        (PERFTEST.format(rate=300), NodeDescription("ConnectX-7", None), Verdict.DEGRADED, "slow-nic"),
+        (TRANSFERBENCH.format(rate=48.2), NodeDescription("MI300X", 8), Verdict.PASS, None),
+        (TRANSFERBENCH.format(rate=40), NodeDescription("MI300X", 8), Verdict.DEGRADED, "under-alarm"),
     ],
 )
-def test_a_number_is_held_against_the_part(text: str, asked: Asked, verdict: Verdict, code: str | None) -> None:
+def test_a_number_is_held_against_the_part(
+    text: str, asked: NodeDescription, verdict: Verdict, code: str | None
+) -> None:
     found = is_normal(text, "mail.txt", asked, ROOT)
     assert found.verdict is verdict, found.lines
     assert len(found.lines) <= 6
@@ -87,7 +89,7 @@ def test_a_number_is_held_against_the_part(text: str, asked: Asked, verdict: Ver
 
 def test_what_only_a_floor_judged_is_not_called_normal() -> None:
     """Of NICs whose model nobody says it is not known what they carry."""
-    asked = Asked("H200", 4, 2, "4 x 400 Gb/s"), Asked("H200", 8)
+    asked = NodeDescription("H200", 4, 2, "4 x 400 Gb/s"), NodeDescription("H200", 8)
     floor, known = (is_normal(nccl(level), "mail.txt", of, ROOT) for level, of in zip((200, 480), asked, strict=True))
     assert floor.verdict is known.verdict is Verdict.PASS
     assert floor.lines[-1] != known.lines[-1]
@@ -99,21 +101,21 @@ def test_of_several_numbers_the_worst_counts() -> None:
     (point,) = read_points(text)
     assert (point.operation, point.transport, point.access, point.count) == ("unidirectional", "copy", "read", 2)
     assert point.value == pytest.approx(8 * 196.1)
-    assert is_normal(text, "mail.txt", Asked(None, None), ROOT).verdict is Verdict.FAIL
+    assert is_normal(text, "mail.txt", NodeDescription(None, None), ROOT).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
     ("text", "asked", "said"),
     [
-        ("hello", Asked("H200", 8), "has no readable result"),
-        (nccl(480), Asked("H2000", 8), "H2000: no values"),
-        (nccl(480), Asked("H200", 4), "8 ranks.* 1 x 4"),
-        (nccl(480), Asked("H200", 16), "at most 8"),
-        (nccl(480), Asked("H200", 8, 1, "many"), "8 x 400 Gb/s"),
-        (PERFTEST.format(rate=300), Asked("H200", 8), "give --part"),
+        ("hello", NodeDescription("H200", 8), "has no readable result"),
+        (nccl(480), NodeDescription("H2000", 8), "H2000: no values"),
+        (nccl(480), NodeDescription("H200", 4), "8 ranks.* 1 x 4"),
+        (nccl(480), NodeDescription("H200", 16), "at most 8"),
+        (nccl(480), NodeDescription("H200", 8, 1, "many"), "8 x 400 Gb/s"),
+        (PERFTEST.format(rate=300), NodeDescription("H200", 8), "give --part"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(text: str, asked: Asked, said: str) -> None:
+def test_what_cannot_be_answered_is_one_line(text: str, asked: NodeDescription, said: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         is_normal(text, "mail.txt", asked, ROOT)
     assert "\n" not in str(error.value)
@@ -138,4 +140,4 @@ def test_damaged_outputs_are_no_traceback() -> None:
     text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
     assert read_points(text.replace("196.10", ".").replace("393.34", "0")) == ()
     osu = (DATA / "suites" / "osu" / "h200_osu_bw_DD.txt").read_text()
-    assert is_normal(osu, "mail.txt", Asked("H200", None, 3), ROOT).lines
+    assert is_normal(osu, "mail.txt", NodeDescription("H200", None, 3), ROOT).lines

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.judge.outliers import Outlier, Parts, critical_value, outliers
+from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 
 LEAST, ERROR = 0.0015, 1.2e-5
 
 
-def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[Parts[str]]]:
+def pairs(gpus: int) -> tuple[list[tuple[int, int]], list[CrossedParts[str]]]:
     ways = list(permutations(range(gpus), 2))
     parts = [
-        Parts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}-gpu{max(a, b)}", f"gpu{a} sending", f"gpu{b} receiving"))
+        CrossedParts((f"gpu{a}", f"gpu{b}"), (f"gpu{min(a, b)}-gpu{max(a, b)}", f"gpu{a} sending", f"gpu{b} receiving"))
         for a, b in ways
     ]
     return ways, parts
 
 
-def found(values: np.ndarray, parts: list[Parts[str]], inside: float = 0.001) -> tuple[Outlier[str], ...]:
+def found(values: np.ndarray, parts: list[CrossedParts[str]], inside: float = 0.001) -> tuple[Outlier[str], ...]:
     return outliers(values, np.full(values.size, inside), parts, LEAST, ERROR)
 
 

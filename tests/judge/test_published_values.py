@@ -13,7 +13,7 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.payload import least_payload
-from fabricheck.judge.part_values import Facts, Part, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.part_values import Part, RunContext, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -80,7 +80,7 @@ class Case:
         metric = Metric("made", where.quantity, first.samples)
         level = in_unit(self.value * share, self.unit, metric, first.expectation)
         assert level is not None
-        assert matches(where, metric, Facts(run, self.topology)), "its site is not what it is about"
+        assert matches(where, metric, RunContext(run, self.topology)), "its site is not what it is about"
         (found,) = judge.judge(_at(run, metric, level)).judgements
         return found
 

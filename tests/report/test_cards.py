@@ -14,7 +14,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
 from fabricheck.report.lines import general_steps, steps
-from fabricheck.report.parts import Parts
+from fabricheck.report.parts import NodeParts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
@@ -247,7 +247,7 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
     ],
 )
 def test_components_are_called_by_their_fields(component: Component, said: str) -> None:
-    assert Parts().place([component]) == said
+    assert NodeParts().place([component]) == said
 
 
 def test_a_card_is_no_milder_than_what_its_part_measured_alone() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty, Entry
+from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, CatalogueEntry, Certainty
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -42,7 +42,7 @@ RUN = "output/runs/alps-20261125T020000Z"
 # Words that stopped readers, or that another word stands for; those of a dialect of our own.
 
 
-def of(code: str, entry: Entry) -> Finding:
+def of(code: str, entry: CatalogueEntry) -> Finding:
     """A finding of this code as there is one: with the figures of a slow one, or the name of a metric."""
     metrics = (METRIC,) if entry.subject == "A metric" else ()
     found = Finding(code, Verdict.DEGRADED, "12 of 13 did not do it", NAMED[entry.subject], metrics=metrics)

@@ -16,7 +16,7 @@ from fabricheck.findings.of_session import find_shortened
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.run import Run
-from fabricheck.rfm.command_line import Plan
+from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.duration import fit, fitted_plan, records_of, seconds_of
 from fabricheck.suites.sources import extract
 
@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 TEN_MINUTES = 600.0
 
 
-def pingpong(ranks: int, nodes: int = 1) -> Plan:
+def pingpong(ranks: int, nodes: int = 1) -> MeasurementPlan:
     """The check of all pairs (checks/point_to_point.py)."""
     both = ["uncontended", "contended"]
-    return Plan("copy", ["pingpong"], both, "1B:1GiB:4", 10, 60, ranks, nodes, budget=0.1)
+    return MeasurementPlan("copy", ["pingpong"], both, "1B:1GiB:4", 10, 60, ranks, nodes, budget=0.1)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
@@ -64,7 +64,9 @@ def test_larger_plans_lose_sizes_first_and_never_the_ends(ranks: int) -> None:
 
 def test_ports_of_512_nodes_are_screened() -> None:
     # NodePairs of checks/network.py with eight ports a node.
-    plan = Plan("ccl", ["unidirectional"], ["contended"], "8B,1GiB", 2, 60, 4096, 512, pairs="rails", budget=0.1)
+    plan = MeasurementPlan(
+        "ccl", ["unidirectional"], ["contended"], "8B,1GiB", 2, 60, 4096, 512, pairs="rails", budget=0.1
+    )
     fitted = fit(plan, TEN_MINUTES)
     assert fitted.plan == replace(plan, turns=12)
     assert records_of(fitted.plan) == 12 * 2 * 2 * 2048
@@ -98,7 +100,7 @@ def test_recorded_runs_took_no_longer_than_their_plans(tmp_path: Path) -> None:
             planned = lines[0]["plan"]
             sizes = ",".join(f"{each}B" for each in planned["sizes"])
             budget = planned["iterations"]["budget_s"]
-            plan = Plan(transport, [operation], planned["schedules"], sizes, 10, 60, 4, 1, budget=budget)
+            plan = MeasurementPlan(transport, [operation], planned["schedules"], sizes, 10, 60, 4, 1, budget=budget)
             assert lines[-1]["wall_ns"] / 1e9 < seconds_of(plan)
             seen[test] += 1
     assert seen == {"PingPong": 4, "BothDirections": 3}

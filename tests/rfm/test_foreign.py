@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fabricheck.rfm.foreign import Derived, Gpus, derive, gpus_of_devices
+from fabricheck.rfm.foreign import Derived, PartitionGpus, derive, gpus_of_devices
 from fabricheck.suite import suite_root
 
-H100 = Gpus(4, "cuda", "90")
-MI250 = Gpus(8, "hip", "gfx90a")
+H100 = PartitionGpus(4, "cuda", "90")
+MI250 = PartitionGpus(8, "hip", "gfx90a")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ MI250 = Gpus(8, "hip", "gfx90a")
         ("builtin g++", None, None),
     ],
 )
-def test_what_an_environment_allows(words: str, gpus: Gpus | None, found: Derived | None) -> None:
+def test_what_an_environment_allows(words: str, gpus: PartitionGpus | None, found: Derived | None) -> None:
     assert derive(words, gpus) == found
 
 
@@ -57,26 +57,26 @@ class Device:
     [
         ({"arch": "sm_90", "num_devices": 4}, H100),
         ({"arch": "gfx90a", "num_devices": 8}, MI250),
-        ({"arch": "a100"}, Gpus(1, "cuda", "80")),
-        ({"arch": "zen3", "model": "AMD Instinct MI300A"}, Gpus(1, "hip", "gfx942")),
-        ({"arch": "pvc", "num_devices": 6}, Gpus(6, "sycl", "pvc")),
-        ({"model": "NVIDIA B200", "num_devices": 8}, Gpus(8, "cuda", "100")),
-        ({"arch": "sm_100a", "num_devices": 4}, Gpus(4, "cuda", "100a")),
-        ({"model": "NVIDIA GB200", "num_devices": 4}, Gpus(4, "cuda", "100")),
-        ({"model": "NVIDIA GB300", "num_devices": 4}, Gpus(4, "cuda", "103")),
-        ({"model": "NVIDIA L40S", "num_devices": 4}, Gpus(4, "cuda", "89")),
-        ({"model": "RTX PRO 6000 Blackwell", "num_devices": 8}, Gpus(8, "cuda", "120")),
-        ({"model": "Tesla T4"}, Gpus(1, "cuda", "75")),
-        ({"model": "NVIDIA A30"}, Gpus(1, "cuda", "80")),
-        ({"model": "NVIDIA A10G"}, Gpus(1, "cuda", "86")),
-        ({"arch": "gfx950"}, Gpus(1, "hip", "gfx950")),
-        ({"model": "MI355X", "num_devices": 8}, Gpus(8, "hip", "gfx950")),
-        ({"model": "AMD Instinct MI325X"}, Gpus(1, "hip", "gfx942")),
-        ({"model": "AMD Instinct MI210"}, Gpus(1, "hip", "gfx90a")),
-        ({"arch": "ampere", "num_devices": 4}, Gpus(4, "cuda", "80")),
+        ({"arch": "a100"}, PartitionGpus(1, "cuda", "80")),
+        ({"arch": "zen3", "model": "AMD Instinct MI300A"}, PartitionGpus(1, "hip", "gfx942")),
+        ({"arch": "pvc", "num_devices": 6}, PartitionGpus(6, "sycl", "pvc")),
+        ({"model": "NVIDIA B200", "num_devices": 8}, PartitionGpus(8, "cuda", "100")),
+        ({"arch": "sm_100a", "num_devices": 4}, PartitionGpus(4, "cuda", "100a")),
+        ({"model": "NVIDIA GB200", "num_devices": 4}, PartitionGpus(4, "cuda", "100")),
+        ({"model": "NVIDIA GB300", "num_devices": 4}, PartitionGpus(4, "cuda", "103")),
+        ({"model": "NVIDIA L40S", "num_devices": 4}, PartitionGpus(4, "cuda", "89")),
+        ({"model": "RTX PRO 6000 Blackwell", "num_devices": 8}, PartitionGpus(8, "cuda", "120")),
+        ({"model": "Tesla T4"}, PartitionGpus(1, "cuda", "75")),
+        ({"model": "NVIDIA A30"}, PartitionGpus(1, "cuda", "80")),
+        ({"model": "NVIDIA A10G"}, PartitionGpus(1, "cuda", "86")),
+        ({"arch": "gfx950"}, PartitionGpus(1, "hip", "gfx950")),
+        ({"model": "MI355X", "num_devices": 8}, PartitionGpus(8, "hip", "gfx950")),
+        ({"model": "AMD Instinct MI325X"}, PartitionGpus(1, "hip", "gfx942")),
+        ({"model": "AMD Instinct MI210"}, PartitionGpus(1, "hip", "gfx90a")),
+        ({"arch": "ampere", "num_devices": 4}, PartitionGpus(4, "cuda", "80")),
     ],
 )
-def test_the_gpus_of_a_partition(info: dict[str, Any], gpus: Gpus) -> None:
+def test_the_gpus_of_a_partition(info: dict[str, Any], gpus: PartitionGpus) -> None:
     assert gpus_of_devices([Device({"type": "fpga"}), Device({"type": "gpu", **info})]) == (gpus, "")
 
 
@@ -89,14 +89,14 @@ def test_gpus_that_nobody_knows_are_named() -> None:
 @pytest.mark.parametrize(
     ("words", "gpus"),
     [
-        ("gpu nvidia a100 gpu partition", Gpus(4, "cuda", "80")),
-        ("gpu rome a100 40 gpu nodes", Gpus(4, "cuda", "80")),
-        ("gpus nvidia v100", Gpus(4, "cuda", "70")),
-        ("standard g mi250x", Gpus(4, "hip", "gfx90a")),
+        ("gpu nvidia a100 gpu partition", PartitionGpus(4, "cuda", "80")),
+        ("gpu rome a100 40 gpu nodes", PartitionGpus(4, "cuda", "80")),
+        ("gpus nvidia v100", PartitionGpus(4, "cuda", "70")),
+        ("standard g mi250x", PartitionGpus(4, "hip", "gfx90a")),
         ("gpu nodes", None),
     ],
 )
-def test_a_partition_may_name_the_model_of_its_gpus(words: str, gpus: Gpus | None) -> None:
+def test_a_partition_may_name_the_model_of_its_gpus(words: str, gpus: PartitionGpus | None) -> None:
     assert gpus_of_devices([Device({"type": "gpu", "num_devices": 4})], words)[0] == gpus
 
 

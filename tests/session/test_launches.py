@@ -31,7 +31,7 @@ from fabricheck.session.launches import (
     write_launched,
 )
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from tests.support.sessions import case
 
 P, N, F = (Launch(each) for each in (Verdict.PASS, Verdict.INCOMPLETE, Verdict.FAIL))
@@ -220,13 +220,13 @@ def test_of_a_fleet_the_files_of_one_node_are_those_of_another_launch(tmp_path: 
 
     bad = of_node("nid002", Verdict.DEGRADED)
     slow = case(name="Smoke", folder=first, **judged(bad))
-    session = Session.of(tmp_path / "run", [slow], 1)
+    session = FinishedSession.of(tmp_path / "run", [slow], 1)
     again = session.instead(case(name="Smoke", folder=second), "nid002")
     assert [file.relative_to(tmp_path / "run").parts[0] for file in again.files] == ["launch-2", "stage"]
     assert again.cases[0].verdict is Verdict.PASS and not list(problems_of_cases(again.cases))
     # What else is wrong with the test stays, and what is wrong with the node in the launch that counts.
     hung = of_node("nid001", Verdict.INCOMPLETE)
-    session = Session.of(tmp_path / "run", [case(name="Smoke", folder=first, **judged(bad, hung))], 1)
+    session = FinishedSession.of(tmp_path / "run", [case(name="Smoke", folder=first, **judged(bad, hung))], 1)
     again = session.instead(case(name="Smoke", folder=second), "nid002")
     assert again.cases[0].judged == CheckJudgement.of([hung])
     lost = Finding("node-did-not-run", Verdict.INCOMPLETE, "x", (Component.of_node("nid002"),))
@@ -241,7 +241,7 @@ def test_two_slow_nodes_of_a_fleet_and_another_problem_come_to_a_verdict(tmp_pat
         (folder / NODES / node).mkdir(parents=True)
         (folder / NODES / node / "result.jsonl").write_text("{}\n")
     slow = case(name="Smoke", folder=first, result="fail", phase="performance", judged=CheckJudgement(Verdict.DEGRADED))
-    session = Session.of(tmp_path / "run", [slow], 2)
+    session = FinishedSession.of(tmp_path / "run", [slow], 2)
     for node in ("nid001", "nid002"):
         session = session.instead(case(name="Smoke", folder=second), node)
     assert [each.code for each in (*session.problems, *problems_of_cases(session.cases))] == ["tests-missing"]

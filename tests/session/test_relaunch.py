@@ -16,7 +16,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import MOST_LAUNCHES, Thing, read_launched
 from fabricheck.session.outcome import Outcome, judge_session
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection
 from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.suite import Suite
@@ -33,7 +33,7 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     run = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
     found = judge.compare([replace(judge.judge_alone(run), test=str(measured))])
     outcome = Outcome(Verdict.DEGRADED, Diagnosis((), found.problems), found.runs, (measured,))
-    (launch,) = launches_of(Session.of(tmp_path, [measured], 0), outcome).values()
+    (launch,) = launches_of(FinishedSession.of(tmp_path, [measured], 0), outcome).values()
     assert (launch.verdict, launch.metrics) == (Verdict.DEGRADED, 6)
     gpu = Component(Kind.GPU, "gpu3", "vm")
     assert gpu in launch.slow
@@ -56,7 +56,7 @@ def test_what_is_the_same_is_told_by_parts_and_metrics_and_by_no_word(tmp_path: 
     def slow(message: str, *components: Component) -> frozenset[Thing]:
         found = Finding("slow-part", Verdict.DEGRADED, message, components, metrics=("a_goodput",), files=(run.path,))
         outcome = Outcome(Verdict.DEGRADED, Diagnosis((), (found,)), (alone,), (measured,))
-        (launch,) = launches_of(Session.of(tmp_path, [measured], 0), outcome).values()
+        (launch,) = launches_of(FinishedSession.of(tmp_path, [measured], 0), outcome).values()
         return launch.slow
 
     assert slow("3 Gb/s", switch) == slow("in other words", switch) == {switch}
@@ -65,7 +65,7 @@ def test_what_is_the_same_is_told_by_parts_and_metrics_and_by_no_word(tmp_path: 
 
 def judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: Sequence[Mapping[tuple[int, ...], float]]
-) -> tuple[Session, Outcome]:
+) -> tuple[FinishedSession, Outcome]:
     """The session of one test whose pairs lose so much in each launch."""
     root = make_suite(tmp_path / "suite")
     runs = tmp_path / "run"
@@ -82,7 +82,7 @@ def judged_again(
     left = iter(cases[1:])
     monkeypatch.setattr("fabricheck.session.relaunch.launch", lambda *_, **__: ((next(left),), ""))
     monkeypatch.setattr("fabricheck.session.reading._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],))
-    session, _ = again.judge(Session.of(runs, cases[:1], 1))
+    session, _ = again.judge(FinishedSession.of(runs, cases[:1], 1))
     return session, judge_session(session, Suite(root), "hgx-h200")
 
 

@@ -19,7 +19,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, read_judgement, write_judgement
 from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
-from fabricheck.session.reading import Session, read_cases
+from fabricheck.session.reading import FinishedSession, read_cases
 from fabricheck.session.reframe import Selection
 from fabricheck.session.run import run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
@@ -318,7 +318,7 @@ def test_of_several_launches_of_a_test_three_decide_and_no_defect_is_undone(
     ]
     (one,) = read(tmp_path, *runs)
     assert one.verdict.value == words.get(counts, "PASS")
-    (told,) = Session.of(tmp_path, [one], 1).findings
+    (told,) = FinishedSession.of(tmp_path, [one], 1).findings
     said = ", ".join(words.get(each, "PASS") for each in launches)
     expected = f"launched {len(launches)} times: {said}; the result is {one.verdict.value}"
     assert told.message.endswith(expected)
@@ -449,6 +449,6 @@ def test_one_file_for_two_test_cases_is_found(tmp_path: Path) -> None:
         for file in each.result_files():
             file.write_text(HOST.read_text())
     root = make_suite(tmp_path / "suite")
-    outcome = judge_session(Session.of(tmp_path, cases, 2), Suite(root), "local")
+    outcome = judge_session(FinishedSession.of(tmp_path, cases, 2), Suite(root), "local")
     (problem,) = [each for each in outcome.problems if each.code == "same-result-twice"]
     assert problem.verdict is outcome.verdict is Verdict.INVALID

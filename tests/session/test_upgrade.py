@@ -13,7 +13,7 @@ from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.reading import Session
+from fabricheck.session.reading import FinishedSession
 from fabricheck.session.upgrade import Upgrade, judge_upgrade
 from fabricheck.suite import Suite
 from tests.support.result_files import CUDA, HOST, Line
@@ -45,7 +45,7 @@ def cases_of(
 
 
 def judge(folder: Path, cases: Iterable[Case]) -> Upgrade:
-    session = Session(folder, tuple(cases), ())
+    session = FinishedSession(folder, tuple(cases), ())
     return judge_upgrade(
         session, Suite(make_suite(folder / "suite")), "hgx-h200", ("old", "new"), rounds=ROUNDS, margin=0.05
     )
@@ -123,7 +123,7 @@ def test_other_ranks_are_not_compared(tmp_path: Path) -> None:
 
 def test_a_run_that_was_interrupted_says_so_first(tmp_path: Path) -> None:
     cases = [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]]
-    session = replace(Session(tmp_path, tuple(cases), ()), interrupted=True)
+    session = replace(FinishedSession(tmp_path, tuple(cases), ()), interrupted=True)
     suite = Suite(make_suite(tmp_path / "suite"))
     found = judge_upgrade(session, suite, "hgx-h200", ("old", "new"), rounds=ROUNDS, margin=0.05)
     assert (found.left_out[0], found.failures, found.exit_status) == ("the run was interrupted", (), 4)

@@ -17,7 +17,7 @@ from fabricheck.commands.topology import expected, validate
 from fabricheck.errors import UserError
 from fabricheck.findings.case_runs import CaseRun
 from fabricheck.findings.of_session import scalings
-from fabricheck.history.tables import Measured, metrics_table
+from fabricheck.history.tables import JudgedCase, metrics_table
 from fabricheck.history.writing import yardsticks_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.operations import backend_of
@@ -70,7 +70,9 @@ def test_what_is_stored_of_a_run_is_by_its_partition(suite: Path) -> None:
     judge, run = SystemJudge.of("hgx-h200", suite), read_run(CUDA)
     eight = judge.judge(run, None, {"$partition": "hgx-h200:gpu8"})
     unknown = replace(eight, topology=None)
-    found = [metrics_table([Measured(case("hgx-h200"), one, "{}", "{}")], "s", FIRST_NIGHT) for one in (eight, unknown)]
+    found = [
+        metrics_table([JudgedCase(case("hgx-h200"), one, "{}", "{}")], "s", FIRST_NIGHT) for one in (eight, unknown)
+    ]
     components = [one["components"].to_list()[0] for one in found]
     assert "nid001:nvswitch" in components[0]
     assert components[1] == ["nid001"]

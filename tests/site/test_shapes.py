@@ -12,7 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.fabric import network_of_lldp
 from fabricheck.site.facts import read_facts
-from fabricheck.site.found import Facts
+from fabricheck.site.found import NodeFacts
 from fabricheck.site.slurm import read_slurm
 from fabricheck.site.write import topology_text
 from fabricheck.state.capture import nic_facts
@@ -27,7 +27,7 @@ PIX8 = {at: " ".join("PIX" if to == at else "SYS" for to in range(8)) for at in 
 NAMES = [f"mlx5_{at}" for at in range(8)]
 
 
-def topology_of(facts: Facts, folder: Path) -> Topology:
+def topology_of(facts: NodeFacts, folder: Path) -> Topology:
     file = folder / "topology.yaml"
     file.write_text(topology_text(facts, "found").replace("FILL IN Gb/s", "100 Gb/s"), encoding="utf-8")
     return load_topology(file)
@@ -189,7 +189,7 @@ def test_the_paths_that_follow_from_a_capture(case: str, tmp_path: Path) -> None
     assert topology.gpudirect_rdma == gpudirect
 
 
-def rate_of(facts: Facts) -> float:
+def rate_of(facts: NodeFacts) -> float:
     return sum(one.rate_gbps or 0.0 for one in facts.nics)
 
 
@@ -313,7 +313,7 @@ def test_gres_of_slurm(gres: str, count: int, kind: str, slices: bool) -> None:
     assert (partition.gpus, partition.gres, partition.slices) == (count, kind, slices)
 
 
-def links_between_gpus(facts: Facts) -> int:
+def links_between_gpus(facts: NodeFacts) -> int:
     return sum(all(end.startswith("gpu") for end in link.ends) for link in facts.links)
 
 

@@ -16,7 +16,7 @@ from fabricheck.errors import UserError
 from fabricheck.session.reframe import Listing
 from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 from fabricheck.site.facts import read_facts
-from fabricheck.site.found import Facts, FoundNic
+from fabricheck.site.found import FoundNic, NodeFacts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.slurm import Slurm, read_slurm
 from fabricheck.site.write import topology_text
@@ -49,7 +49,7 @@ def slurm_of(**changed: str) -> Slurm:
     return found
 
 
-def facts_with(slurm: Slurm) -> Facts:
+def facts_with(slurm: Slurm) -> NodeFacts:
     return replace(read_facts(ROOT / "tests/data/site/h200x4"), slurm=slurm)
 
 

@@ -19,11 +19,11 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suite import suite_root
-from fabricheck.suites.benchmarks import Asked, benchmark, nccl_report_command, options, peer, sizes_between
+from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, nccl_report_command, options, peer, sizes_between
 from fabricheck.suites.outputs import proof_of
 from fabricheck.suites.runs import (
     Job,
-    Measured,
+    VendorRun,
     check_output,
     choose_samples,
     drop_environment,
@@ -34,8 +34,8 @@ from fabricheck.suites.runs import (
 PLACE = suite_root() / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl"
 
 
-def asked(tool: str = "osu", name: str = "latency", **others: object) -> Asked:
-    return replace(Asked(benchmark(tool, name), (8, 16), 2), **others)  # type: ignore[arg-type]
+def asked(tool: str = "osu", name: str = "latency", **others: object) -> BenchmarkRequest:
+    return replace(BenchmarkRequest(benchmark(tool, name), (8, 16), 2), **others)  # type: ignore[arg-type]
 
 
 def sample(size: int, **others: object) -> Samples:
@@ -53,9 +53,9 @@ def job() -> Job:
     return Job(("osu_latency", "-c"), "mpi", datetime(2026, 11, 21, tzinfo=timezone.utc), 10**9, TransportProof())
 
 
-def written(tmp_path: Path, what: Asked, made: VendorOutput) -> Path:
+def written(tmp_path: Path, what: BenchmarkRequest, made: VendorOutput) -> Path:
     file = tmp_path / "result.jsonl"
-    measured = Measured(read_run(PLACE), what, made, choose_samples(made, what), job())
+    measured = VendorRun(read_run(PLACE), what, made, choose_samples(made, what), job())
     write_result(file, measured, check_output(made, what))
     return file
 
@@ -133,7 +133,7 @@ def test_devices_are_left_out_of_a_run_on_the_host(tmp_path: Path) -> None:
     place = read_run(suite_root() / "tests" / "data" / "fabricbench" / PLACE.name)
     file = tmp_path / "result.jsonl"
     made = output(sample(8), sample(16))
-    write_result(file, Measured(place, asked(), made, choose_samples(made, asked()), job()))
+    write_result(file, VendorRun(place, asked(), made, choose_samples(made, asked()), job()))
     assert all(each.device is None for each in read_run(file).ranks)
 
 

@@ -15,9 +15,9 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
 from fabricheck.suites.sources import (
-    Kind,
     NotAvailableError,
     Source,
+    SourceKind,
     Tool,
     fetch,
     find_source,
@@ -26,7 +26,7 @@ from fabricheck.suites.sources import (
 )
 from tests.suites.conftest import without_sum
 
-RELEASE = Source(Kind.RELEASE, "")
+RELEASE = Source(SourceKind.RELEASE, "")
 
 
 def serve(content: bytes) -> Callable[[str, Path], None]:
@@ -89,11 +89,11 @@ def test_each_kind_of_source_is_told(osu: Tool, tree: Path, tarball: Path, tmp_p
     program.parent.mkdir(parents=True)
     program.write_text("")
     program.chmod(0o755)
-    assert find_source(osu, str(tree)) == Source(Kind.DIRECTORY, str(tree))
-    assert find_source(osu, str(tarball)) == Source(Kind.TARBALL, str(tarball))
-    assert find_source(osu, str(tmp_path / "installed")) == Source(Kind.PREFIX, str(tmp_path / "installed"))
-    assert find_source(osu, "osu-micro-benchmarks/7.5") == Source(Kind.MODULE, "osu-micro-benchmarks/7.5")
-    assert find_source(osu, "release").kind is Kind.RELEASE
+    assert find_source(osu, str(tree)) == Source(SourceKind.DIRECTORY, str(tree))
+    assert find_source(osu, str(tarball)) == Source(SourceKind.TARBALL, str(tarball))
+    assert find_source(osu, str(tmp_path / "installed")) == Source(SourceKind.PREFIX, str(tmp_path / "installed"))
+    assert find_source(osu, "osu-micro-benchmarks/7.5") == Source(SourceKind.MODULE, "osu-micro-benchmarks/7.5")
+    assert find_source(osu, "release").kind is SourceKind.RELEASE
 
 
 def test_what_is_no_source_is_refused(osu: Tool, tmp_path: Path) -> None:
@@ -111,13 +111,15 @@ def test_a_program_that_cannot_be_executed_is_not_installed(osu: Tool, tmp_path:
         find_source(osu, str(tmp_path))
 
 
-@pytest.mark.parametrize("kind", [Kind.PREFIX, Kind.MODULE])
-def test_what_is_installed_is_not_fetched(osu: Tool, kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [SourceKind.PREFIX, SourceKind.MODULE])
+def test_what_is_installed_is_not_fetched(osu: Tool, kind: SourceKind, tmp_path: Path) -> None:
     assert fetch(osu, Source(kind, "/somewhere"), tmp_path / "to") is None
 
 
 def test_a_tarball_and_a_directory_are_laid_out(osu: Tool, tree: Path, tarball: Path, tmp_path: Path) -> None:
-    for number, source in enumerate((Source(Kind.DIRECTORY, str(tree)), Source(Kind.TARBALL, str(tarball)))):
+    for number, source in enumerate(
+        (Source(SourceKind.DIRECTORY, str(tree)), Source(SourceKind.TARBALL, str(tarball)))
+    ):
         laid = fetch(osu, source, tmp_path / str(number))
         assert laid is not None
         assert (laid / "configure").is_file()
@@ -164,13 +166,13 @@ def test_a_tarball_of_something_else_is_refused(osu: Tool, tmp_path: Path) -> No
     with tarfile.open(file, "w") as tar:
         tar.addfile(tarfile.TarInfo("other/README"))
     with pytest.raises(UserError, match="not a source of OSU"):
-        fetch(osu, Source(Kind.TARBALL, str(file)), tmp_path / "to")
+        fetch(osu, Source(SourceKind.TARBALL, str(file)), tmp_path / "to")
 
 
 def test_a_tarball_that_was_cut_off_is_refused(osu: Tool, tarball: Path, tmp_path: Path) -> None:
     tarball.write_bytes(tarball.read_bytes()[:40])
     with pytest.raises(UserError, match="cannot be unpacked"):
-        fetch(osu, Source(Kind.TARBALL, str(tarball)), tmp_path / "to")
+        fetch(osu, Source(SourceKind.TARBALL, str(tarball)), tmp_path / "to")
 
 
 @pytest.mark.parametrize("filters", [True, False])
@@ -193,5 +195,5 @@ def test_a_tarball_does_not_write_elsewhere(
         tar.addfile(member, io.BytesIO(b"x"))
     (tmp_path / "to" / "below" / "source").mkdir(parents=True)
     with pytest.raises(UserError, match="cannot be unpacked"):
-        fetch(osu, Source(Kind.TARBALL, str(file)), tmp_path / "to" / "below")
+        fetch(osu, Source(SourceKind.TARBALL, str(file)), tmp_path / "to" / "below")
     assert not list(tmp_path.rglob("escaped"))

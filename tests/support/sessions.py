@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from fabricheck.history.folders import Entry
+from fabricheck.history.folders import SessionFolder
 from fabricheck.history.writing import NewSession, append
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
@@ -107,7 +107,9 @@ def session_of(
     return NewSession(**{**values, **changes})
 
 
-def add(root: Path, store: Path, night: int, *, runs: int = 1, **changes: Any) -> tuple[Entry, list[RunJudgement]]:
+def add(
+    root: Path, store: Path, night: int, *, runs: int = 1, **changes: Any
+) -> tuple[SessionFolder, list[RunJudgement]]:
     """Store a night of `runs` runs."""
     files = [result_file(root / "results", night, number, factor=1 + 0.01 * number) for number in range(runs)]
     new = session_of(root, night, files, **changes)

@@ -167,4 +167,4 @@ def test_releases_of_the_archive_are_taken_and_compared(tmp_path: Path, monkeypa
         raise AssertionError(url)
 
     with pytest.raises(UserError, match="cannot be unpacked"):  # it is taken, and is no tarball
-        sources.fetch(tool, sources.Source(sources.Kind.RELEASE, ""), tmp_path / "stage", no_network)
+        sources.fetch(tool, sources.Source(sources.SourceKind.RELEASE, ""), tmp_path / "stage", no_network)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.localize import Localization
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.statistics import ONE_IN_100
@@ -28,7 +28,7 @@ def find_cleared(
     *,
     duplex: bool,
     least_loss: float,
-) -> Mapping[Group, Finding]:
+) -> Mapping[SlowGroup, Finding]:
     """The suspects in `found`, of a screen, that the rounds `again` clear: pairs and their goodput in Gb/s.
 
     Each component of such a suspect belongs to a node, has three pairs or more, and does not lose half of what it lost
@@ -42,7 +42,7 @@ def find_cleared(
     parts = [ways.position[part.text] for suspect in localization.suspects for part in suspect.components]
     touched = made.reading[made.way[np.isin(made.component, parts)]]
     beside = np.delete(shares, [*touched, *np.flatnonzero(made.doubtful)])
-    cleared: dict[Group, Finding] = {}
+    cleared: dict[SlowGroup, Finding] = {}
     for suspect in localization.suspects:
         small = suspect.low < least_loss
         if small and beside.size < _FEWEST_PAIRS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of
@@ -53,7 +53,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
         )
         return
     count = counted_suspects(located, made, policy)
-    healthy: Mapping[Group, Finding] = {}
+    healthy: Mapping[SlowGroup, Finding] = {}
     if again is not None and again.footer is not None and not again.problems and located.suspects:
         with contextlib.suppress(UserError):  # then nobody is cleared
             rounds = pairs_of(again, topology, operation=operation)
@@ -65,7 +65,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
             yield finding_of(suspect, located)
 
 
-def finding_of(suspect: Group, located: Localization) -> Finding:
+def finding_of(suspect: SlowGroup, located: Localization) -> Finding:
     """What a suspect is at fault of."""
     at_fault, pairs, p = suspect.at_fault, len(suspect.members), suspect.p or 0.0
     # A double has no number between 0 and 5e-324.
@@ -80,12 +80,12 @@ def finding_of(suspect: Group, located: Localization) -> Finding:
     )
 
 
-def counted_suspects(located: Localization, made: Design, policy: Policy) -> tuple[Group, ...]:
+def counted_suspects(located: Localization, made: Design, policy: Policy) -> tuple[SlowGroup, ...]:
     """The suspects whose loss is more than the policy lets pass, of those in `located`, found by a design."""
     far = _far(made)
     together = _pairs_over(made, *located.suspects) == far
 
-    def smallest(suspect: Group) -> float:
+    def smallest(suspect: SlowGroup) -> float:
         all_far = together or _pairs_over(made, suspect) == far
         return policy.smallest_loss_of_distance if all_far else policy.smallest_loss
 
@@ -102,5 +102,5 @@ def _far(made: Design) -> set[tuple[str, str]]:
     return {pair for pair in made.places if network.distance(*map(node_of, pair)) != "same-switch"}
 
 
-def _pairs_over(made: Design, *suspects: Group) -> set[tuple[str, str]]:
+def _pairs_over(made: Design, *suspects: SlowGroup) -> set[tuple[str, str]]:
     return {made.places[number] for each in suspects for number in each.members}

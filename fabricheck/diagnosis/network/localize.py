@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.model import Model
 from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
@@ -62,7 +62,7 @@ class Localization:
     the least loss that is found in nine of ten cases.
     """
 
-    suspects: tuple[Group, ...]
+    suspects: tuple[SlowGroup, ...]
     noise: float
     scale: float
     readings: int
@@ -252,7 +252,7 @@ class Locator:
             detectable=self._detectable(state.noise),
         )
 
-    def _suspect(self, y: FloatArray, state: State, position: int) -> Group:
+    def _suspect(self, y: FloatArray, state: State, position: int) -> SlowGroup:
         fault, loss = state.faults[position], state.losses[position]
         others = without(state, position)
         grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
@@ -273,7 +273,7 @@ class Locator:
             if gains[each] >= gains.max() - self._margin(others, int(gains.argmax()), each, losses)
         ]
         left = self.model.fit(y, others)
-        return Group(
+        return SlowGroup(
             members=self._over(near_best),
             components=frozenset(map(self.design.ways.network.component, self._alike(near_best))),
             loss=-math.expm1(-loss),

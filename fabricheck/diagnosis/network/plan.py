@@ -27,7 +27,7 @@ _TRIES, _FREE = 12, 2
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RoundsPlan:
     """Rounds of pairs of ranks. `places`: node or port of each rank; `rounds`: arrays of ranks, shape (pairs, 2)."""
 
     places: tuple[str, ...]
@@ -39,7 +39,7 @@ class Plan:
         return [[(self.places[a], self.places[b]) for a, b in each.tolist()] for each in self.rounds]
 
 
-def write_rounds(plan: Plan) -> str:
+def write_rounds(plan: RoundsPlan) -> str:
     """The rounds as fabricbench's `--rounds FILE` takes them: one a line, `a-b` of two ranks with blanks between."""
     return "".join(" ".join(f"{a}-{b}" for a, b in each.tolist()) + "\n" for each in plan.rounds)
 
@@ -57,13 +57,15 @@ def circle(count: int) -> Iterator[IntArray]:
         yield np.sort(pairs[(pairs < count).all(axis=1)], axis=1)
 
 
-def all_pairs(places: Sequence[str]) -> Plan:
+def all_pairs(places: Sequence[str]) -> RoundsPlan:
     """Every two nodes once. Ranks of a node, one a port, meet those of the other node in their order."""
     nodes = _Nodes(places)
-    return Plan(tuple(places), tuple(nodes.ranks_of(each, turn) for turn, each in enumerate(circle(len(nodes.names)))))
+    return RoundsPlan(
+        tuple(places), tuple(nodes.ranks_of(each, turn) for turn, each in enumerate(circle(len(nodes.names))))
+    )
 
 
-def screen(ways: Ways, places: Sequence[str], rounds: int, *, seed: int = 0, adaptive: bool = False) -> Plan:
+def screen(ways: Ways, places: Sequence[str], rounds: int, *, seed: int = 0, adaptive: bool = False) -> RoundsPlan:
     """`rounds` random rounds, in each of which every node has one partner, or none where it would share a full trunk.
 
     Leaves meet in turn (the circle method on leaves), so that each pair of leaves is measured about equally often. As
@@ -76,7 +78,7 @@ def screen(ways: Ways, places: Sequence[str], rounds: int, *, seed: int = 0, ada
     """
     if rounds < 1:
         raise UserError(f"a screen has one round or more, not {rounds}")
-    return Plan(tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).rounds(rounds)))
+    return RoundsPlan(tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).rounds(rounds)))
 
 
 def retest(
@@ -87,7 +89,7 @@ def retest(
     *,
     seed: int = 0,
     adaptive: bool = False,
-) -> Plan:
+) -> RoundsPlan:
     """Rounds in which the suspects are measured again with nodes on other leaves that are not suspected.
 
     `suspects`: components of the network. A node, its port or cable: the node gets another partner in each round. A
@@ -98,7 +100,9 @@ def retest(
     """
     if unknown := [name for name in suspects if name not in ways.position]:
         raise UserError(f"{unknown[0]!r} is not a part of the network")
-    return Plan(tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).retest(set(suspects), rounds)))
+    return RoundsPlan(
+        tuple(places), tuple(_Screen(ways, places, seed, adaptive=adaptive).retest(set(suspects), rounds))
+    )
 
 
 class _Nodes:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fabricheck.history.compare import Change, Comparison, MetricChange
+from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange
 from fabricheck.history.shares import percent, size
 from fabricheck.report.content import number, plural, unit_shown
 from fabricheck.report.figures.history import short_names
@@ -28,10 +28,10 @@ _MOST_DRAWN, _MOST_ROWS = 40, 64
 _LONGEST_NAME = 28
 # Colour and symbol of each verdict; what is worse points down.
 _LOOKS = {
-    Change.REGRESSED: (COLORS[1], "triangle-down"),
-    Change.CANNOT_SAY: (COLORS[3], "x"),
-    Change.SAME: (GREY, "circle"),
-    Change.IMPROVED: (COLORS[0], "triangle-up"),
+    ChangeVerdict.REGRESSED: (COLORS[1], "triangle-down"),
+    ChangeVerdict.CANNOT_SAY: (COLORS[3], "x"),
+    ChangeVerdict.SAME: (GREY, "circle"),
+    ChangeVerdict.IMPROVED: (COLORS[0], "triangle-up"),
 }
 # In per cent: how far the axis goes at most and at least, and what is out of the figure.
 _WIDEST, _BEYOND, _LEAST_REACH = 100.0, 300.0, 2.0
@@ -45,8 +45,8 @@ def changes_figure(comparison: Comparison) -> Figure | None:
     names = short_names([each.key for each in comparison.metrics])
     low, high = _reach(shown)
     labels, shared = told_apart(names[: len(shown)])
-    traces = [_trace(verdict, shown, names, comparison) for verdict in Change]
-    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in Change if comparison.count(each))
+    traces = [_trace(verdict, shown, names, comparison) for verdict in ChangeVerdict]
+    counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in ChangeVerdict if comparison.count(each))
     worst = shown[0]
     summary = (
         f"{plural(len(comparison.metrics), 'metric')}: {counts}. "
@@ -84,7 +84,7 @@ def changes_figure(comparison: Comparison) -> Figure | None:
     )
 
 
-def _trace(verdict: Change, shown: Sequence[MetricChange], names: Sequence[str], comparison: Comparison) -> Any:
+def _trace(verdict: ChangeVerdict, shown: Sequence[MetricChange], names: Sequence[str], comparison: Comparison) -> Any:
     color, symbol = _LOOKS[verdict]
     own = [(place, each) for place, each in enumerate(shown) if each.verdict is verdict]
     changes = [_held(each.change) for _, each in own]

@@ -18,7 +18,7 @@ from fabricheck.report.content import number, plural, unit_shown, who
 from fabricheck.report.figures.plot import (
     GREY,
     Colors,
-    Line,
+    PlotLine,
     legend_below,
     line_traces,
     plain,
@@ -26,7 +26,7 @@ from fabricheck.report.figures.plot import (
     short,
     to_json,
 )
-from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, Point
+from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, SizeQuartiles
 from fabricheck.units import format_size
 
 _FEWEST_OF_CURVE = 4  # sizes
@@ -120,17 +120,17 @@ def _curves(plot: _Plot, judged: RunJudgement, colors: Colors) -> Figure:
     return Figure("curves", title, summary, to_json(traces, layout), table)
 
 
-def _point(samples: Samples, quantity: Quantity) -> Point | None:
+def _point(samples: Samples, quantity: Quantity) -> SizeQuartiles | None:
     with np.errstate(all="ignore"):
         values = samples.goodput_gbps if quantity == "goodput" else samples.latency_us
         if values.size == 0 or not np.isfinite(values).all():
             return None
         low, median, high = (float(each) for each in np.percentile(values, [25, 50, 75]))
-    return Point(samples.bytes, int(values.size), low, median, high)
+    return SizeQuartiles(samples.bytes, int(values.size), low, median, high)
 
 
-def _line(curve: Curve) -> Line:
-    return Line(
+def _line(curve: Curve) -> PlotLine:
+    return PlotLine(
         label=curve.label,
         x=tuple(point.bytes for point in curve.points),
         y=tuple(point.median for point in curve.points),

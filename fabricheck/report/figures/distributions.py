@@ -12,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
-    Group,
+    MetricGroup,
     groups_of,
     judgements_of,
     label_of,
@@ -22,7 +22,7 @@ from fabricheck.report.content import (
     together,
     unit_shown,
 )
-from fabricheck.report.figures.plot import MOST_COLORED, Colors, Line, legend_below, line_traces, plain, to_json
+from fabricheck.report.figures.plot import MOST_COLORED, Colors, PlotLine, legend_below, line_traces, plain, to_json
 from fabricheck.report.figures.tables import Cell, Figure, Rows, left_out
 
 # In per cent. Close enough to each other to show a second mode of a fortieth of the iterations.
@@ -93,7 +93,7 @@ def _distribution(judged: Judgement, world: int) -> Distribution | None:
     return Distribution(label_of(judged, world), judged.verdict, values.size, quantiles)
 
 
-def _figure(members: Sequence[Group], distributions: Sequence[Distribution], colors: Colors) -> Figure:
+def _figure(members: Sequence[MetricGroup], distributions: Sequence[Distribution], colors: Colors) -> Figure:
     """`found`: the worst first. Curves are in % of their own median: their levels are in the other figures already,
     and what tells of trouble is their shape."""
     first = members[0]
@@ -139,9 +139,9 @@ def _figure(members: Sequence[Group], distributions: Sequence[Distribution], col
     return Figure("distributions", f"{name}: distribution of the iterations", summary, to_json(traces, layout), table)
 
 
-def _line(distribution: Distribution, every: int = 1) -> Line:
+def _line(distribution: Distribution, every: int = 1) -> PlotLine:
     """The curve, or of what is drawn grey every few of its points."""
-    return Line(
+    return PlotLine(
         label=distribution.label,
         x=tuple(round(float(value), 2) for value in distribution.relative[::every]),
         y=SHARES[::every],

@@ -24,7 +24,7 @@ from fabricheck.report.figures.plot import (
     COLORS,
     GREY,
     MOST_COLORED,
-    Line,
+    PlotLine,
     clipped,
     filled,
     legend_below,
@@ -240,10 +240,10 @@ def _window(incident: Incident, place: dict[str, int], count: int) -> tuple[int,
     return first, min(end, max(first + _MOST_OF_INCIDENT, place[incident.raised.session] + _AFTER))
 
 
-def _line(name: str, sessions: Sequence[Session], values: Floats) -> Line:
+def _line(name: str, sessions: Sequence[Session], values: Floats) -> PlotLine:
     kept = [session for session in range(len(sessions)) if np.isfinite(values[session])]
     name = clipped(name, _LONGEST_NAME)
-    return Line(
+    return PlotLine(
         label=name,
         x=tuple(_moment(sessions[session]) for session in kept),
         y=tuple(float(values[session]) for session in kept),

@@ -12,7 +12,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import Group, describe_rank, number, percent, plural, unit_shown, who
+from fabricheck.report.content import MetricGroup, describe_rank, number, percent, plural, unit_shown, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Matrix, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.network import Network
@@ -24,7 +24,7 @@ _SPARSE = 8
 _AT_ANOTHER_SWITCH = "rack"
 
 
-def matrix_of(group: Group, judged: RunJudgement) -> Figure:
+def matrix_of(group: MetricGroup, judged: RunJudgement) -> Figure:
     """The matrix of a group of pairs: in % of their yardsticks where all have one, else of their median."""
     measured = {(each.samples.ranks[0], each.samples.ranks[1]): each for each in group.judgements}
     planned = _planned_pairs(group, judged)
@@ -76,7 +76,7 @@ def _summary(
     return f"{summary}; {_pair_text(worst)}"
 
 
-def _planned_pairs(group: Group, judged: RunJudgement) -> set[tuple[int, int]]:
+def _planned_pairs(group: MetricGroup, judged: RunJudgement) -> set[tuple[int, int]]:
     header = judged.run.header
     return {
         (each["ranks"][0], each["ranks"][1])

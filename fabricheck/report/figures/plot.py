@@ -25,7 +25,7 @@ _LONGEST_EVENT = 200
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One line of a plot; `hover`: a text for each point, or one for all; `low` and `high`: the edges of its band."""
 
     label: str
@@ -36,14 +36,14 @@ class Line:
     high: tuple[float, ...] = ()
 
 
-def split(ranked: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
+def split(ranked: Sequence[PlotLine]) -> tuple[Sequence[PlotLine], Sequence[PlotLine]]:
     """Lines that are to be told apart, and the others; `ranked`: the worst first."""
     told = len(ranked) if len(ranked) <= MOST_COLORED else MOST_COLORED - 1
     return ranked[:told], ranked[told:]
 
 
 def line_traces(
-    ranked: Sequence[Line], *, mode: Mode, hover: str = "%{text}", colors: Colors | None = None
+    ranked: Sequence[PlotLine], *, mode: Mode, hover: str = "%{text}", colors: Colors | None = None
 ) -> list[Any]:
     """Lines as traces, the worst first in a reversed legend: a few told apart, the others grey under one name.
 
@@ -88,7 +88,7 @@ def filled(*, x: list[Any], y: list[Any], color: str, opacity: float, **more: An
     )
 
 
-def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[Any]:
+def _line_traces(line: PlotLine, position: int, mode: Mode, template: str) -> list[Any]:
     color = COLORS[position]
     traces = []
     if line.low:
@@ -118,11 +118,11 @@ def _line_traces(line: Line, position: int, mode: Mode, template: str) -> list[A
     return traces
 
 
-def _other_traces(lines: Sequence[Line], template: str) -> list[Any]:
+def _other_traces(lines: Sequence[PlotLine], template: str) -> list[Any]:
     """Lines that nobody has to tell apart: one trace, all grey, with one entry in the legend."""
     name = f"{len(lines)} {'others' if len(lines) > 1 else 'other'}"
 
-    def gapped(part: Callable[[Line], Sequence[Any]]) -> list[Any]:
+    def gapped(part: Callable[[PlotLine], Sequence[Any]]) -> list[Any]:
         return [value for line in lines for value in (*part(line), None)]
 
     traces = []

@@ -49,7 +49,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Point:
+class SizeQuartiles:
     """Quartiles of the iterations at one size."""
 
     bytes: int
@@ -64,7 +64,7 @@ class Curve:
     """What one pair or collective gave over the size."""
 
     label: str
-    points: tuple[Point, ...]
+    points: tuple[SizeQuartiles, ...]
 
 
 @dataclass(frozen=True)

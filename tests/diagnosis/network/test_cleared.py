@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.blame import Group
+from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.plan import retest, screen
@@ -29,7 +29,7 @@ def screened(random: np.random.Generator, *faults: Fault) -> Localization:
 
 def measured_again(
     found: Localization, random: np.random.Generator, *faults: Fault, rounds: int = 4, common: float = 1.0
-) -> Mapping[Group, Finding]:
+) -> Mapping[SlowGroup, Finding]:
     names = [name for each in found.suspects for name in names_of(each)]
     pairs = retest(WAYS, NETWORK.nodes, names, rounds, seed=1).pairs
     made = design(WAYS, pairs)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.diagnosis.network.plan import Plan, all_pairs, circle, retest, screen, write_rounds
+from fabricheck.diagnosis.network.plan import RoundsPlan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.topology.network import node_of
@@ -20,7 +20,7 @@ from tests.support.effort import effort
 SMALL = fat_tree(24, 6, 2)
 
 
-def no_node_twice(plan: Plan) -> bool:
+def no_node_twice(plan: RoundsPlan) -> bool:
     """No rank twice in a round, and each node with one other node only."""
     for pairs in plan.pairs:
         met = {(node_of(one), node_of(other)) for one, other in pairs}
