@@ -11,7 +11,7 @@ import pytest
 from fabricheck import suite as suites
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.report.lines import plain
 from fabricheck.suite import MINIATURE, Suite, output_folder, outside_roots, require_plain, site_root, suite_root
 from tests.support.toy import make_toy

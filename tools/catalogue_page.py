@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, Certainty
+from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, Certainty
 from fabricheck.report.lines import named
 
 GUIDE, REFERENCE = Path("docs/when-it-is-red.md"), Path("docs/findings.md")

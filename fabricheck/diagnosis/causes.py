@@ -17,9 +17,9 @@ from fabricheck.diagnosis.blame import blamed, count_crossing, groups
 from fabricheck.diagnosis.table import Group, Measurement, groups_of, software_of
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.operations import ORDERED_PAIRS
 from fabricheck.records.verdict import Verdict, worst
 

@@ -31,9 +31,9 @@ from fabricheck.history.shift_test import (
     shift_test,
 )
 from fabricheck.history.software import Changed, named_with_versions, software_crossed, upgrades, what_to_try
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
 
 # Earlier sessions that are looked at, the latest: how much a metric varied long ago does not matter.

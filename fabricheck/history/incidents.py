@@ -15,9 +15,9 @@ from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
 from fabricheck.history.shares import percent
 from fabricheck.history.software import ANY_MOVER, Changed, named_with_versions, software_crossed, what_to_try
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
 
 Ints = npt.NDArray[np.int64]

@@ -19,9 +19,9 @@ from fabricheck.history.series import Series, numbered, path_of
 from fabricheck.history.shares import percent
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind, only_node
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
 
 # One session can have a hiccup.

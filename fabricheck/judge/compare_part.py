@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.nics import KnownNic, load_nics
+from fabricheck.judge.nic_values import KnownNic, load_nics
 from fabricheck.judge.part_values import Part, PartValue, RunContext, in_unit, load_parts, matches
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.evidence import MPS, Evidence, NodeReport
-from fabricheck.judge.state_rules import (
+from fabricheck.judge.counter_rules import (
     GPU_COUNTERS,
     LINK_COUNTERS,
     THROTTLE_COUNTERS,
@@ -16,6 +15,7 @@ from fabricheck.judge.state_rules import (
     judge_counters,
     rises_of,
 )
+from fabricheck.judge.evidence import MPS, Evidence, NodeReport
 from fabricheck.records.state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.placement import gpu_of_ranks
+from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
-from fabricheck.judge.state_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.state import BlockedPath, NicState

@@ -15,9 +15,9 @@ from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, out
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.tails import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding, with_files
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict, worst

@@ -15,9 +15,9 @@ from fabricheck.judge.levels import is_of
 from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fabricheck.records.catalogue import CATALOGUE, CatalogueEntry
 from fabricheck.records.component import Component, either, only_node
+from fabricheck.records.finding_texts import CATALOGUE, CatalogueEntry
 from fabricheck.records.verdict import Verdict
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.judge.overall import SEVERITY
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import plural
 from fabricheck.report.lines import general_steps, line, of_entry, steps

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import CatalogueEntry
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CatalogueEntry
 from fabricheck.report.content import number, plural, short_message, unit_shown
 from fabricheck.suite import program
 from fabricheck.units import apart

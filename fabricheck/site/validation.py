@@ -21,7 +21,7 @@ from fabricheck.extras import (
     renamed_keys,
     unsupported_problems,
 )
-from fabricheck.judge.nics import load_nics
+from fabricheck.judge.nic_values import load_nics
 from fabricheck.judge.part_values import load_parts
 from fabricheck.judge.published import load_published
 from fabricheck.judge.references import ALL_OTHERS, References, load_references

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import line
 from fabricheck.report.machine import write_json

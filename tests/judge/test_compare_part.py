@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import NodeDescription, is_normal
-from fabricheck.judge.nics import load_nics
-from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.judge.nic_values import load_nics
+from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.point_tools import read_points
 from tests.support.nodes import ROOT

@@ -8,20 +8,12 @@ from typing import Any
 
 import pytest
 
+from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTERS, NIC_COUNTERS, THROTTLE_COUNTERS
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
-from fabricheck.judge.state_rules import (
-    CONGESTION,
-    EVENT_RULES,
-    GPU_COUNTERS,
-    GPU_RULES,
-    LINK_COUNTERS,
-    NIC_COUNTERS,
-    NODE_RULES,
-    THROTTLE_COUNTERS,
-)
-from fabricheck.records.catalogue import CATALOGUE
+from fabricheck.judge.state_rules import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.state import GpuLink, KernelEvent, NodeState
 from fabricheck.records.verdict import Verdict

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.catalogue import CATALOGUE
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
 from fabricheck.report.lines import general_steps, steps

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.catalogue import CATALOGUE, SYMPTOMS, CatalogueEntry, Certainty
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, CatalogueEntry, Certainty
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
 from fabricheck.topology.model import load_topology

@@ -12,9 +12,9 @@ from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
-from fabricheck.records.catalogue import code_of_slow
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
