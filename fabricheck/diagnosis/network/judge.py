@@ -28,8 +28,9 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
     above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others, or where a
-    few faster pairs explain it as simply. Ranks on nodes that the network does not have are a problem, pairs too few to tell a fault from noise a finding, and so is a
-    suspect that `again`, where its suspects were measured again with good partners, shows to be healthy.
+    few faster pairs explain it as simply. Ranks on nodes that the network does not have are a problem, pairs too few to
+    tell a fault from noise a finding, and so is a suspect that `again`, where its suspects were measured again with
+    good partners, shows to be healthy.
     """
     network = topology.network
     if network is None:
