@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -48,6 +49,7 @@ class Sizes:
     metrics: int
     sessions: int
     comparisons: int
+    systems: int
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,13 @@ class Report:
         self.output.write_text("\n".join(lines), encoding="utf-8")
 
 
-def poisson(count: int, exposure: float) -> str:
-    """A rate with its exact 95% interval (Garwood, 1936)."""
-    low = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
-    high = chi2.ppf(0.975, 2 * count + 2) / 2
+def rate(nights: Sequence[int], exposure: float) -> str:
+    """A rate with its 95% interval: exact for a Poisson process of nights (Garwood, 1936), of which some have several
+    incidents, whose variance is the sum of the squares of those of a night (compound Poisson)."""
+    count = sum(nights)
+    alike = sum(number**2 for number in nights) / count if count else 1.0
+    low = chi2.ppf(0.025, 2 * count / alike) / 2 * alike if count else 0.0
+    high = chi2.ppf(0.975, 2 * count / alike + 2) / 2 * alike
     return f"{count / exposure:.2f} ({low / exposure:.2f}-{high / exposure:.2f})"
 
 
@@ -154,15 +159,22 @@ def first_alerts(monitored: Monitored, metrics: int, onset: int) -> Floats:
 
 def watched(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
     def row(rng: Generator, sizes: Sizes) -> list[str]:
-        quiet = monitor(VARIATION * shape.make(rng, sizes.metrics, sizes.sessions))
-        months = int(quiet.watched_sessions.sum()) / MONTH
-        single = [each.session for each in quiet.alerts if each.metric < sizes.metrics]
-        cells = [poisson(len(single), months), str(len(set(single))), str(len(quiet.alerts) - len(single))]
+        months, whole, nights = 0.0, 0, Counter[tuple[int, int]]()
+        for system in range(sizes.systems):
+            quiet = monitor(VARIATION * shape.make(rng, sizes.metrics, sizes.sessions))
+            months += int(quiet.watched_sessions.sum()) / MONTH
+            single = [(system, each.session) for each in quiet.alerts if each.metric < sizes.metrics]
+            nights.update(single)
+            whole += len(quiet.alerts) - len(single)
+        cells = [rate(list(nights.values()), months), str(len(nights)), str(whole)]
         lossy = sizes.metrics // 5
         for spreads in (3.5, 5.0):
-            values = shape.make(rng, sizes.metrics, BEFORE + 15)
-            values[:lossy, BEFORE:] += spreads
-            sessions = first_alerts(monitor(VARIATION * values), lossy, BEFORE)
+            found = []
+            for _ in range(max(sizes.systems // 4, 1)):
+                values = shape.make(rng, sizes.metrics, BEFORE + 15)
+                values[:lossy, BEFORE:] += spreads
+                found.append(first_alerts(monitor(VARIATION * values), lossy, BEFORE))
+            sessions = np.concatenate(found)
             sessions = sessions[~np.isnan(sessions)]
             cells.append(share(int((sessions <= 3).sum()), sessions.size))
             cells.append(f"{np.median(sessions):.0f}" if np.median(sessions) < np.inf else "none in 15")
@@ -385,13 +397,14 @@ def main() -> int:
     parser.add_argument("--metrics", type=int, default=500, help="that are watched")
     parser.add_argument("--sessions", type=int, default=430, help="that they are watched for")
     parser.add_argument("--comparisons", type=int, default=60, help="of each noise and case")
+    parser.add_argument("--systems", type=int, default=1, help="that are watched, of each noise")
     parser.add_argument("--tables", nargs="+", default=[], metavar="TITLE", help="only these tables")
     arguments = parser.parse_args()
     known = tables()
     unknown = [each for each in arguments.tables if each not in {table.title for table in known}]
     if unknown:
         parser.error(f"no table {unknown[0]!r}: give {', '.join(repr(each.title) for each in known)}")
-    sizes = Sizes(arguments.seed, arguments.metrics, arguments.sessions, arguments.comparisons)
+    sizes = Sizes(arguments.seed, arguments.metrics, arguments.sessions, arguments.comparisons, arguments.systems)
     Report(arguments.output, sizes).run(known, arguments.tables)
     return 0
 

@@ -145,7 +145,7 @@ def locate(
     fabricheck pairwise locate pairs.jsonl --system emulated
     """
     from fabricheck.commands import rehearsal
-    from fabricheck.diagnosis.network.judge import as_distance
+    from fabricheck.diagnosis.network.judge import as_distance, as_fast_pairs
     from fabricheck.diagnosis.network.localize import locate as locate_in
     from fabricheck.diagnosis.network.results import OPERATION, pairs_of
     from fabricheck.diagnosis.network.routes import Ways, design
@@ -170,6 +170,8 @@ def locate(
         click.echo(line)
     if as_distance(localization, made):
         click.echo("only the pairs that cross more than one switch are slow: the distance can explain the loss")
+    elif as_fast_pairs(localization, made):
+        click.echo("almost all pairs are slow: few faster pairs can explain the loss, too")
     if localization.suspects:
         worst = max(worst, Verdict.DEGRADED, key=list(Verdict).index)
     context.exit(EXIT_CODES[worst])

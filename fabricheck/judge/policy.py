@@ -142,7 +142,8 @@ class Policy:
     - `verification_required`: data that were not verified make a run INVALID.
     - `unverifiable`: programs that cannot check their data; their runs are not INVALID for that.
     - `smallest_loss`: a part of the network that loses less is not named (the lower end of the 95% interval counts);
-      `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others.
+      `smallest_loss_of_distance`: the same where all pairs over more than one switch lose, and no others, or where
+      fewer pairs are healthy than parts would be slow.
     - `smallest_effect`: a setting that surely changes less than this share, either way, does nothing that matters.
     - `achievable_margin`, and that `_of_collectives`: how far under what links carry of data a goodput is DEGRADED;
       `_of_best`: the best of equal pairs of hosts without GPUs.

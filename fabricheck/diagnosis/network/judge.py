@@ -27,9 +27,10 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     """Parts of the network that lose what other parts of their kind do not; nothing for runs without pairs of nodes.
 
     That needs no references: pairs are compared with each other. A loss counts above the policy's `smallest_loss`, or
-    above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others. Ranks on
-    nodes that the network does not have are a problem, pairs too few to tell a fault from noise a finding, and so is a
-    suspect that `again`, where its suspects were measured again with good partners, shows to be healthy.
+    above its `smallest_loss_of_distance` where all pairs over more than one switch have it, and no others, or where a
+    few faster pairs explain it as simply. Ranks on nodes that the network does not have are a problem, pairs too few to
+    tell a fault from noise a finding, and so is a suspect that `again`, where its suspects were measured again with
+    good partners, shows to be healthy.
     """
     network = topology.network
     if network is None:
@@ -83,7 +84,7 @@ def finding_of(suspect: SlowGroup, located: Localization) -> Finding:
 def counted_suspects(located: Localization, made: Design, policy: Policy) -> tuple[SlowGroup, ...]:
     """The suspects whose loss is more than the policy lets pass, of those in `located`, found by a design."""
     far = _far(made)
-    together = _pairs_over(made, *located.suspects) == far
+    together = _pairs_over(made, *located.suspects) == far or as_fast_pairs(located, made)
 
     def smallest(suspect: SlowGroup) -> float:
         all_far = together or _pairs_over(made, suspect) == far
@@ -95,6 +96,12 @@ def counted_suspects(located: Localization, made: Design, policy: Policy) -> tup
 def as_distance(located: Localization, made: Design) -> bool:
     """Whether the suspects together are on all pairs over more than one switch, and on no others."""
     return bool(located.suspects) and _pairs_over(made, *located.suspects) == _far(made)
+
+
+def as_fast_pairs(located: Localization, made: Design) -> bool:
+    """Whether fewer pairs of nodes are left healthy than there are suspects: that these are faster is simpler."""
+    left = set(made.places) - _pairs_over(made, *located.suspects)
+    return len({frozenset(map(node_of, pair)) for pair in left}) < len(located.suspects)
 
 
 def _far(made: Design) -> set[tuple[str, str]]:
