@@ -169,12 +169,12 @@ def watched(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
         cells = [rate(list(nights.values()), months), str(len(nights)), str(whole)]
         lossy = sizes.metrics // 5
         for spreads in (3.5, 5.0):
-            found = []
+            firsts = []
             for _ in range(max(sizes.systems // 4, 1)):
                 values = shape.make(rng, sizes.metrics, BEFORE + 15)
                 values[:lossy, BEFORE:] += spreads
-                found.append(first_alerts(monitor(VARIATION * values), lossy, BEFORE))
-            sessions = np.concatenate(found)
+                firsts.append(first_alerts(monitor(VARIATION * values), lossy, BEFORE))
+            sessions = np.concatenate(firsts)
             sessions = sessions[~np.isnan(sessions)]
             cells.append(share(int((sessions <= 3).sum()), sessions.size))
             cells.append(f"{np.median(sessions):.0f}" if np.median(sessions) < np.inf else "none in 15")
