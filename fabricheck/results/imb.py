@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
+    HEADINGS,
     LARGEST_RANKS,
     Line,
     TextRow,
     ToolReader,
-    fixed_number,
-    message_time_ns,
     one_time,
     products_agree,
     read_tool,
     whole_number,
+    wrong_bytes,
 )
 
 
@@ -48,18 +48,6 @@ _BENCHMARKS = {
     "Bcast": _Benchmark("broadcast"),
 }
 _BANDS = frozenset({"Uniband", "Biband"})
-_COLUMNS = {
-    "#bytes": "bytes",
-    "#repetitions": "repetitions",
-    "t[usec]": "time",
-    "t_min[usec]": "minimum",
-    "t_max[usec]": "maximum",
-    "t_avg[usec]": "average",
-    "Mbytes/sec": "rate",
-    "Msg/sec": "messages",
-    "defects": "defects",
-}
-_NUMBERS = dict.fromkeys(("bytes", "repetitions", "messages"), whole_number)
 _TABLES = (
     ("bytes", "repetitions", "time", "rate"),
     ("bytes", "repetitions", "minimum", "maximum", "average", "rate"),
@@ -103,21 +91,21 @@ def parse_imb(text: str, path: str = "", *, ranks: int | None = None, tool: str 
     (`IMB-MPI1 PingPong`). Of the times that IMB prints for the ranks the largest is taken. The two ends of a `Sendrecv`
     by two ranks make it bidirectional; with more it is a ring, `sendrecv`. Whatever the text holds, this returns.
     """
-    return read_tool(lambda pasted: _Reader(pasted, path, ranks, tool), text)
+    return read_tool(_Reader, text, path, ranks, tool=tool)
 
 
+@dataclass
 class _Reader(ToolReader):
     title = "IMB"
+    never_zero = ("maximum", "time", "messages")
 
-    def __init__(self, text: str, path: str, ranks: int | None, tool: str | None) -> None:
-        super().__init__(text, path, ranks, tool)
-        self.program: str | None = None
-        self.extent: dict[str, int] = {}
-        self.arguments: list[str] = []
-        self.listed: list[str] = []
-        self.reading = ""  # the part of the preamble: arguments, list
-        self.sections: list[_Section] = []
-        self.ended = False
+    program: str | None = None
+    extent: dict[str, int] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+    reading: str = ""  # the part of the preamble: arguments, list
+    sections: list[_Section] = field(default_factory=list)
+    ended: bool = False
 
     def name_and_ranks(self) -> tuple[str, int | None]:
         names = ",".join(dict.fromkeys(each.name for each in self.sections))
@@ -197,9 +185,9 @@ class _Reader(ToolReader):
             self.complaints.invalid(line, "a table begins without a benchmark")
             return
         section = self.sections[-1]
-        columns = tuple(_COLUMNS.get(name, "?") for name in names)
+        columns = tuple(HEADINGS[name][0] if name in HEADINGS else "?" for name in names)
         section.columns = ()
-        table = columns[:-1] if columns[-1] == "defects" else columns
+        table = columns[:-1] if columns[-1] == "wrong" else columns
         benchmark = _BENCHMARKS.get(section.name)
         if benchmark is None:
             self.complaints.invalid(section.line, "this benchmark of IMB cannot be read")
@@ -219,10 +207,9 @@ class _Reader(ToolReader):
             return
         if not section.columns:
             return  # the header was no header
-        if (
-            row := self.row(line, tokens, {name: _NUMBERS.get(name, fixed_number) for name in section.columns})
-        ) is not None:
-            section.rows.append(replace(row, size=int(row.values["bytes"])))
+        numbers = dict(HEADINGS.values())
+        if (row := self.row(line, tokens, {name: numbers[name] for name in section.columns})) is not None:
+            section.rows.append(row)
 
     def check(self) -> Iterator[Samples]:
         complaints = self.complaints
@@ -273,16 +260,13 @@ class _Reader(ToolReader):
                 complaints.invalid(None, f"{name} was run by {', '.join(map(str, counts))} processes")
 
     def samples(self, section: _Section, benchmark: _Benchmark) -> Iterator[Samples]:
-        columns = section.columns or ()
         self.check_sizes(section, benchmark)
-        self.check_alignment([(row.line, row.ends) for row in section.rows])
-        self.facts["validation"] = "passed" if "defects" in columns else "off"
         if section.name in _BANDS and section.processes != 2:
             self.complaints.invalid(section.line, "bands of several pairs cannot be read")
             return
-        for row in section.rows:
-            if self.is_sound(row, benchmark) and row.size > 0:
-                yield from self.complaints.sample(row.line, self.sample(row, section, benchmark))
+        yield from self.samples_of(
+            section.rows, lambda row: self.sample(row, section, benchmark), lambda row: self.mistake(row, benchmark)
+        )
 
     def check_sizes(self, section: _Section, benchmark: _Benchmark) -> None:
         sizes = [row.size for row in section.rows]
@@ -316,40 +300,22 @@ class _Reader(ToolReader):
             self.complaints.invalid(None, "the message lengths of the heading and of the options differ")
         return ([0] if smallest == 0 else []) + powers
 
-    def is_sound(self, row: TextRow, benchmark: _Benchmark) -> bool:
-        """Whether the numbers of a row can be true together; what cannot be is a problem."""
-        values = row.values
-        time = values.get("maximum", values.get("time"))
-        mistake = None
-        if values["repetitions"] < 1:
-            mistake = "zero repetitions"
-        elif time == 0 and row.size > 0:
-            mistake = "a time of zero is impossible"
-        elif "average" in values and not values["minimum"] <= values["average"] <= values["maximum"]:
-            mistake = "minimum, average and maximum are not in ascending order"
-        elif "messages" in values:
-            if not products_agree((values["messages"], 0.5), (row.size / 1e6, 0.0), (values["rate"], 0.005)):
-                mistake = "Mbytes/sec and Msg/sec do not match"
-            elif values["messages"] == 0:
-                mistake = "a rate of zero is impossible"
-        elif time is not None and "rate" in values:
-            # MB = 10^6 B since 2018, 2^20 B before.
-            units = (1.0,) if (self.version or "")[:4] >= "2018" else (1.0, 1.048576)
-            transferred = [float(benchmark.scale * row.size) / unit for unit in units]
-            if not any(products_agree((time, 0.005), (values["rate"], 0.005), (each, 0.0)) for each in transferred):
-                mistake = "time and Mbytes/sec do not match"
-        if values.get("defects", 0.0) > 0:
-            self.facts["validation"] = "failed"
-            self.complaints.fail(row.line, "the data were wrong (defects)")
-        if mistake is not None:
-            self.complaints.invalid(row.line, mistake)
-        return mistake is None
+    def mistake(self, row: TextRow, benchmark: _Benchmark) -> str | None:
+        """Whether time and rate of a row do not belong together."""
+        time = row.values.get("maximum", row.values.get("time"))
+        if time is None or "rate" not in row.values:
+            return None
+        # MB = 10^6 B since 2018, 2^20 B before.
+        units = (1.0,) if (self.version or "")[:4] >= "2018" else (1.0, 1.048576)
+        sent = [float(benchmark.scale * row.size) / unit for unit in units]
+        fits = (products_agree((time, 0.005), (row.values["rate"], 0.005), (each, 0.0)) for each in sent)
+        return None if any(fits) else "time and Mbytes/sec do not match"
 
     def sample(self, row: TextRow, section: _Section, benchmark: _Benchmark) -> Samples | None:
         values = row.values
         operation = benchmark.operation
         if "messages" in values:
-            nanoseconds = message_time_ns(row.size, values["messages"], 0.5, values["rate"]) * benchmark.scale
+            nanoseconds = self.message_ns(row) * benchmark.scale
         else:
             # The time of a ping-pong is half a round trip.
             nanoseconds = 1e3 * values.get("maximum", values.get("time", 0.0)) * (2 if operation == "pingpong" else 1)
@@ -362,5 +328,5 @@ class _Reader(ToolReader):
             nanoseconds,
             schedule="contended" if section.groups > 1 else "uncontended",
             implementation="transfers" if benchmark.scale else "library",
-            wrong_bytes=-1 if "defects" not in values else int(values["defects"] > 0),
+            wrong_bytes=wrong_bytes(row),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from fabricheck.records.run import Samples
@@ -76,25 +76,27 @@ def parse_nccl_tests(text: str, path: str = "", *, ranks: int | None = None, too
     `ranks` is how many were to take part, where the caller knows, and `tool` the program (`all_reduce_perf`): versions
     before 2.16.7 do not print it. The times are means. Whatever the text holds, this returns.
     """
-    return read_tool(lambda pasted: _Reader(pasted, path, ranks, tool), text)
+    return read_tool(_Reader, text, path, ranks, tool=tool)
 
 
+@dataclass
 class _Reader(ToolReader):
     title = "nccl-tests"
     words = 3
 
-    def __init__(self, text: str, path: str, ranks: int | None, tool: str | None) -> None:
-        super().__init__(text, path, ranks, tool)
+    started: str | None = None
+    concluded: bool = False
+    groups: list[int] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    units_read: bool = False
+    header: Line | None = None
+    ends: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.table = NcclTestsTable(self.complaints, facts=self.facts)
-        self.started: str | None = None
-        self.concluded = False
-        self.groups: list[int] = []
-        self.devices: list[str] = []
-        self.placements: list[Placement] = []
-        self.columns: list[str] = []
-        self.units_read = False
-        self.header: Line | None = None
-        self.ends: list[tuple[int, ...]] = []
         self.styles = {"fitted", "classic"}
 
     def name_and_ranks(self) -> tuple[str, int | None]:

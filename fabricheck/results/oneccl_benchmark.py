@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import (
+    HEADINGS,
     LARGEST_RANKS,
     Line,
     TextRow,
@@ -32,12 +34,10 @@ _COLLECTIVES = {
 }
 _ELEMENT_BYTES = {"int8": 1, "int32": 4, "int64": 8, "uint64": 8, "float16": 2, "float32": 4, "float64": 8}
 _ELEMENT_BYTES["bfloat16"] = 2
-_COLUMNS: Mapping[str, Callable[[str], float | None]] = {
-    **dict.fromkeys(("#bytes", "#elem_count", "#repetitions"), whole_number),
-    **dict.fromkeys(("t_min[usec]", "t_max[usec]", "t_avg[usec]"), fixed_number),
-    # Of times that are all zero it is no number.
-    "stddev[%]": lambda token: 0.0 if token in ("nan", "-nan") else fixed_number(token),
-}
+# Of times that are all zero the deviation is no number.
+_DEVIATION = ("deviation", lambda token: 0.0 if token in ("nan", "-nan") else fixed_number(token))
+_HEADINGS = {**HEADINGS, "#elem_count": ("elements", whole_number), "stddev[%]": _DEVIATION}
+_COLUMNS = ("#bytes", "#elem_count", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]", "stddev[%]")
 _FURTHER_COLUMN = "wait_t_avg[usec]"
 # Of the list "options:", what says how it was measured, and what it can be. With several buffers, or one for both
 # directions, #bytes mean something else.
@@ -64,21 +64,20 @@ def parse_oneccl_benchmark(
     mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
     holds, this returns.
     """
-    return read_tool(lambda pasted: _Reader(pasted, path, ranks, sizes), text)
+    return read_tool(_Reader, text, path, ranks, sizes=sizes)
 
 
+@dataclass
 class _Reader(ToolReader):
     title = "oneCCL's benchmark"
+    never_zero = ("maximum",)
 
-    def __init__(self, text: str, path: str, ranks: int | None, sizes: tuple[int, ...] | None) -> None:
-        super().__init__(text, path, ranks)
-        self.sizes = sizes
-        self.options: dict[str, str] = {}
-        self.collective = ""
-        self.processes: int | None = None
-        self.columns: tuple[str, ...] = ()
-        self.rows: list[TextRow] = []
-        self.ended = False
+    options: dict[str, str] = field(default_factory=dict)
+    collective: str = ""
+    processes: int | None = None
+    columns: tuple[str, ...] = ()
+    rows: list[TextRow] = field(default_factory=list)
+    ended: bool = False
 
     def name_and_ranks(self) -> tuple[str, int | None]:
         return f"{PROGRAM} {self.collective}".strip(), self.processes
@@ -119,16 +118,16 @@ class _Reader(ToolReader):
             self.options[name] = value
 
     def read_columns(self, line: Line, names: tuple[str, ...]) -> None:
-        if self.columns or names not in ((*_COLUMNS,), (*_COLUMNS, _FURTHER_COLUMN)):
+        if self.columns or names not in (_COLUMNS, (*_COLUMNS, _FURTHER_COLUMN)):
             self.complaints.invalid(line, "the columns are not those of oneCCL's benchmark")
         self.columns = self.columns or (*_COLUMNS, *names[len(_COLUMNS) :])
 
     def read_row(self, line: Line, tokens: list[str]) -> None:
         if not self.columns:
             self.complaints.invalid(line, "this is not a row of the table")
-        elif (
-            row := self.row(line, tokens, {name: _COLUMNS.get(name, lambda _: 0.0) for name in self.columns})
-        ) is not None:
+            return
+        columns = dict(_HEADINGS.get(name, (name, lambda _: 0.0)) for name in self.columns)
+        if (row := self.row(line, tokens, columns)) is not None:
             self.rows.append(row)
 
     def check(self) -> Iterator[Samples]:
@@ -145,23 +144,14 @@ class _Reader(ToolReader):
             complaints.invalid(None, f"{self.collective!r} is not a collective that can be read, or several")
             return
         self.check_sizes()
-        self.check_alignment([(row.line, row.ends) for row in self.rows])
-        operation, shares = _COLLECTIVES[self.collective]
-        for row in self.rows:
-            if (mistake := self.mistake(row)) is not None:
-                complaints.invalid(row.line, mistake)
-            elif (size := self.buffer_bytes(row, operation, shares=shares)) > 0:
-                yield from complaints.sample(row.line, self.sample(operation, size, row))
+        yield from (each for each in self.samples_of(self.rows, self.sample, self.mistake) if each.bytes > 0)
 
     def buffer_bytes(self, row: TextRow, operation: str, *, shares: bool) -> int:
         """Bytes of the buffer of one rank; what a reduce_scatter cannot share equally it leaves out."""
         processes = self.processes or 1
         if operation == "reduce_scatter":
             return (
-                int(row.values["#elem_count"])
-                // processes
-                * processes
-                * (row.size // max(int(row.values["#elem_count"]), 1))
+                int(row.values["elements"]) // processes * processes * (row.size // max(int(row.values["elements"]), 1))
             )
         return row.size * processes if shares else row.size
 
@@ -182,24 +172,19 @@ class _Reader(ToolReader):
     def mistake(self, row: TextRow) -> str | None:
         """What cannot be true of a row."""
         element = _ELEMENT_BYTES.get(self.facts.get("datatype", ""))
-        if element is None or row.size != int(row.values["#elem_count"]) * element:
+        if element is None or row.size != int(row.values["elements"]) * element:
             return "#bytes and #elem_count are not of one datatype"
-        if row.values["#repetitions"] < 1:
-            return "zero repetitions"
-        if not row.values["t_min[usec]"] <= row.values["t_avg[usec]"] <= row.values["t_max[usec]"]:
-            return "t_min, t_avg and t_max are not in this order"
-        if row.values["t_max[usec]"] == 0 and row.size > 0:
-            return "a time of zero is impossible"
         return None
 
-    def sample(self, operation: str, size: int, row: TextRow) -> Samples | None:
+    def sample(self, row: TextRow) -> Samples | None:
+        operation, shares = _COLLECTIVES[self.collective]
         checked = self.options["check"] != "off"
         self.facts["validation"] = "passed" if checked else "off"
         return one_time(
             operation,
-            size,
+            self.buffer_bytes(row, operation, shares=shares),
             tuple(range(self.processes or 0)),
-            1e3 * row.values["t_max[usec]"],
+            1e3 * row.values["maximum"],
             implementation="library",
             wrong_bytes=0 if checked else -1,
             # With the policy `auto` large sizes have fewer.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.results.vendor_output import VendorOutput
@@ -16,11 +15,10 @@ from fabricheck.results.vendor_text import (
     ToolReader,
     doubling_mistakes,
     fixed_number,
-    message_time_ns,
     one_time,
-    products_agree,
     read_tool,
     whole_number,
+    wrong_bytes,
 )
 
 
@@ -39,13 +37,10 @@ class OsuTest:
     per_rank: bool = False
     overlaps: bool = False
 
-
-@dataclass(frozen=True)
-class OsuTitle:
-    test: OsuTest
-    library: str
-    accelerator: str
-    version: str | None
+    @property
+    def time_column(self) -> str:
+        """The column that every table of the benchmark has."""
+        return "rate" if self.rate else "pure" if self.overlaps else "average"
 
 
 _PAIRS = {
@@ -56,31 +51,13 @@ _PAIRS = {
     "Bi-Directional Bandwidth Test": OsuTest("osu_bibw", "bidirectional", rate=True, pair=True),
     "Multiple Bandwidth / Message Rate Test": OsuTest("osu_mbw_mr", "unidirectional", rate=True),
 }
-# The words of the title, the name of the program, what it is, and whether the size is a share of each rank.
-_COLLECTIVES = {
-    "All-to-All Personalized Exchange": ("alltoall", "alltoall", True),
-    "All-to-All": ("alltoall", "alltoall", True),
-    "All-to-Allv Personalized Exchange": ("alltoallv", "alltoallv", True),
-    "All-to-Allv": ("alltoallv", "alltoallv", True),
-    "All-to-Allw Personalized Exchange": ("alltoallw", "alltoallw", True),
-    "All-to-Allw": ("alltoallw", "alltoallw", True),
-    "Allgather": ("allgather", "allgather", True),
-    "Allgatherv": ("allgatherv", "allgatherv", True),
-    "Allreduce": ("allreduce", "allreduce", False),
-    "Reduce_scatter": ("reduce_scatter", "reduce_scatter", False),
-    "Broadcast": ("bcast", "broadcast", False),
-    "Reduce": ("reduce", "reduce", False),
-    "Gather": ("gather", "gather", True),
-    "Gatherv": ("gatherv", "gatherv", True),
-    "Scatter": ("scatter", "scatter", True),
-    "Scatterv": ("scatterv", "scatterv", True),
-}
 # A window of puts or gets is a stream, as that of sends is; but it is another operation.
 _ONE_SIDED = {
     "latency test": ("latency", "", False),
     "bandwidth test": ("bw", "_stream", True),
     "bi-directional bandwidth test": ("bibw", "_bidirectional", True),
 }
+_WHOLE_BUFFERS = frozenset({"allreduce", "reduce_scatter", "broadcast", "reduce"})
 
 _TITLE = re.compile(
     r"# OSU (?:(?P<library>MPI|NCCL|RCCL|XCCL)|MPI_(?P<call>Put|Get))"
@@ -89,37 +66,25 @@ _TITLE = re.compile(
     re.ASCII,
 )
 _COLLECTIVE = re.compile(
-    r"(?P<immediate>Non-blocking )?(?P<name>\S.*?)(?P<persistent> Persistent)? Latency Test", re.ASCII
+    r"(?P<immediate>Non-blocking )?"
+    r"(?P<name>Allgatherv?|Allreduce|Reduce_scatter|Broadcast|Reduce|Gatherv?|Scatterv?|All-to-All[vw]?)"
+    r"(?: Personalized Exchange)?(?P<persistent> Persistent)? Latency Test",
+    re.ASCII,
 )
 
 
-def read_osu_title(line: str) -> OsuTitle | None:
-    """What the first line of an output says; None where it is of a benchmark that cannot be read."""
-    match = _TITLE.fullmatch(line)
-    if match is None:
-        return None
-    test = _one_sided(match["call"], match["words"]) if match["call"] else _of_words(match["words"])
-    if test is None:
-        return None
-    return OsuTitle(test, match["library"] or "MPI", match["accelerator"] or "none", match["version"])
-
-
-def _of_words(words: str) -> OsuTest | None:
+def _test_of(call: str | None, words: str) -> OsuTest | None:
+    """What the title names; None for a benchmark that cannot be read."""
+    if call is not None and (kind := _ONE_SIDED.get(words.lower())) is not None:
+        name = call.lower()
+        return OsuTest(f"osu_{name}_{kind[0]}", f"{name}{kind[1]}", rate=kind[2], pair=True)
     match = _COLLECTIVE.fullmatch(words)
-    if words in _PAIRS or match is None or match["name"] not in _COLLECTIVES:
-        return _PAIRS.get(words)
-    name, operation, per_rank = _COLLECTIVES[match["name"]]
-    immediate = match["immediate"] is not None
+    if call is not None or match is None:
+        return None if call is not None else _PAIRS.get(words)
+    operation, immediate = match["name"].lower().replace("-", ""), match["immediate"] is not None
+    name = "bcast" if operation == "broadcast" else operation
     program = f"osu_{'i' if immediate else ''}{name}{'_persistent' if match['persistent'] else ''}"
-    return OsuTest(program, operation, per_rank=per_rank, overlaps=immediate)
-
-
-def _one_sided(call: str, words: str) -> OsuTest | None:
-    kind = _ONE_SIDED.get(words.lower())
-    if kind is None:
-        return None
-    name = call.lower()
-    return OsuTest(f"osu_{name}_{kind[0]}", f"{name}{kind[1]}", rate=kind[2], pair=True)
+    return OsuTest(program, operation, per_rank=operation not in _WHOLE_BUFFERS, overlaps=immediate)
 
 
 # Several pairs at once: the goodput is that of the mean pair.
@@ -134,7 +99,7 @@ _SETTING = re.compile(
 _HEADER = re.compile(r"#\s+Size\s+(\S.*?)", re.ASCII)
 _COLUMNS = re.compile(
     r"(?P<average>(?:Avg )?Latency ?\((?:us)\))|(?P<minimum>Min Latency ?\(us\))|(?P<maximum>Max Latency ?\(us\))"
-    r"|(?P<iterations>Iterations)|(?P<validation>Validation)|(?P<rate>Bandwidth \(MB/s\)|MB/s)"
+    r"|(?P<iterations>Iterations)|(?P<wrong>Validation)|(?P<rate>Bandwidth \(MB/s\)|MB/s)"
     r"|(?P<overall>Overall\(us\))|(?P<compute>Compute\(us\))|(?P<init>Coll\. Init\(us\))|(?P<testing>MPI_Test\(us\))"
     r"|(?P<waiting>MPI_Wait\(us\))|(?P<pure>Pure Comm\.\(us\))|(?P<lowest>Min Comm\.\(us\))"
     r"|(?P<highest>Max Comm\.\(us\))"
@@ -145,9 +110,9 @@ _COLUMNS = re.compile(
 _OF_OVERLAP = ("overall", "compute", "init", "testing", "waiting", "pure", "lowest", "highest", "overlap")
 _NUMBERS: Mapping[str, Callable[[str], float | None]] = {
     "iterations": whole_number,
-    "validation": {"Pass": 0.0, "Fail": 1.0}.get,
+    "wrong": {"Pass": 0.0, "Fail": 1.0}.get,
 }
-_ORDER = (*_OF_OVERLAP, "average", "rate", "messages", "minimum", "maximum", "iterations", "validation", "percentile")
+_ORDER = (*_OF_OVERLAP, "average", "rate", "messages", "minimum", "maximum", "iterations", "wrong", "percentile")
 
 
 def parse_osu(
@@ -165,21 +130,21 @@ def parse_osu(
     OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
     Whatever the text holds, this returns; see `VendorOutput.problems`.
     """
-    return read_tool(lambda pasted: _Reader(pasted, path, ranks, sizes, tool), text)
+    return read_tool(_Reader, text, path, ranks, tool=tool, sizes=sizes)
 
 
+@dataclass
 class _Reader(ToolReader):
     title = "OSU"
+    never_zero = ("average", "rate", "messages", "pure")
+    messages_half = 0.005
 
-    def __init__(self, text: str, path: str, ranks: int | None, sizes: Sequence[int] | None, tool: str | None) -> None:
-        super().__init__(text, path, ranks, tool)
-        self.sizes = sizes
-        self.test: OsuTest | None = None
-        self.pairs = 1
-        self.columns: list[str] = []
-        self.header: Line | None = None
-        self.rows: list[TextRow] = []
-        self.wrong_data = False  # OSU stops there: rows after it are not missing
+    test: OsuTest | None = None
+    pairs: int = 1
+    columns: list[str] = field(default_factory=list)
+    header: Line | None = None
+    rows: list[TextRow] = field(default_factory=list)
+    wrong_data: bool = False  # OSU stops there: rows after it are not missing
 
     def name_and_ranks(self) -> tuple[str, int | None]:
         if self.test is None:
@@ -220,14 +185,15 @@ class _Reader(ToolReader):
             self.complaints.invalid(line, "this is not a header of a table that can be read")
 
     def read_title(self, line: Line, text: str) -> None:
-        title = read_osu_title(text)
-        if title is None:
+        match = _TITLE.fullmatch(text)
+        test = _test_of(match["call"], match["words"]) if match is not None else None
+        if match is None or test is None:
             self.complaints.invalid(line, "this OSU benchmark cannot be read")
         elif self.test is not None:
             self.complaints.invalid(line, "a second benchmark begins: two outputs are in one text")
         else:
-            self.test, self.version = title.test, title.version
-            self.facts |= {"library": title.library, "accelerator": title.accelerator}
+            self.test, self.version = test, match["version"]
+            self.facts |= {"library": match["library"] or "MPI", "accelerator": match["accelerator"] or "none"}
 
     def read_header(self, line: Line, text: str) -> None:
         if self.header is not None:
@@ -245,7 +211,7 @@ class _Reader(ToolReader):
         kinds = [_ORDER.index("percentile" if each[1:].isdigit() else each) for each in columns]
         if text[position:].strip() or not columns or len(set(columns)) != len(columns) or kinds != sorted(kinds):
             self.complaints.invalid(line, "the columns are not those of an OSU benchmark")
-        elif self.test is not None and {"rate", "average", "pure"} & {*columns} != {time_column(self.test)}:
+        elif self.test is not None and {"rate", "average", "pure"} & {*columns} != {self.test.time_column}:
             self.complaints.invalid(line, f"the columns are not those of {self.test.program}")
         else:
             self.columns = columns
@@ -260,7 +226,7 @@ class _Reader(ToolReader):
         if (row := self.row(line, tokens, columns)) is not None:
             self.rows.append(row)
 
-    def check(self) -> tuple[Samples, ...]:
+    def check(self) -> Iterable[Samples]:
         complaints = self.complaints
         if self.test is None:
             complaints.incomplete(
@@ -280,25 +246,19 @@ class _Reader(ToolReader):
             complaints.incomplete(self.lines[-1], "the last line is incomplete: the output was cut off")
         self.check_ranks()
         self.check_sizes()
-        self.check_alignment([(row.line, row.ends[1:]) for row in self.rows])
-        self.facts["validation"] = "off"
-        if "validation" in self.columns:
-            self.facts["validation"] = "failed" if any(row.values.get("validation") for row in self.rows) else "passed"
-        latency = "maximum" if "maximum" in self.columns else time_column(self.test)
+        slowest = next((name for name in ("maximum", "highest") if name in self.columns), self.test.time_column)
         if self.test.overlaps:
-            latency = "highest" if "highest" in self.columns else "pure"
             self.facts["blocking"] = "no"
         if not self.test.rate and not self.test.pair:
-            self.facts["time_over_ranks"] = latency
-        sound = [row for row in self.rows if self.is_sound(row)]
+            self.facts["time_over_ranks"] = slowest
+        samples = tuple(self.samples_of(self.rows, lambda row: self.sample(row, slowest), self.mistake, aligned_from=1))
         if self.test.per_rank and self.ranks is None:
             complaints.invalid(
                 None,
                 f"OSU does not print the number of ranks, which sets the buffer of {self.test.operation}: --ranks",
             )
             return ()
-        measured = [row for row in sound if row.size > 0]
-        return tuple(each for row in measured for each in complaints.sample(row.line, self.sample(row, latency)))
+        return samples
 
     def check_ranks(self) -> None:
         assert self.test is not None
@@ -326,31 +286,14 @@ class _Reader(ToolReader):
         if unasked:
             self.complaints.invalid(unasked[0].line, "this size was not requested")
 
-    def is_sound(self, row: TextRow) -> bool:
-        """Whether the numbers of a row can be true together; what cannot be is a problem."""
-        values = row.values
-        if row.values.get("validation"):
-            self.complaints.fail(row.line, "the data were wrong (Validation: Fail)")
-        mistake = None
-        if row.size > 0 and 0 in [values.get(name) for name in ("average", "rate", "messages", "pure")]:
-            mistake = "a time or rate of zero is impossible"
-        lowest, average, highest = (values.get(name) for name in ("minimum", "average", "maximum"))
-        if lowest is not None and highest is not None and average is not None and not lowest <= average <= highest:
-            mistake = "minimum, average and maximum are not in this order"
-        if "overlap" in values and not _overlap_agrees(values):
-            mistake = "the overlap does not match the times"
-        percentiles = [(int(name[1:]), value) for name, value in values.items() if name[1:].isdigit()]
-        if [value for _, value in sorted(percentiles)] != sorted(value for _, value in percentiles):
-            mistake = "the percentiles are not in order"
-        if "messages" in values and not products_agree(
-            (values["messages"], 0.005), (row.size / 1e6, 0.0), (values["rate"], 0.005)
-        ):
-            mistake = "MB/s and messages/s do not match"
-        if mistake is not None:
-            self.complaints.invalid(row.line, mistake)
-        return mistake is None
+    def mistake(self, row: TextRow) -> str | None:
+        """What cannot be true of a row."""
+        if "overlap" in row.values and not _overlap_agrees(row.values):
+            return "the overlap does not match the times"
+        percentiles = [value for _, value in sorted((int(n[1:]), v) for n, v in row.values.items() if n[1:].isdigit())]
+        return "the percentiles are not in order" if percentiles != sorted(percentiles) else None
 
-    def sample(self, row: TextRow, latency: str) -> Samples | None:
+    def sample(self, row: TextRow, slowest: str) -> Samples | None:
         test = self.test
         assert test is not None
         operation, schedule = test.operation, "uncontended"
@@ -358,33 +301,24 @@ class _Reader(ToolReader):
         if test.rate:
             # MB = 10^6 B; the sum of both directions, and of all pairs.
             streams = 2 if test.operation == "bidirectional" else self.pairs
-            nanoseconds = 1e3 * row.size * streams / row.values["rate"]
-            if "messages" in row.values:
-                nanoseconds = streams * message_time_ns(row.size, row.values["messages"], 0.005, row.values["rate"])
+            a_message = self.message_ns(row) if "messages" in row.values else 1e3 * row.size / row.values["rate"]
+            nanoseconds = streams * a_message
             if test.program == "osu_mbw_mr":
                 ranks = tuple(range(2 * self.pairs))
                 if self.pairs > 1:
                     operation, schedule = _MULTI_PAIR, "contended"
         else:
             # The latency of a ping-pong is half a round trip.
-            nanoseconds = 1e3 * row.values[latency] * (2 if test.operation == "pingpong" else 1)
-        implementation: Literal["transfers", "library"] = "transfers" if test.pair or test.rate else "library"
-        verified = "validation" in self.columns
+            nanoseconds = 1e3 * row.values[slowest] * (2 if test.operation == "pingpong" else 1)
         return one_time(
             operation,
             row.size * self.ranks if test.per_rank and self.ranks is not None else row.size,
             ranks,
             nanoseconds,
-            implementation=implementation,
+            implementation="transfers" if test.pair or test.rate else "library",
             schedule=schedule,
-            # How many bytes were wrong is not said.
-            wrong_bytes=int(row.values["validation"]) if verified else -1,
+            wrong_bytes=wrong_bytes(row),
         )
-
-
-def time_column(test: OsuTest) -> str:
-    """The column that every table of a benchmark has."""
-    return "rate" if test.rate else "pure" if test.overlaps else "average"
 
 
 def _overlap_agrees(values: Mapping[str, float]) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -293,11 +293,18 @@ def doubling_mistakes(sizes: Sequence[int]) -> Iterator[int]:
             yield index
 
 
-def message_time_ns(size: int, messages: float, messages_half: float, megabytes: float) -> float:
-    """Nanoseconds from message to message, of messages/s and MB/s (10^6 B, two decimals) the one printed finer."""
-    if messages_half / messages <= 0.005 / megabytes if megabytes > 0 else True:
-        return 1e9 / messages
-    return 1e3 * size / megabytes
+#: Columns of IMB and of what is like it, by their headings: what they hold, and how their numbers are read.
+HEADINGS: Mapping[str, tuple[str, Callable[[str], float | None]]] = {
+    "#bytes": ("bytes", whole_number),
+    "#repetitions": ("repetitions", whole_number),
+    "t[usec]": ("time", fixed_number),
+    "t_min[usec]": ("minimum", fixed_number),
+    "t_max[usec]": ("maximum", fixed_number),
+    "t_avg[usec]": ("average", fixed_number),
+    "Mbytes/sec": ("rate", fixed_number),
+    "Msg/sec": ("messages", whole_number),
+    "defects": ("wrong", fixed_number),
+}
 
 
 @dataclass(frozen=True)
@@ -310,23 +317,32 @@ class TextRow:
     ends: tuple[int, ...]
 
 
+@dataclass
 class ToolReader:
     """Reads what one run of a tool printed: line by line, then as a whole. Each tool has one.
 
-    `ranks` and `tool`: how many ranks were started and which program was asked for, where the caller knows.
+    `ranks`, `tool` and `sizes`: how many ranks were started, which program and which sizes were asked for, where the
+    caller knows. By class: `title`, what a number that the tool cannot print is none of; `words`, how many tokens of a
+    row may be no numbers; `never_zero`, columns that are zero in no row of some size; `messages_half`, half a unit of
+    the last digit of messages/s.
     """
 
-    #: What a number that the tool cannot print is none of.
-    title = ""
-    #: How many tokens of a row may be no numbers.
-    words = 1
+    title: ClassVar[str] = ""
+    words: ClassVar[int] = 1
+    never_zero: ClassVar[tuple[str, ...]] = ()
+    messages_half: ClassVar[float] = 0.5
 
-    def __init__(self, text: str, path: str, ranks: int | None = None, tool: str | None = None) -> None:
-        self.text, self.path, self.ranks, self.tool = text, path, ranks, tool
-        self.complaints = Complaints(path)
-        self.version: str | None = None
-        self.facts: dict[str, str] = {}
-        self.lines: list[Line] = []
+    text: str
+    path: str
+    ranks: int | None
+    tool: str | None = None
+    sizes: Sequence[int] | None = None
+    version: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.complaints = Complaints(self.path)
 
     def output(self) -> VendorOutput:
         """Reads all lines, then checks them together. Damage becomes a problem of the output; nothing is raised."""
@@ -377,6 +393,54 @@ class ToolReader:
             values[name] = number
         return TextRow(line, int(next(iter(values.values()))), values, token_ends(line.text))
 
+    def samples_of(
+        self,
+        rows: Sequence[TextRow],
+        sample: Callable[[TextRow], Samples | None],
+        mistake: Callable[[TextRow], str | None],
+        *,
+        aligned_from: int = 0,
+    ) -> Iterator[Samples]:
+        """What the rows of a table measured, those of some size whose numbers can be true together.
+
+        `mistake`: what cannot be true of a row of this very tool. The columns stand under each other from that of the
+        index `aligned_from` on. Data are wrong where the column `wrong` is not zero.
+        """
+        self.check_alignment([(row.line, row.ends[aligned_from:]) for row in rows])
+        wrong = [row.values["wrong"] for row in rows if "wrong" in row.values]
+        if self.facts.get("validation") != "failed":
+            self.facts["validation"] = "failed" if any(wrong) else "passed" if wrong else "off"
+        for row in rows:
+            if row.values.get("wrong"):
+                self.complaints.fail(row.line, "the data were wrong")
+            if (reason := self.impossible(row) or mistake(row)) is not None:
+                self.complaints.invalid(row.line, reason)
+            elif row.size > 0:
+                yield from self.complaints.sample(row.line, sample(row))
+
+    def impossible(self, row: TextRow) -> str | None:
+        """What cannot be true of a row, whatever the tool."""
+        values = row.values
+        lowest, average, highest = (values.get(name, 0.0) for name in ("minimum", "average", "maximum"))
+        if values.get("repetitions", 1) < 1:
+            return "zero repetitions"
+        if row.size > 0 and 0 in [values.get(name) for name in self.never_zero]:
+            return "a time or rate of zero is impossible"
+        if {"minimum", "average", "maximum"} <= values.keys() and not lowest <= average <= highest:
+            return "minimum, average and maximum are not in this order"
+        if "messages" in values and not products_agree(
+            (values["messages"], self.messages_half), (row.size / 1e6, 0.0), (values["rate"], 0.005)
+        ):
+            return "the rate and messages/s do not match"
+        return None
+
+    def message_ns(self, row: TextRow) -> float:
+        """Nanoseconds from message to message, of messages/s and MB/s (10^6 B, two decimals) the one printed finer."""
+        messages, megabytes = row.values["messages"], row.values["rate"]
+        if self.messages_half * megabytes <= 0.005 * messages:
+            return 1e9 / messages
+        return 1e3 * row.size / megabytes
+
     def check_alignment(self, rows: Sequence[tuple[Line, tuple[int, ...]]]) -> None:
         """The distance between the columns of a table is the same in all rows, given by where their tokens end."""
         for index in misaligned([ends for _, ends in rows]):
@@ -391,11 +455,24 @@ class ToolReader:
             self.complaints.invalid(line, "rows are repeated, moved or were not requested")
 
 
-def read_tool(reader: Callable[[str], ToolReader], text: str) -> VendorOutput:
+def wrong_bytes(row: TextRow) -> int:
+    """How many bytes of a row were wrong, as far as its tool says it: 1 for any, -1 where it did not look."""
+    return int(row.values["wrong"] > 0) if "wrong" in row.values else -1
+
+
+def read_tool(
+    reader: type[ToolReader],
+    text: str,
+    path: str,
+    ranks: int | None,
+    *,
+    tool: str | None = None,
+    sizes: Sequence[int] | None = None,
+) -> VendorOutput:
     """What a tool printed; where that has problems, the unwrapped text where that has none."""
-    output = reader(text).output()
+    output = reader(text, path, ranks, tool, sizes).output()
     if output.problems and (joined := unwrapped(text)) is not None:
-        second = reader(joined).output()
+        second = reader(joined, path, ranks, tool, sizes).output()
         if not second.problems:
             return second
     return output
