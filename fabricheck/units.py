@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from fabricheck.errors import UserError
 
@@ -119,6 +120,16 @@ def parse_rate(text: str) -> float:
     if not _LEAST_RATE <= rate <= _LARGEST_RATE:
         raise UserError(f"the rate {text!r} is not a rate of hardware: give one between 1 b/s and 1000000 Tb/s")
     return rate
+
+
+def plural(times: int, what: str) -> str:
+    """The number and the noun, with an `s` unless the number is 1."""
+    return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
+
+
+def few(names: Sequence[str], most: int = 3, *, between: str = ", ") -> str:
+    """The first so many names, and how many more there are."""
+    return between.join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def apart(value: float, base: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fabricheck.errors import UserError
+from fabricheck.units import few
 
 _MOST_LEFT = 40
 
@@ -46,9 +47,8 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     written = write_bundle(folder, output, hide=hide, more=more, nodes=_nodes(folder) if hide else ())
     click.echo(f"{output}: {len(written.files)} files, {output.stat().st_size:,} bytes")
     if written.left:
-        named = ", ".join(written.left[:_MOST_LEFT])
-        count = f" and {len(written.left) - _MOST_LEFT:,} more" if len(written.left) > _MOST_LEFT else ""
-        click.echo(f"check these words before you send it, and hide names among them with --hide: {named}{count}")
+        named = few(written.left, _MOST_LEFT)
+        click.echo(f"check these words before you send it, and hide names among them with --hide: {named}")
 
 
 def _nodes(folder: Path) -> tuple[str, ...]:

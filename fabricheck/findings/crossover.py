@@ -13,7 +13,7 @@ from fabricheck.findings.case_runs import CaseRun, MeasuredGoodput, common_point
 from fabricheck.judge.statistics import ratio_interval
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.units import format_size
+from fabricheck.units import format_size, plural
 
 Faster = Literal["*CCL", "MPI", ""]
 
@@ -87,12 +87,12 @@ class CclAgainstMpi:
     @property
     def message(self) -> str:
         """One line for the administrator."""
-        who = f"{self.pairs} {'pair' if self.pairs == 1 else 'pairs'}" if self.pairs else f"{self.ranks} ranks"
-        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        who = plural(self.pairs, "pair") if self.pairs else f"{self.ranks} ranks"
         by = f"MPI of {self.environment}" if self.environment else "MPI"
         how = " as a list of transfers" if self.as_transfers else ""
         ratios = ", ".join(f"{format_size(each.bytes)} {each.ratio:.3g}" for each in self.sizes)
-        return f"{self.operation}, {who} on {nodes}, goodput of *CCL ÷ {by}{how}: {self.crossover}: {ratios}"
+        where = f"{who} on {plural(self.nodes, 'node')}"
+        return f"{self.operation}, {where}, goodput of *CCL ÷ {by}{how}: {self.crossover}: {ratios}"
 
 
 def crossover(sizes: Iterable[RatioAtSize]) -> Crossover:

@@ -31,7 +31,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import DISTANCES, Network, fold, unfold
-from fabricheck.units import format_size
+from fabricheck.units import few, format_size, plural
 
 
 def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
@@ -151,9 +151,6 @@ def find_shortened(runs: Sequence[CaseRun]) -> Iterator[Finding]:
             yield Finding("shortened", Verdict.PASS, f"{run.test} ({run.label}): {run.shortened}")
 
 
-_MOST_NAMED = 3
-
-
 def find_far_cores(runs: Sequence[CaseRun]) -> Iterator[Finding]:
     """Ranks whose cores are all on another NUMA node than their GPU, a line for each partition.
 
@@ -169,13 +166,12 @@ def find_far_cores(runs: Sequence[CaseRun]) -> Iterator[Finding]:
                 of_partition = domains_by_host.setdefault(run.partition, {})
                 of_partition[rank.host, rank.local_rank] = f"{place}{rank.device.numa_node}"
     for partition, ranks in domains_by_host.items():
-        named = "; ".join([ranks[key] for key in sorted(ranks)[:_MOST_NAMED]])
-        more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+        named = few([ranks[key] for key in sorted(ranks)], between="; ")
         advice = "bind ranks to the cores next to their GPU (launcher_options of the environment, such as --cpu-bind)"
         yield Finding(
             "affinity",
             Verdict.PASS,
-            f"{partition}: ranks ran on another NUMA node than their GPU: {named}{more}: {advice}",
+            f"{partition}: ranks ran on another NUMA node than their GPU: {named}: {advice}",
         )
 
 
@@ -200,7 +196,7 @@ class DistanceClass:
         size = format_size(self.bytes)
         what = f"{self.operation} {self.schedule} {self.transport} {size} {self.quantity}, {self.distance}"
         return (
-            f"{what} ({self.pairs} {'pair' if self.pairs == 1 else 'pairs'}): median {summary.median:.4g} {unit} "
+            f"{what} ({plural(self.pairs, 'pair')}): median {summary.median:.4g} {unit} "
             f"(95%: {low:.4g} to {high:.4g}), min {summary.min:.4g}, p5 {summary.p5:.4g}, p25 {summary.p25:.4g}, "
             f"p75 {summary.p75:.4g}, p95 {summary.p95:.4g}, max {summary.max:.4g}, mean {summary.mean:.4g}"
         )

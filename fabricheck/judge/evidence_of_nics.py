@@ -19,6 +19,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.nic import nic_of
+from fabricheck.units import few
 
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
 # that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
@@ -230,6 +231,4 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
 
 
 def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:
-    named = [f"{source} → {way.to}" for source, way in ways]
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-    return f"{', '.join(named[:3])}{more}"
+    return few([f"{source} → {way.to}" for source, way in ways])

@@ -15,6 +15,7 @@ from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
+from fabricheck.units import few
 
 # A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
 _CLOCK_S = 60.0
@@ -111,9 +112,7 @@ def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> I
 
 
 def _named(hosts: Sequence[str]) -> str:
-    if len(hosts) > _MOST_NAMED:
-        return f"{', '.join(hosts[:_MOST_NAMED])} and {len(hosts) - _MOST_NAMED} more"
-    return fold(hosts)
+    return few(hosts, _MOST_NAMED) if len(hosts) > _MOST_NAMED else fold(hosts)
 
 
 def _unlike_gpus(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:

@@ -17,7 +17,7 @@ from fabricheck.records.metrics import Metric, Quantity, expected_metric_names, 
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.units import apart
+from fabricheck.units import apart, few
 
 
 def strongest(yardsticks: Iterable[Yardstick]) -> Yardstick | None:
@@ -173,8 +173,7 @@ def _missing(run: Run, metrics: tuple[Metric, ...]) -> Iterator[Finding]:
     have = {metric.name for metric in metrics}
     missing = [name for name in expected if name not in have]
     if missing:
-        names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        text = f"{len(missing)} of {len(expected)} metrics are missing: {names}"
+        text = f"{len(missing)} of {len(expected)} metrics are missing: {few(missing)}"
         yield Finding("metrics-missing", Verdict.INCOMPLETE, f"{run.path}: {text}; see the benchmark's error output")
     elif not metrics and not (run.problems and not run.header):  # a run that ended before its header says why
         yield Finding("nothing-measured", Verdict.INVALID, f"{run.path}: the run has no metric to judge")

@@ -26,6 +26,7 @@ from fabricheck.records.state import NodeState, States
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology
+from fabricheck.units import few
 
 #: More evidence beside one metric says nothing more.
 _MOST_BESIDE = 3
@@ -260,5 +261,4 @@ def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterat
 def _with_reasons(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
     if not reasons:
         return judgement
-    more = f" (and {len(reasons) - _MOST_BESIDE} more)" if len(reasons) > _MOST_BESIDE else ""
-    return replace(judgement, reason=f"{judgement.reason}; and {'; '.join(reasons[:_MOST_BESIDE])}{more}")
+    return replace(judgement, reason=f"{judgement.reason}; and {few(reasons, between='; ')}")

@@ -40,7 +40,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
-from fabricheck.units import parse_size
+from fabricheck.units import parse_size, plural
 from fabricheck.yamlfile import read_yaml
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -332,7 +332,7 @@ def _of_part(part: Part, known: PartValue, metric: Metric, value: float, policy:
     worse, tolerance = 1 - margin if higher else 1 + margin, f"margin {margin:.0%}"
     if known.range is not None:
         worse, tolerance = known.range[0 if higher else 1] / known.value, "its range"
-    machines = f"{known.machines} machine{'s' if known.machines > 1 else ''}"
+    machines = plural(known.machines, "machine")
     return Yardstick("part", value, value * worse, f"{part.part}, {machines}, {known.source}; {tolerance}")
 
 

@@ -29,6 +29,7 @@ from fabricheck.report.content import (
 from fabricheck.report.lines import headline, steps
 from fabricheck.report.parts import NodeParts
 from fabricheck.suite import program
+from fabricheck.units import few
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240
@@ -186,9 +187,7 @@ class _Writer:
             names = [name for name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
-            named = "; ".join(names[:_MOST_NAMED])
-            named += f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
-            loss = f"in {named}" if named else ""
+            loss = f"in {few(names, between='; ')}" if names else ""
             yield Card(title, verdict, "session", loss, (), next_, where[0][1], known=False, code=code)
 
 
@@ -208,9 +207,7 @@ def _of_comparison(comparison: Comparison) -> Iterator[Card]:
 
 
 def _named(rows: Sequence[Measurement], world: int) -> str:
-    named = [who(row.judgement.samples, world) for row in rows[:_MOST_NAMED]]
-    more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-    return f"{', '.join(named)}{more}"
+    return few([who(row.judgement.samples, world) for row in rows])
 
 
 def _cut(evidence: Sequence[str]) -> tuple[str, ...]:

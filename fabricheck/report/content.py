@@ -19,14 +19,13 @@ from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, SETT
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.environment import set_by_launcher
-from fabricheck.units import format_size
+from fabricheck.units import few, format_size, plural
 from fabricheck.visible import escaped
 
 # A name is a name, whatever somebody wrote into it.
 _LONGEST_TEXT = 4000
 _LONGEST_GROUP_NAME = 40
 _MOST_OPERATIONS = 3
-_MOST_NAMED = 3  # of those with the same verdict
 _MICROSECONDS = re.compile(r"(?<=\d )us\b")
 
 
@@ -163,11 +162,6 @@ def count(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, int], ...]:
     return tuple((each, numbers[each]) for each in reversed(Verdict) if numbers[each])
 
 
-def plural(times: int, what: str) -> str:
-    """The number and the noun, with an `s` unless the number is 1."""
-    return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
-
-
 def percent(share: float | None) -> str:
     """A share in percent with one decimal; `-` where it is unknown."""
     return "-" if share is None else f"{100 * share:.1f} %"
@@ -222,11 +216,8 @@ def slow_of(judged: RunJudgement) -> tuple[NotPassed, ...]:
     for group in groups_of(judged):
         for verdict, alike in group.by_verdict.items():
             if verdict is not Verdict.PASS:
-                named = [who(each.samples, len(judged.run.ranks)) for each in alike[:_MOST_NAMED]]
-                more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-                slow.append(
-                    NotPassed(verdict, f"{group.name} {', '.join(named)}{more}", reason_without_source(alike[0]))
-                )
+                named = few([who(each.samples, len(judged.run.ranks)) for each in alike])
+                slow.append(NotPassed(verdict, f"{group.name} {named}", reason_without_source(alike[0])))
     return tuple(slow)
 
 
@@ -313,9 +304,7 @@ def facts_of(judged: RunJudgement) -> RunFacts:
     arguments = [str(each) for each in header.get("command", [])]
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
-    what = ", ".join(operations[:_MOST_OPERATIONS]) or "nothing"
-    if operations[_MOST_OPERATIONS:]:
-        what += f" and {len(operations) - _MOST_OPERATIONS} more"
+    what = few(operations, _MOST_OPERATIONS) or "nothing"
     if "transport" in header:
         what += f" over {header['transport']}"
         if header["transport"] == "mpi":

@@ -12,8 +12,8 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import plural
 from fabricheck.report.lines import general_steps, line, of_entry, steps
+from fabricheck.units import plural
 
 # Of one code in a run, such as of a metric of many pairs.
 _MOST_NAMED = 5

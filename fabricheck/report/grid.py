@@ -13,10 +13,10 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.report.content import groups_of, number, percent, plural, unit_shown
+from fabricheck.report.content import groups_of, number, percent, unit_shown
 from fabricheck.report.figures.tables import Cell
 from fabricheck.report.shares import indirectness, shade_of, share_of
-from fabricheck.units import format_size
+from fabricheck.units import format_size, plural
 
 # Wider, a map is no map.
 _MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 64, 512, 4096

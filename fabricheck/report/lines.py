@@ -16,9 +16,9 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CatalogueEntry
-from fabricheck.report.content import number, plural, short_message, unit_shown
+from fabricheck.report.content import number, short_message, unit_shown
 from fabricheck.suite import program
-from fabricheck.units import apart
+from fabricheck.units import apart, plural
 
 #: Characters of a line for people.
 LONGEST = 160

@@ -19,11 +19,12 @@ from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.report.content import groups_of, percent, plural, who
+from fabricheck.report.content import groups_of, percent, who
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.drawing import Layout, add, add_device, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
+from fabricheck.units import plural
 
 _OUTLINE_PX = 2.5
 _EDGE_PX, _LEAST_HALF_PX = 45.0, 190.0  # beyond the middle of an outer box; of half a drawing

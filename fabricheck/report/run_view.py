@@ -29,7 +29,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.lines import ShownProblem, plain, steps, summary
-from fabricheck.units import size_label
+from fabricheck.units import few, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
 _MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and those that are
@@ -143,6 +143,5 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
             own = label if judged.samples.operation in PAIRS else f"{judged.samples.operation} {label}"
             members.setdefault(text, []).append(own)
     return tuple(
-        text if len(names) == len(judgements) else f"{text} (for {', '.join(names[:4])}{'…' if len(names) > 4 else ''})"
-        for text, names in members.items()
+        text if len(names) == len(judgements) else f"{text} (for {few(names)})" for text, names in members.items()
     )

@@ -13,9 +13,10 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import count, in_gigabytes, number, percent, plural, quantity_of, strength, unit_shown
+from fabricheck.report.content import count, in_gigabytes, number, percent, quantity_of, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
+from fabricheck.units import plural
 
 _MOST_NUMBERS = 4
 #: Sessions of a healthy system before `calibrate` (docs/your-system.md).

@@ -8,19 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from fabricheck.records.run import Samples, list_ranks
-from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.results.vendor_text import (
-    HEADINGS,
-    LARGEST_RANKS,
-    Line,
-    TextRow,
-    ToolReader,
-    one_time,
-    products_agree,
-    read_tool,
-    whole_number,
-    wrong_bytes,
-)
+from fabricheck.results.vendor_output import HEADINGS, TextRow, ToolReader, VendorOutput, read_tool, wrong_bytes
+from fabricheck.results.vendor_text import LARGEST_RANKS, Line, one_time, products_agree, whole_number
 
 
 @dataclass(frozen=True)

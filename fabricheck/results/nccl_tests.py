@@ -20,16 +20,8 @@ from fabricheck.results.nccl_table import (
     config_of,
 )
 from fabricheck.results.nccl_tests_json import clean_nccl_tests_json, parse_nccl_tests_json
-from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.results.vendor_text import (
-    LARGEST_SIZE,
-    Line,
-    ToolReader,
-    is_plain,
-    read_tool,
-    token_ends,
-    whole_number,
-)
+from fabricheck.results.vendor_output import ToolReader, VendorOutput, read_tool, token_ends
+from fabricheck.results.vendor_text import LARGEST_SIZE, Line, is_plain, whole_number
 
 __all__ = ["clean_nccl_tests_json", "parse_nccl_tests", "parse_nccl_tests_json"]
 

@@ -7,19 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples
-from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.results.vendor_text import (
-    HEADINGS,
-    LARGEST_RANKS,
-    Line,
-    TextRow,
-    ToolReader,
-    fixed_number,
-    looks_like_number,
-    one_time,
-    read_tool,
-    whole_number,
-)
+from fabricheck.results.vendor_output import HEADINGS, TextRow, ToolReader, VendorOutput, read_tool
+from fabricheck.results.vendor_text import LARGEST_RANKS, Line, fixed_number, looks_like_number, one_time, whole_number
 
 PROGRAM = "benchmark"
 #: By its own name: the operation, and whether a size is the share of one rank.

@@ -7,19 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples, list_ranks
-from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.results.vendor_text import (
-    LARGEST_RANKS,
-    Line,
-    TextRow,
-    ToolReader,
-    doubling_mistakes,
-    fixed_number,
-    one_time,
-    read_tool,
-    whole_number,
-    wrong_bytes,
-)
+from fabricheck.results.vendor_output import TextRow, ToolReader, VendorOutput, read_tool, wrong_bytes
+from fabricheck.results.vendor_text import LARGEST_RANKS, Line, doubling_mistakes, fixed_number, one_time, whole_number
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection
 from fabricheck.session.run import launch
 from fabricheck.suite import Suite
+from fabricheck.units import few
 
 # Launching by itself, or other tests than ReFrame first lists: then the name of a test does not find it again.
 _OWN = ("--max-retries", "--reruns", "--repeat", "--duration", "--distribute", "--parameterize", "-P", "--dry-run")
-_MOST_NAMED = 3
 _SLURM = ("slurm", "squeue")
 # The nodes were ours a moment ago; who has to wait longer for them lets the first launch stand.
 _LONGEST_WAIT = "15m"
@@ -99,9 +99,8 @@ class Again:
             left = [each for each in slow if is_open(each.launches, self.most, chance)]
             if not left or ended_by:
                 break
-            names = ", ".join(each.name for each in left[:_MOST_NAMED])
-            more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-            self.tell(f"DEGRADED so far; launching again ({number} of {self.most} times at most): {names}{more}")
+            names = few([each.name for each in left])
+            self.tell(f"DEGRADED so far; launching again ({number} of {self.most} times at most): {names}")
             made, ended_by = self._launch(session.folder, number, left, hosts, fleet)
             changed = session
             for attempt in left:

@@ -12,7 +12,7 @@ from typing import Any
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_link
 from fabricheck.site.shapes import likeness
 from fabricheck.topology.gpu_models import GpuProduct, gpu_product
-from fabricheck.units import parse_rate
+from fabricheck.units import few, parse_rate
 
 SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = CODES = (
     "slow-port",
@@ -216,9 +216,8 @@ def doubts_of_network(
         for at in members:
             if rate(at) < rate(best):
                 slow = tuple(f"{one}-{other}" for one, other in links[at]["pairs"])
-                more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
                 text = (
-                    f"{', '.join(slow[:3])}{more}: {links[at]['technology']}, {links[at]['rate']}, and its peers "
+                    f"{few(slow)}: {links[at]['technology']}, {links[at]['rate']}, and its peers "
                     f"{links[best]['technology']}: cable or port (mlxlink)"
                 )
                 doubts.append(Doubt(SLOW_CABLE, slow, text))

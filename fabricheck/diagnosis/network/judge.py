@@ -19,6 +19,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
+from fabricheck.units import plural
 
 _FEWEST_NODES = 3
 
@@ -73,7 +74,7 @@ def finding_of(suspect: SlowGroup, located: Localization) -> Finding:
     chance = f"p = {p:.1g}" if p > 0 else "p < 1e-300"
     text = (
         f"{either(at_fault)} loses {suspect.loss:.0%} ({suspect.low:.0%} to {suspect.high:.0%}) in "
-        f"{pairs} {'pair' if pairs == 1 else 'pairs'} ({chance}, corrected for {located.hypotheses} possible faults); "
+        f"{plural(pairs, 'pair')} ({chance}, corrected for {located.hypotheses} possible faults); "
         "check link state, error counters and cables there"
     )
     return Finding(

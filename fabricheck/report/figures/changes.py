@@ -8,7 +8,7 @@ from typing import Any
 
 from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange
 from fabricheck.history.shares import percent, size
-from fabricheck.report.content import number, plural, unit_shown
+from fabricheck.report.content import number, unit_shown
 from fabricheck.report.figures.history import short_names
 from fabricheck.report.figures.plot import (
     COLORS,
@@ -23,6 +23,7 @@ from fabricheck.report.figures.plot import (
     told_apart,
 )
 from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+from fabricheck.units import plural
 
 _MOST_DRAWN, _MOST_ROWS = 40, 64
 _LONGEST_NAME = 28

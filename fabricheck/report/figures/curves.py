@@ -14,7 +14,7 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, plural, unit_shown, who
+from fabricheck.report.content import number, unit_shown, who
 from fabricheck.report.figures.plot import (
     GREY,
     Colors,
@@ -27,7 +27,7 @@ from fabricheck.report.figures.plot import (
     to_json,
 )
 from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, SizeQuartiles
-from fabricheck.units import format_size
+from fabricheck.units import format_size, plural
 
 _FEWEST_OF_CURVE = 4  # sizes
 

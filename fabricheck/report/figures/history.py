@@ -19,7 +19,7 @@ from fabricheck.history.series import MetricKey, Series, Session
 from fabricheck.history.shares import percent, size
 from fabricheck.history.text import incident_name
 from fabricheck.history.watch import MetricState, Watched
-from fabricheck.report.content import number, plural, unit_shown
+from fabricheck.report.content import number, unit_shown
 from fabricheck.report.figures.plot import (
     COLORS,
     GREY,
@@ -37,6 +37,7 @@ from fabricheck.report.figures.plot import (
     told_apart,
 )
 from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+from fabricheck.units import plural
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,10 +12,11 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, describe_rank, number, percent, plural, unit_shown, who
+from fabricheck.report.content import MetricGroup, describe_rank, number, percent, unit_shown, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Matrix, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.network import Network
+from fabricheck.units import plural
 
 # Above it, numbers in the cells could not be read.
 _RANKS_WITH_TEXT = 32
