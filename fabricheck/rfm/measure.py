@@ -61,7 +61,7 @@ from fabricheck.rfm.outcome import (
     summary,
     unsupported_reason,
 )
-from fabricheck.rfm.paths import goes_by_host, paths_of
+from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
 from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
@@ -372,7 +372,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def chosen_settings(self) -> dict[str, str]:
         """The attributes in `plan_settings`, as options of fabricbench by name."""
-        return {name: str(getattr(self, name)) for name in self.plan_settings}
+        return {name: setting_of(self, name) for name in self.plan_settings}
 
     def chosen_ranks(self) -> str:
         """Which ranks go at the same time; empty where fabricbench is to choose."""

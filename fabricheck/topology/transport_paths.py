@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
@@ -130,6 +130,13 @@ def mpi_paths(topology: Topology, nodes: int) -> Paths:
     paths = {fabric.value[1] for fabric in fabrics_of(topology)}
     default = paths.pop() if len(paths) == 1 else ""
     return _MPI_BETWEEN_NODES[topology.mpi_path_between_nodes or default]
+
+
+def nic_paths(topology: Topology) -> Paths:
+    """The paths of libfabric alone, also where data come back to their node: its NICs, without a copy on the host."""
+    between = mpi_paths(topology, 2)
+    staging = topology.gpudirect_rdma in (None, "all") and any(fabric.rdma for fabric in fabrics_of(topology))
+    return replace(between, forbidden=(*between.forbidden, *[r"^OFI provider .* staged$"] * staging))
 
 
 def ccl_paths(topology: Topology, nodes: int) -> Paths:

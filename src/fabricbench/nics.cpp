@@ -61,11 +61,15 @@ std::size_t nearest(const std::vector<Nic>& nics, const Seat& seat, const std::s
   return equals[static_cast<std::size_t>(seat.node_rank) % equals.size()];
 }
 
-std::size_t named(const std::vector<Nic>& nics, const std::string& wanted) {
+std::size_t named(const std::vector<Nic>& nics, const std::string& wanted, const std::string& sysfs) {
   std::vector<std::string> names;
   for (const Nic& nic : nics) names.push_back(nic.name);
   const auto found = std::find(names.begin(), names.end(), wanted);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  const std::string device = interface_of(wanted, sysfs).bus_id;
+  for (std::size_t i = 0; i < nics.size(); ++i) {
+    if (!device.empty() && nics[i].bus_id == device) return i;
+  }
   if (!wanted.empty() && std::all_of(wanted.begin(), wanted.end(), is_digit)) {
     const auto number = static_cast<std::size_t>(std::strtoull(wanted.c_str(), nullptr, 10));
     if (number < nics.size()) return number;
@@ -102,7 +106,7 @@ std::vector<std::size_t> chosen_nics(const std::vector<Nic>& nics, const std::st
     chosen = {nearest(nics, seat, sysfs)};
   } else {
     const std::vector<std::string> list = split(wanted, ',');
-    chosen = {named(nics, list[static_cast<std::size_t>(seat.node_rank) % list.size()])};
+    chosen = {named(nics, list[static_cast<std::size_t>(seat.node_rank) % list.size()], sysfs)};
   }
   for (const std::size_t place : chosen) {
     if (!nics[place].up)

@@ -34,9 +34,9 @@ void sort_by_name(std::vector<Nic>& nics);
 Nic interface_of(const std::string& name, const std::string& sysfs = "/sys");
 
 // The places among `nics`, which are sorted, of those that a rank uses: the one that shares most of the way over PCIe
-// with its GPU, or is on its NUMA node (near), all, or what a list says for this rank, by name or number. Of several
-// that are equally near the ranks of a node take one after another. InputError where there is no such NIC, or where it
-// is down.
+// with its GPU, or is on its NUMA node (near), all, or what a list says for this rank: a name, that of its network
+// interface (hsn0 for cxi0), or a number. Of several that are equally near the ranks of a node take one after another.
+// InputError where there is no such NIC, or where it is down.
 std::vector<std::size_t> chosen_nics(const std::vector<Nic>& nics, const std::string& wanted, const Seat& seat,
                                      const std::string& sysfs = "/sys");
 

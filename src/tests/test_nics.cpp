@@ -69,6 +69,18 @@ TEST(nics_are_chosen_by_number_and_name_for_the_ranks_of_a_node) {
   }
 }
 
+TEST(a_nic_is_known_by_its_network_interface) {
+  const check::Folder sysfs;
+  sysfs.write("devices/pci0000:10/0000:12:00.0/numa_node", "0");
+  sysfs.write("class/net/hsn1/speed", "200000");
+  CHECK(symlink((sysfs.path() + "/devices/pci0000:10/0000:12:00.0").c_str(),
+                (sysfs.path() + "/class/net/hsn1/device").c_str()) == 0);
+  const std::vector<Nic> nics = {{"cxi0", "cxi", "0000:11:00.0"}, {"cxi1", "cxi", "0000:12:00.0"}};
+  CHECK_EQUAL(chosen_nics(nics, "hsn1", {"", 0, 0}, sysfs.path()).at(0), 1u);
+  CHECK(check::message_of<InputError>([&] { chosen_nics(nics, "hsn0", {"", 0, 0}, sysfs.path()); }) !=
+        "(nothing was thrown)");
+}
+
 TEST(a_nic_that_is_down_is_named) {
   std::vector<Nic> nics = {{"cxi0", "cxi", ""}, {"cxi1", "cxi", ""}};
   nics[1].up = false;

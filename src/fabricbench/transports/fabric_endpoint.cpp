@@ -146,9 +146,8 @@ Nic nic_of(const fi_info& info) {
 std::string why_nothing(bool on_device) {
   Info wanted = hints(false);
   if (on_device && get_info(wanted.get()) != nullptr)
-    return "no provider of libfabric takes memory of these GPUs (FI_HMEM): it was built without their runtime, or no "
-           "NIC "
-           "reaches them; --buffers host-host measures host memory";
+    return "no provider of libfabric takes memory of these GPUs (FI_HMEM): was it built with their runtime? For host "
+           "memory: --buffers host-host";
   wanted->tx_attr->op_flags = 0;
   if (get_info(wanted.get()) != nullptr)
     return "no provider of libfabric tells when written data have arrived (FI_DELIVERY_COMPLETE)";
