@@ -10,9 +10,9 @@ class NicLoopback(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
     descr = "each NIC with each GPU, by libfabric, back to the same node"
     transport = "fabric"
-    nic_number = parameter([str(number) for number in range(8)])
     access = parameter(["write", "read"])
-    plan_settings = ["nic", "access"]
+    nic = parameter(["0", "1", "2", "3", "4", "5", "6", "7"])  # in the topology
+    plan_settings = ["access", "nic"]
     operations = ["local_copy", "host_to_device", "device_to_host"]
     schedules = ["uncontended"]
     least_ranks = 1

@@ -96,6 +96,7 @@ def setup_lab() -> None:
         "iproute2 nftables iptables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
     )
     debian(cluster, "to emulate a cluster")
+    debian("libfabric-dev", "to measure NICs below MPI")
 
 
 def install_lab() -> None:
@@ -107,7 +108,7 @@ def setup_lint() -> None:
     once("dev", "the Python packages", lambda: install_package("dev"))
     setup_run()
     install_lab()
-    debian("clang", "the second compiler of `make lint`")
+    debian("clang libfabric-dev", "the second compiler of `make lint`, and headers of what it compiles")
 
 
 def setup_test() -> None:

@@ -130,7 +130,7 @@ def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
 
 def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
     """Why a test of one NIC of a node, by its number, has none there."""
-    number, where = getattr(test, "nic_number", ""), test.current_partition.fullname
+    number, where = getattr(test, "nic", ""), test.current_partition.fullname
     topology = topology_of(where) if number.isdecimal() else None
     if topology is None:
         return

@@ -43,10 +43,9 @@ def nics_of(where: str) -> tuple[str, ...]:
 
 
 def setting_of(test: Any, name: str) -> str:
-    """The value of a setting of a plan: an attribute of the test, but for the NIC that it names by a number."""
-    if name == "nic" and hasattr(test, "nic_number"):
-        return nics_of(test.current_partition.fullname)[int(test.nic_number)]
-    return str(getattr(test, name))
+    """The value of a setting of a plan: an attribute of the test, but for a NIC, whose name is that of the topology."""
+    value = str(getattr(test, name))
+    return nics_of(test.current_partition.fullname)[int(value)] if name == "nic" and value.isdecimal() else value
 
 
 def goes_by_host(test: Any) -> bool:
