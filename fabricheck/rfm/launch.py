@@ -329,10 +329,12 @@ def is_nvlink_domain(where: str) -> bool:
 def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
 
-    Those with one of the collective `libraries`: they measure once what does not depend on the MPI library. Where this
-    system has no such library, what needs none is measured by the first environment of each partition with one of
-    their APIs.
+    NICs are measured by those with the feature `libfabric`. Else those with one of the collective `libraries`: they
+    measure once what does not depend on the MPI library. Where this system has no such library, what needs none is
+    measured by the first environment of each partition with one of their APIs.
     """
+    if transport == "fabric":
+        return ["+mpi +libfabric"]
     partitions = rt.runtime().system.partitions
     has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
     if has_library or transport == "ccl":
