@@ -80,7 +80,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`, `buffers`,
       `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which GPUs go at
       the same time), `ranks_per_device`.
-    - *init*: selects partitions and environments by features. But for `mpi` and `fabric` it needs a partition with `gpu`
+    - *init*: selects partitions and environments by features. All but `mpi` and `fabric` need a partition with `gpu`
       and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
       than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`,
       with `in_nvlink_domain` of nodes that NVLink joins; emulated nodes have no memory of their own to measure.
