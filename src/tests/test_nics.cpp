@@ -9,7 +9,8 @@ using namespace fabricbench;
 
 namespace {
 
-// Two sockets, each with a switch that has a NIC and a GPU below it, and another NIC at its root.
+// Two sockets, each with a switch that has a NIC and a GPU below it, and another NIC at a root of its own; on the
+// second socket with a GPU.
 class Machine {
  public:
   Machine() {
@@ -19,6 +20,7 @@ class Machine {
     add("0000:81:00.0", "devices/pci0000:80/0000:80:01.0", 1);  // GPU
     add("0000:82:00.0", "devices/pci0000:80/0000:80:01.0", 1);
     add("0000:91:00.0", "devices/pci0000:90", 1);
+    add("0000:c1:00.0", "devices/pci0000:90", 1);  // GPU
   }
   std::string path() const { return sysfs_.path(); }
   const std::vector<Nic> nics = {{"mlx5_0", "verbs;ofi_rxm", "0000:12:00.0"},
@@ -48,6 +50,7 @@ TEST(a_gpu_has_the_nic_below_its_own_switch) {
   const Machine machine;
   CHECK_EQUAL(machine.one("near", {"0000:11:00.0", 0, 3}), 0u);
   CHECK_EQUAL(machine.one("near", {"0000:81:00.0", 1, 0}), 2u);
+  CHECK_EQUAL(machine.one("near", {"0000:c1:00.0", 1, 0}), 3u);
 }
 
 TEST(a_rank_without_a_gpu_takes_the_nics_of_its_numa_node_in_turn) {

@@ -76,7 +76,9 @@ void Fabric::set_up(const Context& context) {
   const std::string reason = open(context);
   const auto unless_all = [&](const std::string& mine) {
     const std::string first = world.first_said(mine.empty() ? mine : host_name() + ": " + mine);
-    if (!first.empty()) throw UnsupportedError(first);
+    if (first.empty()) return;
+    let_go();
+    throw UnsupportedError(first);
   };
   unless_all(reason);
   const std::string mine = std::to_string(nics_.size()) + " by " + nics_.front().provider;
