@@ -34,15 +34,18 @@ Buffer destination_buffer(const Transfer& transfer) {
 
 FabricTransfers::FabricTransfers(const Group& group, int rank, Access access, const FabricEndpoints& endpoints,
                                  std::uint64_t most, bool yields)
-    : rank_(rank), access_(access), endpoints_(endpoints), most_(most), yields_(yields) {
+    : rank_(rank), access_(access), endpoints_(endpoints), yields_(yields) {
   for (const Step& step : group.steps) {
     const OwnTransfers own = own_transfers(step, rank);
     std::map<int, std::size_t> places;
     Messages messages;
     // Both ends count the messages between them.
-    for (const Transfer& sent : own.sent) messages.sent.push_back({sent, places[sent.destination]++});
+    const auto message = [&](const Transfer& transfer, int other) {
+      return Message{transfer, places[other]++, pieces_of(transfer.bytes, endpoints.size(), most)};
+    };
+    for (const Transfer& sent : own.sent) messages.sent.push_back(message(sent, sent.destination));
     places.clear();
-    for (const Transfer& received : own.received) messages.received.push_back({received, places[received.source]++});
+    for (const Transfer& received : own.received) messages.received.push_back(message(received, received.source));
     steps_.push_back(std::move(messages));
   }
 }
@@ -80,8 +83,8 @@ void FabricTransfers::run(const Messages& step, std::int64_t times) {
 }
 
 void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place] : messages) {
-    for (const Piece& piece : pieces_of(transfer.bytes, endpoints_.size(), most_)) {
+  for (const auto& [transfer, place, pieces] : messages) {
+    for (const Piece& piece : pieces) {
       const std::uint64_t from = transfer.source_offset + piece.offset;
       const std::uint64_t to = transfer.destination_offset + piece.offset;
       if (access_ == Access::read) {
@@ -96,16 +99,16 @@ void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::*
 }
 
 void FabricTransfers::send(const std::vector<Message>& messages) {
-  for (const auto& [transfer, place] : messages) {
-    for (const Piece& piece : pieces_of(transfer.bytes, endpoints_.size(), most_))
+  for (const auto& [transfer, place, pieces] : messages) {
+    for (const Piece& piece : pieces)
       endpoints_[piece.nic]->send(data_, transfer.destination, tag_of(kData, rank_, place),
                                   {source_buffer(transfer), transfer.source_offset + piece.offset, piece.bytes});
   }
 }
 
 void FabricTransfers::receive(const std::vector<Message>& messages) {
-  for (const auto& [transfer, place] : messages) {
-    for (const Piece& piece : pieces_of(transfer.bytes, endpoints_.size(), most_))
+  for (const auto& [transfer, place, pieces] : messages) {
+    for (const Piece& piece : pieces)
       endpoints_[piece.nic]->receive(
           data_, tag_of(kData, transfer.source, place),
           {destination_buffer(transfer), transfer.destination_offset + piece.offset, piece.bytes});
@@ -113,13 +116,13 @@ void FabricTransfers::receive(const std::vector<Message>& messages) {
 }
 
 void FabricTransfers::expect(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place] : messages) {
+  for (const auto& [transfer, place, pieces] : messages) {
     if (transfer.*other != rank_) endpoints_.front()->receive_note(notes_, tag_of(kind, transfer.*other, 0));
   }
 }
 
 void FabricTransfers::tell(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place] : messages) {
+  for (const auto& [transfer, place, pieces] : messages) {
     if (transfer.*other != rank_) endpoints_.front()->send_note(notes_, transfer.*other, tag_of(kind, rank_, 0));
   }
 }

@@ -25,6 +25,7 @@ class FabricTransfers final : public Work {
   struct Message {
     Transfer transfer;
     std::size_t place;  // among those of a step between the same two ranks
+    std::vector<Piece> pieces;
   };
   struct Messages {
     std::vector<Message> sent;
@@ -43,7 +44,6 @@ class FabricTransfers final : public Work {
   int rank_;
   Access access_;
   const FabricEndpoints& endpoints_;
-  std::uint64_t most_;
   bool yields_;
   std::vector<Messages> steps_;
   Flight data_;
