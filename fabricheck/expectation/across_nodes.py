@@ -51,8 +51,8 @@ def through_nics(question: Question) -> Limits:
     Both ways of the link between GPU and CPU, or PCIe switch, are as fast as the slower of them.
     """
     topology, start_up = question.topology, START_UP_US["fabric"]
-    if not any(fabric.rdma for fabric in fabrics_of(topology)):
-        return Limits(None, None, None, start_up, "sockets keep data that stay on a node away from its NICs")
+    if not any(fabric.loops_back for fabric in fabrics_of(topology)):
+        return Limits(None, None, None, start_up, "data that stay on a node pass by its NICs")
     if question.operation not in (*PAIRS, *MEMORY_PATHS):
         return Limits(None, None, None, start_up, "what several messages leave each other of a NIC is unknown")
     links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(topology, gpu))]

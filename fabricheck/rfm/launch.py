@@ -136,8 +136,8 @@ def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
         return
     if int(number) >= len(topology.nics):
         yield f"a node of {where} has {len(topology.nics)} NICs, counted from 0, and this is for NIC {number}"
-    elif not any(fabric.rdma for fabric in fabrics_of(topology)):
-        yield f"the NICs of {where} have no RDMA: sockets keep data that stay on a node away from them"
+    elif not any(fabric.loops_back for fabric in fabrics_of(topology)):
+        yield f"sockets, and libfabric over Omni-Path, keep data that stay on a node of {where} away from its NICs"
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:

@@ -40,6 +40,11 @@ class Fabric(Enum):
         """Whether NICs of this fabric read and write remote memory themselves."""
         return self is not Fabric.ETHERNET
 
+    @property
+    def loops_back(self) -> bool:
+        """Whether libfabric sends what stays on a node over a NIC too; of Omni-Path psm3 and opx take shared memory."""
+        return self.rdma and self is not Fabric.OMNI_PATH
+
 
 # By a NIC's model, the first that fits. `Ethernet 400 Gb/sec (4X NDR)` is how the kernel words the rate of an RDMA
 # device. Slingshot-10 has NICs of more than one maker, and no default.

@@ -137,3 +137,14 @@ TEST(messages_between_two_ranks_have_tags_that_both_know) {
   CHECK_EQUAL(tags[1], (std::vector<std::uint64_t>{tags[0][1], tags[0][2], tags[2][1]}));
   CHECK(tags[1][0] != tags[1][1] && tags[1][1] != tags[1][2]);
 }
+
+TEST(pieces_of_a_message_have_tags_of_their_own) {
+  Log log;
+  FabricEndpoints endpoints;
+  endpoints.push_back(std::make_unique<ToldNic>(log, ""));
+  FabricTransfers({{0, 1}, {{{0, 1, 100}, {0, 1, 50}}}}, 0, Access::send, endpoints, 64, false).run();
+  std::vector<std::uint64_t> tags = static_cast<ToldNic&>(*endpoints.front()).tags;
+  std::sort(tags.begin(), tags.end());
+  CHECK_EQUAL(tags.size(), 3u);
+  CHECK(std::adjacent_find(tags.begin(), tags.end()) == tags.end());
+}

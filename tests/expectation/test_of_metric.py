@@ -331,6 +331,9 @@ def test_no_gpu_is_faster_to_a_nic_than_its_link() -> None:
     assert found.expected == host_link_gbps(fast, fast.gpus[0])
 
 
-def test_sockets_keep_data_away_from_the_nics_of_their_node() -> None:
+def test_sockets_and_shared_memory_keep_data_away_from_the_nics_of_their_node() -> None:
+    alps = system("alps")
+    omni_path = replace(alps, nics=tuple(replace(nic, model="Omni-Path HFI") for nic in alps.nics))
+    assert ask(omni_path, "local_copy", (0,), transport="fabric", ranks=1).nominal is None
     assert ask(system("emulated"), "local_copy", (), transport="fabric", ranks=1).nominal is None
     assert ask(system("alps"), "allgather", (0, 1, 2, 3), transport="fabric").expected is None

@@ -191,6 +191,7 @@ class Endpoint final : public FabricEndpoint {
     const bool on_device =
         std::any_of(buffers.begin(), buffers.end(), [](const BufferMemory& buffer) { return buffer.on_device; });
     if (on_device) device_memory_ = asked_for_peer_access(nic_of(offered));
+    leave_shared_memory_alone();
     check(fi_enable(endpoint), "fi_enable");
     for (std::size_t i = 0; i < kBuffers; ++i) regions_.push_back(region(buffers[i], device, i + 1));
     note_region_ = region({note_, sizeof note_, false}, device, kBuffers + 1);
@@ -279,6 +280,20 @@ class Endpoint final : public FabricEndpoint {
     char bytes[sizeof window];
     std::memcpy(bytes, &window, sizeof window);
     text.append(bytes, sizeof bytes);
+  }
+
+  // What stays on a node goes over the NIC too, and not by EFA's own way around it.
+  void leave_shared_memory_alone() {
+    // FI_OPT_SHARED_MEMORY_PERMITTED, from 1.21 on; other providers do not know it.
+    constexpr int kSharedMemoryPermitted = 11;
+    bool permitted = false;
+    const int result =
+        fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT, kSharedMemoryPermitted, &permitted, sizeof permitted);
+    const char* by_variable = std::getenv("FI_EFA_ENABLE_SHM_TRANSFER");
+    const bool is_off = result == 0 || (by_variable != nullptr && std::strcmp(by_variable, "0") == 0);
+    if (!is_off && std::strncmp(info_->fabric_attr->prov_name, "efa", 3) == 0)
+      throw RunError("library",
+                     "libfabric before 1.21 keeps data off the NIC inside a node: set FI_EFA_ENABLE_SHM_TRANSFER=0");
   }
 
   // Asks that the NIC itself reaches device memory. Providers that do not know the question either register such memory

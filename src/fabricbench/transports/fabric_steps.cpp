@@ -39,9 +39,11 @@ FabricTransfers::FabricTransfers(const Group& group, int rank, Access access, co
     const OwnTransfers own = own_transfers(step, rank);
     std::map<int, std::size_t> places;
     Messages messages;
-    // Both ends count the messages between them.
+    // Both ends count the pieces between them.
     const auto message = [&](const Transfer& transfer, int other) {
-      return Message{transfer, places[other]++, pieces_of(transfer.bytes, endpoints.size(), most)};
+      Message made{transfer, pieces_of(transfer.bytes, endpoints.size(), most), places[other]};
+      places[other] += made.pieces.size();
+      return made;
     };
     for (const Transfer& sent : own.sent) messages.sent.push_back(message(sent, sent.destination));
     places.clear();
@@ -83,7 +85,7 @@ void FabricTransfers::run(const Messages& step, std::int64_t times) {
 }
 
 void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place, pieces] : messages) {
+  for (const auto& [transfer, pieces, first] : messages) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = transfer.source_offset + piece.offset;
       const std::uint64_t to = transfer.destination_offset + piece.offset;
@@ -99,30 +101,32 @@ void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::*
 }
 
 void FabricTransfers::send(const std::vector<Message>& messages) {
-  for (const auto& [transfer, place, pieces] : messages) {
+  for (const auto& [transfer, pieces, first] : messages) {
+    std::size_t place = first;
     for (const Piece& piece : pieces)
-      endpoints_[piece.nic]->send(data_, transfer.destination, tag_of(kData, rank_, place),
+      endpoints_[piece.nic]->send(data_, transfer.destination, tag_of(kData, rank_, place++),
                                   {source_buffer(transfer), transfer.source_offset + piece.offset, piece.bytes});
   }
 }
 
 void FabricTransfers::receive(const std::vector<Message>& messages) {
-  for (const auto& [transfer, place, pieces] : messages) {
+  for (const auto& [transfer, pieces, first] : messages) {
+    std::size_t place = first;
     for (const Piece& piece : pieces)
       endpoints_[piece.nic]->receive(
-          data_, tag_of(kData, transfer.source, place),
+          data_, tag_of(kData, transfer.source, place++),
           {destination_buffer(transfer), transfer.destination_offset + piece.offset, piece.bytes});
   }
 }
 
 void FabricTransfers::expect(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place, pieces] : messages) {
+  for (const auto& [transfer, pieces, first] : messages) {
     if (transfer.*other != rank_) endpoints_.front()->receive_note(notes_, tag_of(kind, transfer.*other, 0));
   }
 }
 
 void FabricTransfers::tell(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other) {
-  for (const auto& [transfer, place, pieces] : messages) {
+  for (const auto& [transfer, pieces, first] : messages) {
     if (transfer.*other != rank_) endpoints_.front()->send_note(notes_, transfer.*other, tag_of(kind, rank_, 0));
   }
 }

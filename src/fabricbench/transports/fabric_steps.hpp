@@ -24,8 +24,8 @@ class FabricTransfers final : public Work {
  private:
   struct Message {
     Transfer transfer;
-    std::size_t place;  // among those of a step between the same two ranks
     std::vector<Piece> pieces;
+    std::size_t first;  // of the pieces, among those of a step between the same two ranks
   };
   struct Messages {
     std::vector<Message> sent;
