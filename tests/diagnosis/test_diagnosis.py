@@ -245,3 +245,26 @@ def test_a_nic_is_told_from_its_gpus(
     with_nics = replace(system("hgx-h200"), nics=system("alps").nics)
     _, found = session(loopbacks(slow), SystemJudge(with_nics, None, Policy()))
     assert blamed(found) == list(named)
+
+
+@pytest.mark.parametrize(
+    ("below", "named"),
+    [
+        (None, [("all-slow", ())]),
+        (0.0, [("slow-library", ("NCCL 2.28.9",))]),
+        (0.6, [("all-slow", ())]),
+    ],
+)
+def test_the_layer_below_tells_whether_it_is_the_library(
+    rails: Topology, below: float | None, named: Sequence[tuple[str, tuple[str, ...]]]
+) -> None:
+    """NCCL has 40% between all nodes; libfabric, on the same pairs, was not measured, is fast, or has as little."""
+
+    def everywhere(loss: float, transport: str) -> Run:
+        slow = {(a * 2 + rail, b * 2 + rail): loss for rail in range(2) for a, b in permutations(range(len(NODES)), 2)}
+        run = rail_run(slow, transport=transport)
+        return replace(run, header={**run.header, "libraries": {"ccl": {"name": "NCCL", "version": "2.28.9"}}})
+
+    runs = [everywhere(0.6, "ccl"), *([] if below is None else [everywhere(below, "fabric")])]
+    _, found = session(runs, SystemJudge(rails, None, Policy()))
+    assert blamed(found) == list(named)
