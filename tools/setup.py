@@ -96,7 +96,6 @@ def setup_lab() -> None:
         "iproute2 nftables iptables slurm-wlm munge environment-modules openmpi-bin libopenmpi-dev mpich libmpich-dev"
     )
     debian(cluster, "to emulate a cluster")
-    debian("libfabric-dev", "to measure NICs below MPI")
 
 
 def install_lab() -> None:
@@ -108,7 +107,8 @@ def setup_lint() -> None:
     once("dev", "the Python packages", lambda: install_package("dev"))
     setup_run()
     install_lab()
-    debian("clang libfabric-dev", "the second compiler of `make lint`, and headers of what it compiles")
+    debian("clang", "the second compiler of `make lint`")
+    debian("libfabric-dev", "to compile what measures NICs below MPI")
 
 
 def setup_test() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from tests.support.bench import Bench, built
+from tests.support.nodes import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -99,6 +101,33 @@ def test_what_a_node_does_not_have_is_one_line(
     assert job.returncode == 6, job.stdout + job.stderr
     assert says in (read_unsupported(tmp_path / RESULT) or "")
     assert len([line for line in job.stderr.splitlines() if line.startswith("fabricbench: ")]) == 1
+
+
+def test_where_libfabric_cannot_be_loaded_the_other_transports_go_on(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "libfabric.so.1").touch()
+    without = replace(bench, environment={"LD_LIBRARY_PATH": f"{tmp_path}:$LD_LIBRARY_PATH"})
+    check_only_nics_are_left_out(without, tmp_path, "libfabric.so.1")
+
+
+@pytest.mark.full
+def test_a_program_that_was_built_without_libfabric_measures_all_else(tmp_path: Path) -> None:
+    installation = built("openmpi").installation
+    options = [f"-DMPI_CXX_COMPILER={installation.mpicxx}", "-DLIBFABRIC_INCLUDE_DIR=OFF", "-DBUILD_TESTING=OFF"]
+    folder = tmp_path / "build"
+    for step in (["-S", "src", "-B", f"{folder}", *options], ["--build", f"{folder}", "--parallel", "2"]):
+        subprocess.run(["cmake", *step], cwd=ROOT, check=True, capture_output=True, timeout=500)
+    check_only_nics_are_left_out(Bench(installation, folder / "fabricbench"), tmp_path, "LIBFABRIC_ROOT")
+
+
+def check_only_nics_are_left_out(bench: Bench, folder: Path, said: str) -> None:
+    job = bench.run(folder, SHORT, "--operations=pingpong --sizes=8", ranks=2)
+    assert job.returncode == 6, job.stdout + job.stderr
+    assert said in (read_unsupported(folder / RESULT) or "")
+    assert len([line for line in job.stderr.splitlines() if line.startswith("fabricbench: ")]) == 1
+    (folder / RESULT).unlink()
+    job = bench.run(folder, SHORT.replace("fabric", "mpi", 1), "--operations=pingpong --sizes=8", ranks=2)
+    assert job.returncode == 0, job.stdout + job.stderr
+    right(folder)
 
 
 @pytest.fixture
