@@ -108,6 +108,7 @@ def setup_lint() -> None:
     setup_run()
     install_lab()
     debian("clang", "the second compiler of `make lint`")
+    debian("libfabric-dev", "to compile what measures NICs below MPI")
 
 
 def setup_test() -> None:

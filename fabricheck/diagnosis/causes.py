@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
-from fabricheck.diagnosis.table import Group, Measurement, groups_of, software_of
+from fabricheck.diagnosis.table import Group, Measurement, by_slow_nics, groups_of, software_of
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -120,10 +120,14 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     problems = _with_causes(
         problems, shared, runs, {one for each in table for row in each.fast for one in row.components}
     )
-    parts = [*shared, *_of_pairs(table)]
+    by_nics = by_slow_nics(table, runs)
+    of_nics = [_cause(nics, [Affected(one, one.rows) for one in own]) for nics, own in by_nics.items()]
+    parts = [*shared, *of_nics, *_of_pairs(table)]
     named = {one for each in (*(cause.finding for cause in parts), *problems) for one in each.components if one.name}
     parts = _without_explained(parts, problems, named)
-    whole = [*_of_whole(table, runs, problems, [each for each in findings if each.code in _OF_WHOLE_NODES])]
+    named_by_nics = {id(group) for own in by_nics.values() for group in own}
+    left = [group for group in table if id(group) not in named_by_nics]
+    whole = [*_of_whole(left, runs, problems, [each for each in findings if each.code in _OF_WHOLE_NODES])]
     collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
     crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
@@ -131,8 +135,8 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     state = [each for each in of_runs if each.components]
     merged = [_with_told(each, (*problems, *state, *findings)) for each in parts]
     told = {id(one) for each in merged for one in each.told}
-    left = [each for each in problems if each.components and id(each) not in told and not _is_explained(each, merged)]
-    alone = [_alone(members, table) for members in _by_components(left).values()]
+    unsaid = [each for each in problems if each.components and id(each) not in told and not _is_explained(each, merged)]
+    alone = [_alone(members, table) for members in _by_components(unsaid).values()]
     causes = [*alone, *merged, *(each for each in whole if each not in crossed)]
     return Diagnosis(tuple(sorted(causes, key=_rank)), tuple(problems), tuple(findings))
 

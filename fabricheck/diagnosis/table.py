@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
@@ -12,7 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
-from fabricheck.records.run import list_ranks
+from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.graph import node_graph
 
@@ -24,7 +24,8 @@ _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 @dataclass(frozen=True)
 class Measurement:
     """A metric of the run with this number, and the `components` that its data surely pass; `ends`: the two
-    of a pair or of a collective of two, else the one part that it was measured on, or the collective itself."""
+    of a pair, of a collective of two, or a part and the NIC by which its data come back to it; else the one part that
+    it was measured on, or the collective itself."""
 
     run: int
     judgement: Judgement
@@ -84,6 +85,22 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
     return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in groups.items())
 
 
+def by_slow_nics(
+    table: Sequence[Group], runs: Sequence[RunJudgement]
+) -> Mapping[tuple[Component, ...], Sequence[Group]]:
+    """The groups that are slow as a whole by the NICs that bring data back to the memory that they left; none where no
+    other NIC brings any back as it should."""
+    by_nics: dict[tuple[Component, ...], list[Group]] = {}
+    for group in table:
+        shared = frozenset.intersection(*(row.components for row in group.rows))
+        nics = tuple(sorted(part for part in shared if part.kind is Kind.NIC))
+        if nics and group.whole and not group.pairs:
+            by_nics.setdefault(nics, []).append(group)
+    fabric = [run for run in runs if run.run.header.get("transport") == "fabric"]
+    fast = any(each.verdict is Verdict.PASS and each.better == "higher" for run in fabric for each in run.judgements)
+    return by_nics if fast else {}
+
+
 def software_of(judged: RunJudgement) -> Component | None:
     """The library that moved the data of a run; None where it was none, as for copies."""
     header = judged.run.header
@@ -126,7 +143,8 @@ class _Places:
         samples = judgement.samples
         ends = tuple(self.parts[rank] for rank in samples.ranks if rank in self.parts)
         if len(ends) == 1:
-            return frozenset(ends), ends
+            nics = self._nics(samples)
+            return frozenset((*ends, *nics)), (*ends, *nics) if len(nics) == 1 else ends
         if samples.operation not in PAIRS and len(ends) == 2:
             return frozenset(), ends
         if len(ends) != 2:
@@ -144,6 +162,13 @@ class _Places:
             components.update(self._links(samples.ranks))
         components.update(self._of_network(samples.ranks))
         return frozenset(components), ends
+
+    def _nics(self, samples: Samples) -> tuple[Component, ...]:
+        """Those by which a rank's data come back to it."""
+        if not self.known or self.judged.run.header.get("transport") != "fabric":
+            return ()
+        crossed = components_of(self.judged.run, samples, self.judged.topology)
+        return tuple(part for part in crossed if part.kind is Kind.NIC)
 
     def _links(self, ranks: Sequence[int]) -> Iterator[Component]:
         """The links between two GPUs of a node, in the direction of their data."""

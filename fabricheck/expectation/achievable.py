@@ -16,9 +16,9 @@ from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import gpus_gbps, nic_of
 
 # Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
-_MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy"}
+_MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fabric": "nic"}
 # What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); of a collective for each step.
-_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0}
+_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 # What NCCL does between nodes on rings; the messages of an alltoall meet by chance, and pairs of nodes get less.
@@ -123,6 +123,8 @@ def _payload(question: Question) -> Payload | None:
     operation, mover = question.operation, _MOVERS.get(question.transport)
     if mover is None or not question.gpus or question.buffers is not None:
         return None
+    if question.nodes == 1 and mover == "nic":
+        return least_payload([one.model for one in question.topology.nics], mover)
     if question.nodes > 1:
         return _between_nodes(question) if operation in PAIRS else None
     distinct = len(question.node_gpus)

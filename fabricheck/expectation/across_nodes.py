@@ -12,10 +12,11 @@ from functools import lru_cache
 from fabricheck.expectation import between_nodes, memory
 from fabricheck.expectation.gpus import collective, staged_shares
 from fabricheck.expectation.question import START_UP_US, Limits, Question
-from fabricheck.records.operations import ONE_PATH, PAIRS, ROOTED
+from fabricheck.records.operations import MEMORY_PATHS, ONE_PATH, PAIRS, ROOTED
 from fabricheck.topology import nic
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
+from fabricheck.topology.transport_paths import fabrics_of
 
 
 def across_nodes(question: Question) -> Limits:
@@ -42,6 +43,23 @@ def across_nodes(question: Question) -> Limits:
         # What a shaper's bucket lets pass at once can arrive at any speed.
         ceiling = math.inf if question.bytes <= burst else ceiling * question.bytes / (question.bytes - burst)
     return Limits(rate, expected, ceiling, start_up, source)
+
+
+def through_nics(question: Question) -> Limits:
+    """Limits of what leaves memory of a node by a NIC and comes back by one, in Gb/s; None where nothing does.
+
+    Both ways of the link between GPU and CPU, or PCIe switch, are as fast as the slower of them.
+    """
+    topology, start_up = question.topology, START_UP_US["fabric"]
+    if not any(fabric.loops_back for fabric in fabrics_of(topology)):
+        return Limits(None, None, None, start_up, "data that stay on a node pass by its NICs")
+    if question.operation not in (*PAIRS, *MEMORY_PATHS):
+        return Limits(None, None, None, start_up, "what several messages leave each other of a NIC is unknown")
+    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(topology, gpu))]
+    nic_gbps = min(one.rate_gbps for one in topology.nics)
+    rate = min([nic_gbps, *links])
+    why = "the GPU's link to its CPU" if rate < nic_gbps else f"rate of the NIC ({topology.nics[0].model})"
+    return Limits(rate, rate, sum(one.rate_gbps for one in topology.nics), start_up, why)
 
 
 def _pair_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:

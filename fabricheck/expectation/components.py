@@ -10,7 +10,7 @@ from functools import lru_cache
 from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.operations import PAIRS, uses_host_memory
-from fabricheck.records.run import Run, Samples
+from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
@@ -24,9 +24,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """What the data of a measurement pass: nodes, and on each its parts and links.
 
     Parts and links are those of the topology's widest paths between the GPUs of a node, or between GPUs and CPUs
-    where the data come from host memory or go to it, and each GPU's NIC where there are several nodes (without, the
-    NICs that sent most by the kernel's counters; all where those do not know them). Switches between nodes are
-    unknown.
+    where the data come from host memory, go to it or to a NIC, and the NICs that the run names, or where there are
+    several nodes each GPU's NIC (without, the NICs that sent most by the kernel's counters; all where those do not know
+    them). Switches between nodes are unknown.
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
@@ -35,7 +35,7 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
         return _by_name(components)
     indexes = gpu_of_ranks(run)
     buffers = run.header.get("plan", {}).get("buffers")
-    to_cpu = run.header.get("transport") == "staging" or uses_host_memory(samples.operation, buffers)
+    to_cpu = run.header.get("transport") in ("staging", "fabric") or uses_host_memory(samples.operation, buffers)
     # Of a pair with a buffer on the host, the GPU of that rank has no part.
     place = dict(zip(samples.ranks, str(buffers).split("-"), strict=False)) if buffers else {}
     for host in hosts:
@@ -47,8 +47,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
             )
         )
         parts = _parts_inside(topology, gpus, to_cpu)
-        if len(hosts) > 1:
-            names = _nics(topology, gpus) or _nics_that_sent(run, host, topology)
+        told = _nics_told(run, [rank for rank in members if rank.host == host], topology)
+        if told or len(hosts) > 1:
+            names = told or _nics(topology, gpus) or _nics_that_sent(run, host, topology)
             parts |= {Component(Kind.NIC, name) for name in names}
         components |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
     return _by_name(components)
@@ -98,6 +99,12 @@ def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
     own = [nic_of(topology, gpu) for gpu in gpus]
     known = {each.name for each in own if each is not None}
     return frozenset() if None in own else frozenset(known)
+
+
+def _nics_told(run: Run, ranks: Iterable[Rank], topology: Topology) -> frozenset[str]:
+    """Those that libfabric was told to use, or told of; it may have other names for them than the topology."""
+    names = {run.header.get("plan", {}).get("nic")}.union(*(rank.nics for rank in ranks))
+    return frozenset(nic.name for nic in topology.nics if nic.name in names)
 
 
 def _nics_that_sent(run: Run, host: str, topology: Topology) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import get_args
 from fabricheck.errors import UserError
 from fabricheck.expectation import transfers
 from fabricheck.expectation.achievable import achievable
-from fabricheck.expectation.across_nodes import across_nodes, in_domains, unknown_domain
+from fabricheck.expectation.across_nodes import across_nodes, in_domains, through_nics, unknown_domain
 from fabricheck.expectation.gpus import collective, host_and_device, memory_path, pair, same_gpu, shared_memory, staging
 from fabricheck.expectation.in_rounds import Company
 from fabricheck.expectation.listed import listed
@@ -153,7 +153,7 @@ def _least_plausible_us(transport: str, *, between_nodes: bool, devices: bool) -
     """One-way time in us below which a latency cannot be right."""
     least = _SHARED_MEMORY_US
     if devices:
-        least = _DEVICE_US if transport == "mpi" else _LAUNCH_US
+        least = _DEVICE_US if transport in ("mpi", "fabric") else _LAUNCH_US
     return max(least, _NETWORK_US) if between_nodes else least
 
 
@@ -166,6 +166,8 @@ def _latency(question: Question, limits: Limits) -> Expectation:
 
 
 def _limits(question: Question) -> Limits:
+    if question.transport == "fabric" and question.nodes == 1:
+        return through_nics(question)
     if question.operation in MEMORY_PATHS:
         return memory_path(question)
     if question.steps:

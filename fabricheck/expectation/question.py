@@ -14,7 +14,10 @@ FLOOR_FRACTION = 0.5
 
 # Generous start-up times in us: below the size at which they matter, the floor of a goodput falls with the size. A
 # collective of n ranks needs up to n - 1 steps. (CommBench §5.2.4: NCCL above 40 us, MPI 6-8 us between nodes.)
-START_UP_US = {"staging": 100.0, "copy": 50.0, "kernel": 50.0, "ccl": 100.0, "mpi": 50.0, "cores": 100.0}
+START_UP_US = {
+    **dict.fromkeys(("staging", "ccl", "cores"), 100.0),
+    **dict.fromkeys(("copy", "kernel", "mpi", "fabric"), 50.0),
+}
 
 # Shared memory against `host_copy_gbps`, one core's copy of 64 MiB. Nominal: one such copy for each message. What
 # fits the caches moves up to ten times as fast as from memory; more is not plausible. MPI may copy twice, in small

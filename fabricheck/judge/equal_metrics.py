@@ -97,7 +97,8 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         if not sound or samples.wrong_bytes > 0 or samples.count < _FEWEST_ITERATIONS:
             continue
         role = where.role(samples, host_memory_of(run, samples))
-        if role is None:
+        # How near a GPU is to a NIC no topology says.
+        if role is None or (run.header["transport"] == "fabric" and not where.across(samples)):
             continue
         expected = f"{judgement.expectation.expected:.6g}" if judgement.expectation.expected is not None else ""
         key = (

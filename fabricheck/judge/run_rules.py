@@ -104,13 +104,15 @@ _STRONGER = LADDER[: LADDER.index("siblings")]
 
 
 def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) -> Finding | None:
-    """DEGRADED where even the best pair of nodes by GPU-aware MPI or NCCL is under what the NIC carries of data.
+    """DEGRADED where even the best pair of nodes by libfabric, MPI or NCCL is under what the NIC carries of GPUs' data.
 
     Distance and the load of others slow some pairs, and speed none up. Of NCCL and RCCL over Slingshot nobody says that
     every GPU fills its NIC with a single pair: CSCS has 54% of it with A100 and MI250X, and 96% with GH200.
     """
     run = judged.run
-    mover = {"mpi": "nic", "ccl": "ccl nic pair"}.get(run.header["transport"]) if is_comparable(run) else None
+    if not is_comparable(run):
+        return None
+    mover = {"mpi": "nic", "fabric": "nic", "ccl": "ccl nic pair"}.get(run.header["transport"])
     data = least_payload([nic.model for nic in topology.nics], mover) if mover is not None else None
     if data is None or run.header["plan"].get("buffers") is not None or kernel_settings(run.header["plan"]):
         return None

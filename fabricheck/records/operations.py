@@ -119,7 +119,7 @@ def _known(name: str) -> str:
 Operation = Annotated[str, AfterValidator(_known)]
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
-Transport = Literal["staging", "copy", "kernel", "ccl", "mpi", "cores"]
+Transport = Literal["staging", "copy", "kernel", "ccl", "mpi", "fabric", "cores"]
 HostKind = Literal["pageable", "pinned", "noncoherent", "managed", "migrated"]
 Backend = Literal["host", "cuda", "hip", "sycl"]
 
@@ -152,6 +152,7 @@ SETTINGS: Mapping[str, Setting] = {
     "host_memory": Setting("{} host memory"),
     "host_numa": Setting("{} to the GPU", usual="any"),
     "in_place": Setting("in place"),
+    "nic": Setting("NIC {}", usual="near"),
     "split": Setting("split {}"),
     "train": Setting("trains of {}"),
     "verify": Setting(),

@@ -30,7 +30,8 @@ class Device:
 
 @dataclass(frozen=True)
 class Rank:
-    """One MPI rank: where it ran and which GPU it drove (`None` in the host backend, and for a processor)."""
+    """One MPI rank: where it ran, which GPU it drove (`None` in the host backend, and for a processor), and which NICs,
+    as libfabric names them, where it chose them itself."""
 
     rank: int
     host: str
@@ -39,6 +40,7 @@ class Rank:
     cpus: str
     numa_node: int
     device: Device | None
+    nics: tuple[str, ...] = ()
 
 
 # More GPUs or nodes in a line are counted.

@@ -90,8 +90,18 @@ class HostMemoryModel(_Line):
     wanted_numa_node: Annotated[int, Field(ge=-1)]
 
 
+class NicModel(_Line):
+    """A NIC that a rank used by libfabric, and whether it reached the GPU's memory itself or by a copy on the host."""
+
+    name: Text
+    provider: Text
+    bus_id: Text | None = None
+    gbps: Annotated[float, AfterValidator(_is_finite), Field(gt=0)] | None = None
+    device_memory: Literal["registered", "staged", "unproven"] | None = None
+
+
 class RankModel(_Line):
-    """An MPI rank: its host and cores, and the device and host memory that it used."""
+    """An MPI rank: its host and cores, and the device, host memory and NICs that it used."""
 
     rank: Count
     host: Text
@@ -101,6 +111,7 @@ class RankModel(_Line):
     numa_node: Annotated[int, Field(ge=-1)]
     device: DeviceModel | None
     host_memory: HostMemoryModel | None = None
+    nics: Annotated[list[NicModel], Field(min_length=1)] | None = None
 
 
 class LibraryModel(_Line):
@@ -218,7 +229,8 @@ class PlanModel(_Line):
     injected: str | None
     shared_devices: bool
     series: Annotated[list[_AnySeries], Field(min_length=1)]
-    access: Literal["write", "read"] | None = None
+    access: Literal["write", "read", "send"] | None = None
+    nic: Annotated[str, Field(pattern=r"^[\w.:@+-]+(?:,[\w.:@+-]+)*$")] | None = None  # of the transport fabric
     handles: Literal["vmm", "fabric"] | None = None
     buffers: Literal["host-device", "device-host", "host-host"] | None = None
     host_memory: HostKind | None = None

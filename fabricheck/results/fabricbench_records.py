@@ -23,6 +23,7 @@ def rank_of(model: RankModel, platform: str) -> Rank:
         cpus=model.cpus,
         numa_node=model.numa_node,
         device=device,
+        nics=tuple(nic.name for nic in model.nics or ()),
     )
 
 

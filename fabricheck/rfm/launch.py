@@ -33,6 +33,7 @@ from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.nic import gpus_of_ports
+from fabricheck.topology.transport_paths import fabrics_of
 from fabricheck.tuning import Profile, load_profiles
 
 # Of a job's time what one launch over a fleet may take: it may have to be done again.
@@ -107,7 +108,7 @@ def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
-    for reason in _missing_of_gpus(test):
+    for reason in (*_missing_of_gpus(test), *_missing_of_nics(test)):
         yield reason, True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
@@ -125,6 +126,18 @@ def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
     products = [product for gpu in topology.gpus if (product := gpu_product(gpu.model)) is not None]
     if fp8 and any(product.backend == "cuda" and int(product.arch) < 90 for product in products):
         yield "NCCL adds up FP8 on GPUs from Hopper on"
+
+
+def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
+    """Why a test of one NIC of a node, by its number, has none there."""
+    number, where = getattr(test, "nic", ""), test.current_partition.fullname
+    topology = topology_of(where) if number.isdecimal() else None
+    if topology is None:
+        return
+    if int(number) >= len(topology.nics):
+        yield f"a node of {where} has {len(topology.nics)} NICs, counted from 0, and this is for NIC {number}"
+    elif not any(fabric.loops_back for fabric in fabrics_of(topology)):
+        yield f"sockets, and libfabric over Omni-Path, keep data that stay on a node of {where} away from its NICs"
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:
@@ -316,10 +329,12 @@ def is_nvlink_domain(where: str) -> bool:
 def gpu_environments(libraries: Sequence[str], transport: str) -> list[str]:
     """The environments that measure GPUs over `transport`, not `mpi`, as ReFrame's `valid_prog_environs`.
 
-    Those with one of the collective `libraries`: they measure once what does not depend on the MPI library. Where this
-    system has no such library, what needs none is measured by the first environment of each partition with one of
-    their APIs.
+    NICs are measured by those with the feature `libfabric`. Else those with one of the collective `libraries`: they
+    measure once what does not depend on the MPI library. Where this system has no such library, what needs none is
+    measured by the first environment of each partition with one of their APIs.
     """
+    if transport == "fabric":
+        return ["+mpi +libfabric"]
     partitions = rt.runtime().system.partitions
     has_library = any(set(API_OF_CCL) & set(each.features) for one in partitions for each in one.environs)
     if has_library or transport == "ccl":

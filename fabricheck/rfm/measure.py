@@ -61,7 +61,7 @@ from fabricheck.rfm.outcome import (
     summary,
     unsupported_reason,
 )
-from fabricheck.rfm.paths import goes_by_host, paths_of
+from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
 from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
@@ -80,7 +80,7 @@ class FabricbenchCheck(RegressionTestPlugin):
       Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`, `buffers`,
       `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which GPUs go at
       the same time), `ranks_per_device`.
-    - *init*: selects partitions and environments by features. A transport other than `mpi` needs a partition with `gpu`
+    - *init*: selects partitions and environments by features. All but `mpi` and `fabric` need a partition with `gpu`
       and an environment as `gpu_environments` chooses; it does not depend on the MPI library and is measured once. More
       than one node needs a partition that has them (`fabricheck.extras.number_of_nodes`) or the feature `multinode`,
       with `in_nvlink_domain` of nodes that NVLink joins; emulated nodes have no memory of their own to measure.
@@ -200,7 +200,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
         Override it for another condition than the features `gpu` and `multinode`.
         """
-        features = ["gpu"] if self.needs_gpu or self.transport != "mpi" else []
+        features = ["gpu"] if self.needs_gpu or self.transport not in {"mpi", "fabric"} else []
         return fitting_partitions(features, several_nodes=self.wanted_nodes != 1, in_domain=self.in_nvlink_domain)
 
     def fitting_environments(self) -> list[str]:
@@ -372,7 +372,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def chosen_settings(self) -> dict[str, str]:
         """The attributes in `plan_settings`, as options of fabricbench by name."""
-        return {name: str(getattr(self, name)) for name in self.plan_settings}
+        return {name: setting_of(self, name) for name in self.plan_settings}
 
     def chosen_ranks(self) -> str:
         """Which ranks go at the same time; empty where fabricbench is to choose."""

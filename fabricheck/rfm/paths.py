@@ -1,4 +1,4 @@
-"""Which way the data of a test take: the transport paths that it allows and demands, and whether by the host."""
+"""Which way the data of a test take: transport paths that it allows and demands, its NIC, and whether by the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
     read_log,
 )
 from fabricheck.rfm.launch import topology_of
-from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths, nic_paths
 
 ANY_PATH = Paths()
 
@@ -31,6 +31,8 @@ def paths_of(transport: str, where: str, nodes: int, extras: Mapping[str, Mappin
         paths = ccl_paths(topology, nodes)
     elif topology is not None and transport == "mpi":
         paths = mpi_paths(topology, nodes)
+    elif topology is not None and transport == "fabric":
+        paths = nic_paths(topology)
     return replace(paths, required=(*paths.required, *extras.get("required_paths", {}).get(transport, ())))
 
 
@@ -38,6 +40,12 @@ def nics_of(where: str) -> tuple[str, ...]:
     """The names of the NICs of a node of `where`, a `system:partition`."""
     topology = topology_of(where)
     return tuple(nic.name for nic in topology.nics) if topology is not None else ()
+
+
+def setting_of(test: Any, name: str) -> str:
+    """The value of a setting of a plan: an attribute of the test, but for a NIC, whose name is that of the topology."""
+    value = str(getattr(test, name))
+    return nics_of(test.current_partition.fullname)[int(value)] if name == "nic" and value.isdecimal() else value
 
 
 def goes_by_host(test: Any) -> bool:

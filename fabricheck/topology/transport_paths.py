@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
@@ -39,6 +39,11 @@ class Fabric(Enum):
     def rdma(self) -> bool:
         """Whether NICs of this fabric read and write remote memory themselves."""
         return self is not Fabric.ETHERNET
+
+    @property
+    def loops_back(self) -> bool:
+        """Whether libfabric sends what stays on a node over a NIC too; of Omni-Path psm3 and opx take shared memory."""
+        return self.rdma and self is not Fabric.OMNI_PATH
 
 
 # By a NIC's model, the first that fits. `Ethernet 400 Gb/sec (4X NDR)` is how the kernel words the rate of an RDMA
@@ -130,6 +135,13 @@ def mpi_paths(topology: Topology, nodes: int) -> Paths:
     paths = {fabric.value[1] for fabric in fabrics_of(topology)}
     default = paths.pop() if len(paths) == 1 else ""
     return _MPI_BETWEEN_NODES[topology.mpi_path_between_nodes or default]
+
+
+def nic_paths(topology: Topology) -> Paths:
+    """The paths of libfabric alone, also where data come back to their node: its NICs, without a copy on the host."""
+    between = mpi_paths(topology, 2)
+    staging = topology.gpudirect_rdma in (None, "all") and any(fabric.rdma for fabric in fabrics_of(topology))
+    return replace(between, forbidden=(*between.forbidden, *[r"^OFI provider .* staged$"] * staging))
 
 
 def ccl_paths(topology: Topology, nodes: int) -> Paths:

@@ -44,7 +44,8 @@ MpiLibrary mpi_library() {
   return {whole.substr(0, whole.find_first_of(",\n")), ""};
 }
 
-std::string rank_json(const World& world, int local_rank, int device_index, const std::string& host_memory) {
+std::string rank_json(const World& world, int local_rank, int device_index, const std::string& host_memory,
+                      const std::string& nics) {
   const std::vector<int> cpus = allowed_cpus();
   std::set<int> nodes;
   for (const int cpu : cpus) nodes.insert(numa_node_of_cpu(cpu));
@@ -72,6 +73,7 @@ std::string rank_json(const World& world, int local_rank, int device_index, cons
     json.end_object();
   }
   if (!host_memory.empty()) json.key("host_memory").literal(host_memory);
+  if (!nics.empty()) json.key("nics").literal(nics);
   return json.end_object().text();
 }
 
@@ -164,7 +166,7 @@ void series_json(Json& json, const Series& series, Schedule schedule) {
 
 // Whether some transport moves data into or out of the memory of other ranks by itself.
 bool has_access(const Options& options) {
-  const auto moves = [](const std::string& name) { return name == "copy" || name == "kernel"; };
+  const auto moves = [](const std::string& name) { return name == "copy" || name == "kernel" || name == "fabric"; };
   return moves(options.transport) || std::any_of(options.step_transports.begin(), options.step_transports.end(), moves);
 }
 
@@ -204,6 +206,7 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
   if (options.in_place) json.field("in_place", "yes");
   if (has_access(options)) json.field("access", to_string(options.access));
   if (transport.handles() != device::Handles::ipc) json.field("handles", to_string(transport.handles()));
+  if (options.transport == "fabric") json.field("nic", options.nic);
   if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
   if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
     json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));
@@ -226,24 +229,28 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
 
 struct Libraries {
   MpiLibrary mpi;
-  std::map<std::string, std::string> ccl;
+  std::map<std::string, std::string> movers;  // *CCL, libfabric
   device::Versions gpu;
 
   // Each with its version, as `NAME=VERSION`.
   std::string listed() const {
     std::string text = "mpi=" + mpi.name + ' ' + mpi.version + '\0';
-    for (const auto& [name, version] : ccl) text += "ccl=" + name + ' ' + version + '\0';
+    for (const auto& [name, version] : movers) text += "ccl=" + name + ' ' + version + '\0';
     if (device::present()) text += "gpu=" + gpu.name + ' ' + gpu.runtime + ", driver " + gpu.driver + '\0';
     return text;
   }
 };
 
 void libraries_json(Json& json, const Libraries& libraries) {
-  const auto& [mpi, ccl, gpu] = libraries;
+  const auto& [mpi, movers, gpu] = libraries;
   json.begin_object();
   json.key("mpi").begin_object().field("name", mpi.name).field("version", mpi.version).end_object();
-  for (const auto& [name, version] : ccl)
-    json.key("ccl").begin_object().field("name", name).field("version", version).end_object();
+  for (const auto& [name, version] : movers)
+    json.key(name == "libfabric" ? "fabric" : "ccl")
+        .begin_object()
+        .field("name", name)
+        .field("version", version)
+        .end_object();
   if (device::present()) {
     json.key("gpu").begin_object().field("name", gpu.name).field("version", gpu.runtime).field("driver", gpu.driver);
     if (!gpu.hierarchy.empty()) json.field("device_hierarchy", gpu.hierarchy);
@@ -289,8 +296,8 @@ std::string header_json(const World& world, const Options& options, const Invoca
   const Libraries libraries{mpi_library(), transport.library(),
                             device::present() ? device::versions() : device::Versions{}};
   const std::string library_differences = differences_json(world, libraries.listed());
-  const std::vector<std::string> ranks =
-      world.strings_at_first(rank_json(world, invocation.local.value, device_index, host_memory));
+  const std::vector<std::string> ranks = world.strings_at_first(
+      rank_json(world, invocation.local.value, device_index, host_memory, transport.nics_json()));
   const int mine_of_cores[] = {world.shares_cores ? 1 : 0, world.lacks_cores ? 1 : 0};
   int of_cores[2] = {};
   mpi_check(MPI_Allreduce(mine_of_cores, of_cores, 2, MPI_INT, MPI_MAX, world.all), "MPI_Allreduce");

@@ -81,8 +81,9 @@ constexpr char kBefore[] =
   mpirun -n 4 fabricbench --transport ccl --operations pingpong,allreduce --output result.jsonl
 
 What
-  --transport NAME        staging, copy, kernel, ccl, mpi, or cores: host_read, host_stream and
-                          host_triad by all cores of a NUMA node (host: mpi and cores)      [mpi]
+  --transport NAME        staging, copy, kernel, ccl, mpi; fabric: a NIC by libfabric alone, also from
+                          a rank to itself; or cores: host_read, host_stream and host_triad by all
+                          cores of a NUMA node (host: mpi, fabric and cores)                [mpi]
   --step-transports A,B,C of the steps of striping: split, translate, assemble         [as --transport]
   --ccl-mode LIST         of ccl: registered, symmetric or copy-engine (buffers), graph-N (N calls
                           in a CUDA graph) or communicators-N (each has a part of a message)
@@ -113,8 +114,11 @@ constexpr char kAfter[] =
                           allgather, reduce_scatter, reduce, by a library                   [no]
   --datatype NAME         of the numbers that reductions by ccl add up: float32, float16, bfloat16,
                           float8_e4m3, float8_e5m2                                          [float32]
-  --access WHICH          the GPU that moves the data by copy or kernel: the source
-                          (write) or the destination (read)                                 [write]
+  --access WHICH          who moves the data by copy, kernel or fabric: the source (write) or the
+                          destination (read); fabric: or both, by a message (send)          [write]
+  --nic WHICH             of fabric: near (to the rank's GPU or cores), all (messages in stripes),
+                          or a list for the ranks of a node in their order, by name or number in
+                          the order of names, such as 0,1 or mlx5_0                         [near]
   --handles KIND          by which two ranks of copy or kernel reach each other's memory: ipc (CUDA's or
                           HIP's own), vmm (CUDA's virtual memory management) or fabric (that of an
                           NVLink domain)  [between nodes fabric; ipc; vmm where there is no ipc]

@@ -11,7 +11,7 @@
 namespace fabricbench {
 namespace {
 
-const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi", "cores"};
+const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi", "fabric", "cores"};
 const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
 
 template <std::size_t N>
@@ -43,8 +43,9 @@ Verify parse_verify(const std::string& text) {
 }
 
 Access parse_access(const std::string& text) {
-  const char* const names[] = {"write", "read"};
-  return one_of(text, names, "side that moves the data") == "write" ? Access::write : Access::read;
+  const char* const names[] = {"write", "read", "send"};
+  const std::string name = one_of(text, names, "side that moves the data");
+  return name == "write" ? Access::write : name == "read" ? Access::read : Access::send;
 }
 
 device::Handles parse_handles(const std::string& text) {
@@ -172,6 +173,11 @@ const OptionRow kOptions[] = {
     {"datatype", true, [](Options& o, const std::string& text) { o.data_type = parse_data_type(text); }},
     {"access", true, [](Options& o, const std::string& text) { o.access = parse_access(text); }},
     {"handles", true, [](Options& o, const std::string& text) { o.handles = parse_handles(text); }},
+    {"nic", true,
+     [](Options& o, const std::string& text) {
+       if (text.empty()) throw InputError("--nic needs near, all, or NICs by name or number");
+       o.nic = text;
+     }},
     {"host-memory", true, [](Options& o, const std::string& text) { o.host_memory = parse_host_kind(text); }},
     {"host-numa", true, [](Options& o, const std::string& text) { o.host_placement = parse_placement(text); }},
     {"sizes", true,
@@ -255,7 +261,7 @@ void check_train(const Options& options) {
       throw InputError("--train needs operations without an answer: leave out " + to_string(operation));
   }
   if (options.transport == "staging" || !options.step_transports.empty() || options.ccl.graph_calls > 0)
-    throw InputError("--train is for the transports copy, kernel, ccl and mpi, without steps and graphs");
+    throw InputError("--train is for the transports copy, kernel, ccl, mpi and fabric, without steps and graphs");
   const bool waits = options.host_memory == device::HostKind::pageable && options.transport == "copy";
   if (waits || options.host_memory == device::HostKind::migrated)
     throw InputError("copies of such host memory are synchronous: --train needs --host-memory pinned");
@@ -282,6 +288,8 @@ void check_together(const Options& options) {
   if (options.handles &&
       ((options.transport != "copy" && options.transport != "kernel") || !options.step_transports.empty()))
     throw InputError("--handles is for --transport copy and kernel, without steps: leave out one of the two");
+  if (options.transport != "fabric" && (options.nic != kNearNic || options.access == Access::send))
+    throw InputError("--nic and --access send are for --transport fabric: leave out one of them");
   if (options.ccl.any() && (options.transport != "ccl" || !options.step_transports.empty()))
     throw InputError("--ccl-mode needs --transport ccl without --step-transports: leave out one of them");
   const bool pipelined =
@@ -382,7 +390,9 @@ std::pair<int, int> parse_pair(const std::string& text) {
   return {a, b};
 }
 
-std::string to_string(Access access) { return access == Access::write ? "write" : "read"; }
+std::string to_string(Access access) {
+  return access == Access::write ? "write" : access == Access::read ? "read" : "send";
+}
 
 std::string to_string(device::HostKind kind) {
   switch (kind) {

@@ -11,6 +11,7 @@
 #include "fabricbench/data_types.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/inputs.hpp"
+#include "fabricbench/nics.hpp"
 #include "fabricbench/patterns.hpp"
 
 namespace fabricbench {
@@ -18,8 +19,9 @@ namespace fabricbench {
 enum class Implementation { automatic, transfers, library };
 enum class Schedule { uncontended, contended };
 enum class Verify { batch, every, off };
-// Who moves data between two ranks that reach each other's memory: the source, or the destination.
-enum class Access { write, read };
+// Who moves data between two ranks that reach each other's memory: the source, or the destination; or both, by a
+// message.
+enum class Access { write, read, send };
 // Host memory on the NUMA node that the runtime chooses, on that of the rank's device, or on the one farthest from it.
 enum class HostPlacement { any, local, remote };
 
@@ -60,6 +62,7 @@ struct Options {
   DataType data_type = DataType::float32;  // of the numbers that are added up
   Access access = Access::write;
   std::optional<device::Handles> handles;       // of copy and kernel; unset: what the nodes have
+  std::string nic = kNearNic;                   // of fabric, as chosen_nics reads it
   std::optional<device::HostKind> host_memory;  // unset: what the backend has
   HostPlacement host_placement = HostPlacement::any;
   std::vector<std::uint64_t> sizes;

@@ -138,7 +138,7 @@ void check_paths(const Options& options, const Transport& transport, const std::
     const bool by_cores = describe(series.operation).has(kByCores) && options.transport != "cores";
     if (by_cores || !transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +
-                       " between these memories: --transport copy and kernel have GPU and host, mpi two ranks, "
+                       " between these memories: --transport copy, kernel and fabric have GPU and host, mpi two ranks, "
                        "cores host_read, host_stream and host_triad");
     }
   }

@@ -1,6 +1,7 @@
 // What the libraries themselves, and the kernel's counters, say about the path that the data took.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ class Proof {
   // From here on the bytes that leave each node are counted, where there are several.
   void begin_counting(const World& world);
 
-  // JSON of the footer's `proof`, whole on rank 0; `modes`: what this rank knows of them. Collective.
-  std::string collect(const World& world, const CclProof& modes) const;
+  // JSON of the footer's `proof`, whole on rank 0; `known`: paths that the transport tells of by itself; `modes`: what
+  // this rank knows of them. Collective.
+  std::string collect(const World& world, const std::map<std::string, long>& known, const CclProof& modes) const;
 
  private:
   std::string evidence_;

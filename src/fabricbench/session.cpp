@@ -59,8 +59,7 @@ class Session {
     check_world(options_, world, invocation_.local);
     read_inputs(options_, world);
     const std::unique_ptr<Transport> transport =
-        options_.step_transports.empty() ? make_transport(options_.transport, false, options_.ccl, options_.handles)
-                                         : make_stepwise(options_.transport, options_.step_transports);
+        options_.step_transports.empty() ? make_transport(options_.transport, options_) : make_stepwise(options_);
     const std::vector<Series> plan = make_plan(options_, world.size, [&](Operation operation, Implementation wanted) {
       return choose(*transport, operation, wanted, options_.in_place);
     });
@@ -145,7 +144,9 @@ class Session {
                           kind,
                           options_.access,
                           moves_between_ranks(plan),
-                          options_.data_type};
+                          options_.data_type,
+                          host,
+                          device_index};
     watchdog.prepares("setting up the transport (communicators, memory of other ranks)");
     transport.set_up(context);
     invocation_.add_files_of_library(proof.own_variables());
@@ -168,7 +169,7 @@ class Session {
         run_round(series, round, context, transport, planned);
     }
     if (results_) results_->now_measuring_nothing();
-    finish(proof.collect(world, transport.proof()), begin);
+    finish(proof.collect(world, transport.paths(), transport.proof()), begin);
     transport.let_go();
     // Every rank ends with the same exit status.
     mpi_check(MPI_Bcast(&totals_.wrong_bytes, 1, MPI_INT64_T, 0, world.all), "MPI_Bcast");

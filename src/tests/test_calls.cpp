@@ -61,9 +61,11 @@ Members::~Members() = default;
 NodeShared::NodeShared(const World& world) : world_(world) {}
 NodeShared::~NodeShared() = default;
 std::unique_ptr<Transport> make_cores() { return nullptr; }
+std::unique_ptr<Transport> make_fabric(const std::string&, bool) { return nullptr; }
 
 namespace device {
 
+bool present() { return false; }
 Memory::Memory(std::size_t bytes)
     : data_(bytes == 0 ? nullptr : new std::byte[bytes]()), release_([](std::byte* data) { delete[] data; }) {
   ++calls.allocations;

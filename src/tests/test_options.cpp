@@ -132,3 +132,15 @@ TEST(mistakes_about_memory_paths_are_named) {
   CHECK(mistake({"--together", "1"}).find("write 0+2") != std::string::npos);
   CHECK(mistake({"--together", "1+1"}).find("rank 1 twice") != std::string::npos);
 }
+
+TEST(nics_and_messages_are_of_the_transport_fabric) {
+  const Options options = parse(
+      {"--transport=fabric", "--nic=mlx5_0,mlx5_1", "--access=send", "--train=16", "--operations=unidirectional"});
+  CHECK_EQUAL(options.nic, "mlx5_0,mlx5_1");
+  CHECK(options.access == Access::send);
+  CHECK_EQUAL(to_string(options.access), "send");
+  CHECK_EQUAL(parse({"--transport=fabric"}).nic, "near");
+  CHECK(mistake({"--nic=0"}).find("fabric") != std::string::npos);
+  CHECK(mistake({"--access=send", "--transport=copy"}).find("fabric") != std::string::npos);
+  CHECK(mistake({"--transport=fabric", "--nic="}).find("near, all") != std::string::npos);
+}

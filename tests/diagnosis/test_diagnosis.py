@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.support.equal_runs import judge_of, pairs
 from tests.support.equal_runs import run_of as run_on_gpus
 from tests.support.findings import bad_finding
 from tests.support.made_runs import GIB, made_run, made_samples
-from tests.support.nodes import ROOT
+from tests.support.nodes import ROOT, system
 from tests.support.pages import cards_of
 from tests.support.synthetic import judged, judgement, pair_run, rank, samples
 
@@ -208,3 +208,63 @@ def test_a_collective_of_two_ranks_names_their_pair() -> None:
     slow = judged([judgement(line, verdict=Verdict.DEGRADED, expected=1100.0, world=2)], ranks=ends)
     ((code, components),) = blamed(diagnose([slow], slow.problems))
     assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu0",))
+
+
+LEVELS = np.random.default_rng(1).normal(1, 0.002, 40)
+
+
+def loopbacks(slow: Mapping[tuple[str, int], float]) -> list[Run]:
+    """A run for each NIC of a node, in which each GPU sends to itself by it; `slow` by NIC and GPU."""
+    runs = []
+    for nic in ("hsn0", "hsn1", "hsn2", "hsn3"):
+        samples = [
+            made_samples("local_copy", (gpu,), GIB // 4, list(187 * (1 - slow.get((nic, gpu), 0.0)) * LEVELS))
+            for gpu in range(4)
+        ]
+        series = [
+            {"operation": "local_copy", "schedule": "uncontended", "ranks": [gpu], "bytes": [GIB // 4], "round": -1}
+            for gpu in range(4)
+        ]
+        plan = {"nic": nic, "access": "write", "series": series}
+        ranks = [{"rank": gpu} for gpu in range(4)]
+        runs.append(made_run(["nid001"] * 4, samples, transport="fabric", devices=True, plan=plan, ranks=ranks))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("slow", "named"),
+    [
+        ({}, []),
+        ({("hsn2", gpu): 0.6 for gpu in range(4)}, [("slow-nic", ("nid001:hsn2",))]),
+        ({("hsn2", 1): 0.6}, [("slow-pair", ("nid001:gpu1 ↔ nid001:hsn2",))]),
+    ],
+)
+def test_a_nic_is_told_from_its_gpus(
+    slow: Mapping[tuple[str, int], float], named: Sequence[tuple[str, tuple[str, ...]]]
+) -> None:
+    with_nics = replace(system("hgx-h200"), nics=system("alps").nics)
+    _, found = session(loopbacks(slow), SystemJudge(with_nics, None, Policy()))
+    assert blamed(found) == list(named)
+
+
+@pytest.mark.parametrize(
+    ("below", "named"),
+    [
+        (None, [("all-slow", ())]),
+        (0.0, [("slow-library", ("NCCL 2.28.9",))]),
+        (0.6, [("all-slow", ())]),
+    ],
+)
+def test_the_layer_below_tells_whether_it_is_the_library(
+    rails: Topology, below: float | None, named: Sequence[tuple[str, tuple[str, ...]]]
+) -> None:
+    """NCCL has 40% between all nodes; libfabric, on the same pairs, was not measured, is fast, or has as little."""
+
+    def everywhere(loss: float, transport: str) -> Run:
+        slow = {(a * 2 + rail, b * 2 + rail): loss for rail in range(2) for a, b in permutations(range(len(NODES)), 2)}
+        run = rail_run(slow, transport=transport)
+        return replace(run, header={**run.header, "libraries": {"ccl": {"name": "NCCL", "version": "2.28.9"}}})
+
+    runs = [everywhere(0.6, "ccl"), *([] if below is None else [everywhere(below, "fabric")])]
+    _, found = session(runs, SystemJudge(rails, None, Policy()))
+    assert blamed(found) == list(named)

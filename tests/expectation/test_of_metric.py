@@ -11,6 +11,7 @@ import networkx as nx
 import pytest
 
 from fabricheck.errors import UserError
+from fabricheck.expectation.memory import host_link_gbps
 from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
@@ -310,3 +311,29 @@ def test_devices_by_name() -> None:
         host_copy_gbps=None,
     )
     assert found.nominal == pytest.approx(100)
+
+
+@pytest.mark.parametrize("operation", ["local_copy", "host_to_device", "unidirectional"])
+def test_what_comes_back_to_a_node_by_a_nic_is_as_fast_as_the_nic(operation: str) -> None:
+    """CSCS requires 187 of 200 Gb/s -2% of cxi_gpu_loopback_bw (cscs-reframe-tests, cxi_gpu_loopback_bw.py)."""
+    devices = (0, 1) if operation in PAIRS else (0,)
+    found = ask(system("alps"), operation, devices, transport="fabric", ranks=len(devices), host_memory="pinned")
+    assert (found.nominal, found.expected) == (200.0, 200.0)
+    assert holds(found, 187.0)
+    assert found.achievable is not None
+    assert 0.88 * found.achievable < 0.98 * 187.0 < 200.0
+
+
+def test_no_gpu_is_faster_to_a_nic_than_its_link() -> None:
+    summit = system("summit")
+    fast = replace(summit, nics=tuple(replace(nic, rate_gbps=4000.0) for nic in summit.nics))
+    found = ask(fast, "local_copy", (0,), transport="fabric", ranks=1)
+    assert found.expected == host_link_gbps(fast, fast.gpus[0])
+
+
+def test_sockets_and_shared_memory_keep_data_away_from_the_nics_of_their_node() -> None:
+    alps = system("alps")
+    omni_path = replace(alps, nics=tuple(replace(nic, model="Omni-Path HFI") for nic in alps.nics))
+    assert ask(omni_path, "local_copy", (0,), transport="fabric", ranks=1).nominal is None
+    assert ask(system("emulated"), "local_copy", (), transport="fabric", ranks=1).nominal is None
+    assert ask(system("alps"), "allgather", (0, 1, 2, 3), transport="fabric").expected is None

@@ -27,7 +27,7 @@ def test_the_policy_of_the_suite() -> None:
     # The last rule of each kind leaves nothing without one.
     last = policy.floors[-1]
     assert (last.transport, last.operations, last.scope, last.devices) == (None, None, None, None)
-    for transport in ("staging", "copy", "kernel", "ccl", "mpi"):
+    for transport in ("staging", "copy", "kernel", "ccl", "mpi", "fabric"):
         for backend in ("host", "cuda", "hip"):
             assert any(rule.matches(transport, backend) for rule in policy.latencies)
     for rule in policy.latencies:

@@ -777,3 +777,29 @@ def test_order_statistics_of_a_pair_of_nodes_are_read(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_order_statistics_is_told(tmp_path: Path, changes: Line, message: str) -> None:
     assert message in said(changed(tmp_path, lambda lines: _between_nodes(lines, **changes), CUDA))
+
+
+NIC = {"name": "mlx5_0", "provider": "verbs;ofi_rxm", "bus_id": "0000:12:00.0", "gbps": 400.0}
+
+
+def _by_nics(**of_nic: Any) -> Callable[[list[Line]], object]:
+    """A run by libfabric, over a NIC with these fields."""
+
+    def change(header: Line) -> None:
+        header["transport"] = "fabric"
+        header["libraries"]["fabric"] = {"name": "libfabric", "version": "1.22"}
+        header["plan"].update(access="send", nic="mlx5_0,mlx5_1")
+        for rank in header["ranks"]:
+            rank["nics"] = [{**NIC, **of_nic}]
+
+    return _header(change)
+
+
+def test_a_run_by_libfabric_names_its_nics(tmp_path: Path) -> None:
+    assert changed(tmp_path, _by_nics()).problems == ()
+    assert changed(tmp_path, _by_nics(device_memory="staged")).problems == ()
+
+
+@pytest.mark.parametrize("of_nic", [{"device_memory": "copied"}, {"name": ""}, {"gbps": 0.0}, {"rail": 0}])
+def test_a_nic_is_described_as_the_format_says(tmp_path: Path, of_nic: Mapping[str, Any]) -> None:
+    assert verdicts(changed(tmp_path, _by_nics(**of_nic))) == {INVALID}

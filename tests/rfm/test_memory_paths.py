@@ -231,9 +231,15 @@ C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
         ({"datatype": "float8_e4m3"}, "alps:normal", True),
         ({"datatype": "float8_e4m3"}, "leonardo:boost", False),
         ({"datatype": "bfloat16"}, "leonardo:boost", True),
+        ({"nic": "3"}, "alps:normal", True),
+        ({"nic": "4"}, "alps:normal", False),
+        ({"nic": "0"}, "hgx-h200:node", False),
+        ({"nic": "0"}, "emulated:cpu", False),
     ],
 )
-def test_what_the_gpus_of_a_system_do_not_have_is_left_out(needs: dict[str, str], where: str, fits: bool) -> None:
+def test_what_the_gpus_and_nics_of_a_system_do_not_have_is_left_out(
+    needs: dict[str, str], where: str, fits: bool
+) -> None:
     test = SimpleNamespace(
         backend="host",
         transport="kernel",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 from fabricheck.results.proof_logs import FALL_BACKS
-from fabricheck.rfm.paths import ANY_PATH, paths_of, paths_of_suite, with_logs
+from fabricheck.rfm.paths import ANY_PATH, paths_of, paths_of_suite, setting_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 from tests.support.made_runs import made_run
 
@@ -53,3 +54,13 @@ def test_what_the_library_wrote_to_the_jobs_output_is_evidence_too() -> None:
     both = with_logs(proven, said).footer
     assert both is not None
     assert both["proof"]["paths"] == {"btl tcp": 1, "host: rc_mlx5/a": 2}
+
+
+def test_a_nic_is_on_the_way_inside_a_node_too() -> None:
+    assert paths_of("fabric", "alps:gpu", 1, {}) == paths_of("fabric", "alps:gpu", 2, {})
+    assert paths_of("fabric", "alps:gpu", 1, {}).described == "OFI/cxi"
+
+
+def test_a_nic_is_asked_for_by_its_name_in_the_topology() -> None:
+    test = SimpleNamespace(nic="2", access="read", current_partition=SimpleNamespace(fullname="alps:gpu"))
+    assert (setting_of(test, "nic"), setting_of(test, "access")) == ("hsn2", "read")

@@ -8,7 +8,7 @@ import pytest
 
 from fabricheck.results.guards import compile_patterns, path_mistakes
 from fabricheck.topology.model import find_topology
-from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths
+from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths, nic_paths
 from tests.support.nodes import ROOT
 
 
@@ -118,3 +118,23 @@ def test_inside_a_node_mpi_is_held_to_what_the_file_says() -> None:
     assert mistakes(said, "cuda: cuda_ipc/cuda") == []
     assert "the site's path is IPC" in mistakes(said, "cuda: cuda_copy/cuda")[0]
     assert mistakes(mpi_paths(replace(leonardo, mpi_path_between_nodes="TCP"), 2), "btl tcp") == []
+
+
+@pytest.mark.parametrize(
+    ("system", "taken", "wrong"),
+    [
+        ("leonardo", ["OFI provider verbs;ofi_rxm registered"], False),
+        ("leonardo", ["OFI provider verbs;ofi_rxm"], False),  # between hosts
+        ("leonardo", ["OFI provider tcp;ofi_rxm"], True),
+        ("leonardo", ["OFI provider verbs;ofi_rxm staged"], True),
+        ("alps", ["OFI provider cxi registered"], False),
+        ("alps", ["OFI provider cxi registered", "OFI provider cxi staged"], True),
+        ("alps", ["OFI provider tcp"], True),
+        ("alps", [], True),
+        ("emulated", ["OFI provider tcp;ofi_rxm staged"], False),
+    ],
+)
+def test_nics_are_used_by_their_own_provider_and_reach_device_memory(
+    system: str, taken: list[str], wrong: bool
+) -> None:
+    assert bool(mistakes(nic_paths(find_topology(system, ROOT / "site_configs")), *taken)) == wrong

@@ -24,8 +24,8 @@ class WorkInSteps final : public Work {
 
 class Stepwise final : public Transport {
  public:
-  Stepwise(const std::string& main, const std::vector<std::string>& steps) : main_(&named(main)) {
-    for (const std::string& name : steps) steps_.push_back(&named(name));
+  explicit Stepwise(const Options& options) : options_(options), main_(&named(options.transport)) {
+    for (const std::string& name : options.step_transports) steps_.push_back(&named(name));
   }
 
   bool has_library(Operation operation) const override { return main_->has_library(operation); }
@@ -69,10 +69,11 @@ class Stepwise final : public Transport {
   // One of a kind, whatever number of steps it serves.
   Transport& named(const std::string& name) {
     std::unique_ptr<Transport>& transport = transports_[name];
-    if (transport == nullptr) transport = make_transport(name, true);
+    if (transport == nullptr) transport = make_transport(name, options_, true);
     return *transport;
   }
 
+  const Options& options_;
   std::map<std::string, std::unique_ptr<Transport>> transports_;
   Transport* main_;
   std::vector<Transport*> steps_;
@@ -80,8 +81,6 @@ class Stepwise final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps) {
-  return std::make_unique<Stepwise>(main, steps);
-}
+std::unique_ptr<Transport> make_stepwise(const Options& options) { return std::make_unique<Stepwise>(options); }
 
 }  // namespace fabricbench

@@ -1,19 +1,32 @@
 #include "fabricbench/transports/transport.hpp"
 
+#include <algorithm>
+
 #include "fabricbench/errors.hpp"
 
 namespace fabricbench {
+namespace {
 
-std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unused]] bool for_a_step,
-                                          [[maybe_unused]] const CclModes& modes,
-                                          [[maybe_unused]] std::optional<device::Handles> handles) {
+// Whether any of the operations has a buffer in the memory of a device.
+bool uses_device(const Options& options) {
+  const bool on_host = options.ends == Ends{Place::host, Place::host};
+  return !std::all_of(options.operations.begin(), options.operations.end(), [&](Operation operation) {
+    return (on_host && is_pair_operation(operation)) || operation == Operation::host_stream;
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_transport(const std::string& name, const Options& options,
+                                          [[maybe_unused]] bool for_a_step) {
   if (name == "mpi") return make_mpi();
   if (name == "cores") return make_cores();
+  if (name == "fabric") return make_fabric(options.nic, device::present() && uses_device(options));
 #if defined(FABRICBENCH_GPU)
   if (name == "staging") return make_staging();
-  if (name == "copy" || name == "kernel") return make_copy(name == "kernel", for_a_step, handles);
+  if (name == "copy" || name == "kernel") return make_copy(name == "kernel", for_a_step, options.handles);
 #if defined(FABRICBENCH_CCL)
-  if (name == "ccl") return make_ccl(modes);
+  if (name == "ccl") return make_ccl(options.ccl);
 #else
   if (name == "ccl")
     throw InputError(
@@ -22,7 +35,7 @@ std::unique_ptr<Transport> make_transport(const std::string& name, [[maybe_unuse
 #endif
 #endif
   throw InputError("the host backend has no transport '" + name +
-                   "', which needs a GPU: use --transport mpi or cores, or build the cuda or hip backend");
+                   "', which needs a GPU: use --transport mpi, fabric or cores, or build the cuda or hip backend");
 }
 
 std::byte* source_of(const Transfer& sent, const Context& context) {

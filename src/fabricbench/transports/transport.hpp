@@ -34,6 +34,8 @@ struct Context {
   Access access;
   bool between_ranks;  // whether the plan moves data between ranks, and not only inside each
   DataType data_type;  // of the numbers that are added up
+  HostBufferBytes host_bytes{};
+  int device_index = -1;  // -1: no device
 
   // Whether collectives have their result where their input was.
   bool in_place() const { return &send == &receive; }
@@ -98,16 +100,19 @@ class Transport {
   virtual std::map<std::string, std::string> library() const { return {}; }
   // By which handles ranks reach each other's memory, where they do.
   virtual device::Handles handles() const { return device::Handles::ipc; }
+  // The NICs that this rank uses, for the header: a JSON array; empty where libraries choose them.
+  virtual std::string nics_json() const { return {}; }
+  // Which paths the data of this rank take, and how many of each, where the transport knows it by itself.
+  virtual std::map<std::string, long> paths() const { return {}; }
   // Which measurements were made in the modes that were asked for, as far as this rank can tell.
   virtual CclProof proof() const { return {}; }
 };
 
 // The transport of that name, or InputError where this backend has none. One that works inside a node only has to have
 // no more than one, unless it is `for_a_step`: then it is not asked for what goes between nodes.
-std::unique_ptr<Transport> make_transport(const std::string& name, bool for_a_step = false, const CclModes& modes = {},
-                                          std::optional<device::Handles> handles = {});
-// `main`, but for the steps of a striped message: split, translate, assemble.
-std::unique_ptr<Transport> make_stepwise(const std::string& main, const std::vector<std::string>& steps);
+std::unique_ptr<Transport> make_transport(const std::string& name, const Options& options, bool for_a_step = false);
+// That of the options, but for the steps of a striped message: split, translate, assemble.
+std::unique_ptr<Transport> make_stepwise(const Options& options);
 
 // The ranks' transfers of a step in which this rank takes part: those that it sends and those that it receives.
 struct OwnTransfers {
@@ -125,5 +130,6 @@ std::unique_ptr<Transport> make_cores();
 std::unique_ptr<Transport> make_staging();
 std::unique_ptr<Transport> make_copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted);
 std::unique_ptr<Transport> make_ccl(const CclModes& modes);
+std::unique_ptr<Transport> make_fabric(const std::string& nic, bool on_device);
 
 }  // namespace fabricbench

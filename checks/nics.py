@@ -1,0 +1,56 @@
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from fabricheck.rfm import FabricbenchCheck
+
+
+@rfm.simple_test
+class NicLoopback(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Each NIC with each GPU of a node, below MPI and NCCL: out of the memory of a GPU or of the host, and in again."""
+
+    descr = "each NIC with each GPU, by libfabric, back to the same node"
+    transport = "fabric"
+    access = parameter(["write", "read"])
+    nic = parameter(["0", "1", "2", "3", "4", "5", "6", "7"])  # in the topology
+    plan_settings = ["access", "nic"]
+    operations = ["local_copy", "host_to_device", "device_to_host"]
+    schedules = ["uncontended"]
+    least_ranks = 1
+    sizes = {"other": "8B,256MiB"}
+    tags = {"nightly", "acceptance"}
+    nightly_only = {"access": ["write"]}
+
+
+@rfm.simple_test
+class NicPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Every pair of nodes by each of their NICs, below MPI and NCCL, from GPU to GPU."""
+
+    descr = "all pairs of nodes, port by port, by libfabric, between GPUs"
+    transport = "fabric"
+    nodes = 0
+    access = parameter(["write", "read"])
+    plan_settings = ["access"]
+    operations = ["unidirectional"]
+    schedules = ["contended"]
+    rank_a_port = True
+    sizes = {"other": "8B,1GiB"}
+    warmup = 2
+    tags = {"nightly", "acceptance"}
+    nightly_only = {"access": ["write"]}
+
+
+@rfm.simple_test
+class NicPairsOfHosts(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """The same between the memory of the hosts: what is slow here too is no GPU's fault."""
+
+    descr = "all pairs of nodes, port by port, by libfabric, between hosts"
+    transport = "fabric"
+    nodes = 0
+    buffers = "host-host"
+    plan_settings = ["buffers"]
+    operations = ["unidirectional"]
+    schedules = ["contended"]
+    rank_a_port = True
+    sizes = {"other": "8B,1GiB"}
+    warmup = 2
+    tags = {"acceptance"}
