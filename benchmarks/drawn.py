@@ -23,6 +23,7 @@ from scipy.signal import lfilter
 
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
+from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.history.monitor import monitor
 from fabricheck.history.node_effects import without_node_effects
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test
@@ -238,8 +239,8 @@ def networks(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
 
     bench = Bench(case, 0.01, int(rng.integers(1 << 30)), noise)
     number = 5 * effort.systems
-    least = load_policy(suite_root() / "config" / "policy.yaml").smallest_loss
-    named = sum(any(each.low > least for each in bench.trial([])[1].suspects) for _ in range(number))
+    policy = load_policy(suite_root() / "config" / "policy.yaml")
+    named = sum(bool(counted_suspects(bench.trial([])[1], bench.design, policy)) for _ in range(number))
     right = sum(bench.trial([bench.draw("node", 0.08, 0.08)])[0] for _ in range(number // 2))
     return [named / number, right / (number // 2)]
 

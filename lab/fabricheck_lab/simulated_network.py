@@ -126,8 +126,21 @@ def collapses(random: np.random.Generator, number: int) -> FloatArray:
     return np.where(random.random(number) < 0.01, -random.uniform(5, 75, number), values)
 
 
+def skewed(random: np.random.Generator, number: int) -> FloatArray:
+    """A lognormal distribution with a variance of 1, its tail on the slow side."""
+    width = 0.8
+    values = np.exp(width * random.standard_normal(number) - width**2 / 2) - 1
+    return np.asarray(-values / np.sqrt(np.expm1(width**2)))
+
+
 Noise = Callable[[np.random.Generator, int], FloatArray]
-NOISES: dict[str, Noise] = {"normal": normal, "t3": heavy_tailed, "outliers": outliers, "collapses": collapses}
+NOISES: dict[str, Noise] = {
+    "normal": normal,
+    "t3": heavy_tailed,
+    "outliers": outliers,
+    "collapses": collapses,
+    "skewed": skewed,
+}
 
 
 def measure(

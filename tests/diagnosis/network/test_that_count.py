@@ -13,7 +13,17 @@ from fabricheck.diagnosis.network.plan import screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.suite import suite_root
-from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure, names_of, taken
+from fabricheck_lab.simulated_network import (
+    NOISES,
+    Bench,
+    Case,
+    Fault,
+    fat_tree,
+    healthy_share,
+    measure,
+    names_of,
+    taken,
+)
 
 NETWORK = fat_tree(32, 4, 2, trunk_gbps=400.0)
 WAYS = Ways(NETWORK)
@@ -54,3 +64,10 @@ def test_one_pair_a_little_faster_does_not_make_the_other_nodes_slow(nodes: int)
 def test_two_of_four_nodes_at_half_their_rate_count() -> None:
     half = {frozenset(pair): 0.5 for pair in permutations(range(4), 2) if set(pair) != {0, 1}}
     assert len(counted_suspects(*measured(4, half), STANDARD)) == 2
+
+
+def test_skewed_noise_accuses_no_trunk() -> None:
+    """Where nobody knows the routes, the slow side of the noise may be the pairs that went over a slow trunk."""
+    network = fat_tree(64, 8, 4, trunk_gbps=400.0)
+    bench = Bench(Case("skewed", network, network.nodes, "hashed"), 0.02, 11, NOISES["skewed"])
+    assert sum(bool(counted_suspects(bench.trial([])[1], bench.design, STANDARD)) for _ in range(20)) <= 1
