@@ -269,7 +269,7 @@ def _judge(
 
 def _table(judged: RunJudgement) -> Iterable[str]:
     from fabricheck.records.rehearsal import is_rehearsal, marked
-    from fabricheck.report.lines import LONGEST
+    from fabricheck.report.content import reason_without_source
 
     path = f"{judged.run.path}: {judged.test}" if judged.test else judged.run.path
     what = marked(path, rehearsal=is_rehearsal(judged.run))
@@ -278,7 +278,7 @@ def _table(judged: RunJudgement) -> Iterable[str]:
     also = f", and {failed} of {count} metrics FAIL" if failed and judged.verdict is not Verdict.FAIL else ""
     yield f"{judged.verdict.value}{also}  {what}"
     for problem in judged.problems:
-        yield f"  {problem.verdict.value:10}  {_without_path(problem.message, judged.run.path)}"
+        yield from _wrapped(problem.verdict, _without_path(problem.message, judged.run.path))
     unjudged = sum(metric.unjudged for metric in judged.judgements)
     if unjudged > 1:
         step = (
@@ -287,8 +287,18 @@ def _table(judged: RunJudgement) -> Iterable[str]:
         yield f"  INCOMPLETE  {unjudged} of {count} metrics have no baseline: {step}"
     for metric in judged.judgements:
         if not (metric.unjudged and unjudged > 1):
-            line = f"  {metric.verdict.value:10}  {metric.name}: {metric.reason}"
-            yield line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"  # --json has all of it
+            # --json has the sources, too.
+            yield from _wrapped(metric.verdict, f"{metric.name}: {reason_without_source(metric)}")
+
+
+def _wrapped(verdict: Verdict, text: str) -> Iterator[str]:
+    """A line of a judged file, continued below itself where it is longer than a terminal's."""
+    from fabricheck.report.lines import LONGEST
+
+    indent = " " * 14
+    yield from textwrap.wrap(
+        text, LONGEST, initial_indent=f"  {verdict.value:10}  ", subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 @dataclass(frozen=True)
@@ -373,7 +383,7 @@ def vendor_table(judged: VendorJudgement) -> Iterator[str]:
     )
     yield f"{judged.verdict.value}  {output.path}: {title}"
     for problem in judged.problems:
-        yield f"  {problem.verdict.value:10}  {_without_path(problem.message, output.path)}"
+        yield from _wrapped(problem.verdict, _without_path(problem.message, output.path))
     for samples in output.samples:
         time = float(samples.one_way_ns.mean()) / 1e3
         words = " ".join(word for word in (samples.operation, samples.placement) if word)

@@ -394,7 +394,7 @@ def _implausible(value: float, unit: str, better: str, expectation: Expectation 
         share = expectation.floor_fraction
         floor = expected * share if better == "higher" else expected / share
         if value < floor if better == "higher" else value > floor:
-            side = "under the floor" if better == "higher" else "above the limit"
+            side = "below the minimum" if better == "higher" else "above the limit"
             return f"{value:g} {unit} is {side}, {floor:.4g} {unit} ({expectation.source})"
     return None
 

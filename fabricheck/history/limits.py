@@ -58,6 +58,6 @@ def limits_of_system(judge: SystemJudge) -> Limits:
             )
         except UserError:
             return None  # these ranks cannot be those of this node
-        return replace(expected, source=f"{expected.source}; floor: {rule.source}") if rule is not None else expected
+        return replace(expected, source=f"{expected.source}; minimum: {rule.source}") if rule is not None else expected
 
     return limits

@@ -71,7 +71,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             without_switch=without_switch,
         )
         if rule is not None and quantity == "goodput":
-            expected = replace(expected, source=f"{expected.source}; floor: {rule.source}")
+            expected = replace(expected, source=f"{expected.source}; minimum: {rule.source}")
         if without_switch and samples.operation == "allreduce" and _can_reduce(topology):
             expected = replace(
                 expected, source=f"{expected.source}; {without_switch} keeps NCCL from reducing in the switch"

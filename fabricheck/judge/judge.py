@@ -205,7 +205,7 @@ def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
     if reached >= least:
         return judged
     text = (
-        f"aggressors reached {reached:.4g} Gb/s, less than half of their floor ({2 * least:.4g} Gb/s; "
+        f"aggressors reached {reached:.4g} Gb/s, less than half of their minimum ({2 * least:.4g} Gb/s; "
         f"{expectation.source}): too little traffic; raise --aggressor-size, or check their links"
     )
     return replace(judged, verdict=Verdict.INVALID, reason=text)
@@ -408,8 +408,8 @@ def _side(case: _Case) -> str:
 
 
 def _limit(case: _Case, floor: Yardstick) -> str:
-    """A goodput has a floor; a latency must not be above its limit."""
-    return f"{'floor' if case.higher_is_better else 'limit'} of {case.say(floor.bound)}"
+    """A goodput has a minimum; a latency must not be above its limit."""
+    return f"{'minimum' if case.higher_is_better else 'limit'} of {case.say(floor.bound)}"
 
 
 def _is_small(metric: Metric) -> bool:

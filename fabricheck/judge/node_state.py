@@ -261,4 +261,4 @@ def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterat
 def _with_reasons(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
     if not reasons:
         return judgement
-    return replace(judgement, reason=f"{judgement.reason}; and {few(reasons, between='; ')}")
+    return replace(judgement, reason=f"{judgement.reason}. Reported beside it: {few(reasons, between='; ')}")

@@ -14,7 +14,7 @@ from fabricheck.records.verdict import Verdict, worst
 #: How bad a verdict is, from 0 for PASS: for sorting.
 SEVERITY: Mapping[Verdict, int] = {verdict: number for number, verdict in enumerate(Verdict)}
 
-NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "there is no run: nothing was measured")
+NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "no test has a result")
 
 
 def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> tuple[Verdict, tuple[Finding, ...]]:

@@ -319,10 +319,11 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
     for group in groups:
         judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
         slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
-        kinds = sorted({one.judged_by for one in slow})
+        kinds = sorted({"minimum" if one.judged_by == "floor" else one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
-            text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit} (by {', '.join(kinds)})"
+            text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit}"
+            text += f" (baseline: {', '.join(kinds)})"
             whole.append((group.equals.what, text))
     if whole:
         (what, text), *others = whole

@@ -141,7 +141,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_DMESG, "Has it happened before? `fabricheck ledger {system}`, `fabricheck watch {system}`",
          _CABLE), "A part"),
     "below-floor": CatalogueEntry("is below the minimum", _SLOW, _MEASURED,
-        "The goodput is below the floor (a share of the link rate, in config/policy.yaml), or the latency is above its "
+        "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
         "limit.",
         (_EXPECTED,
          "See the pair matrix of the report. Slow row and column: a GPU. One slow cell: a link. All slow: a setting",
@@ -172,9 +172,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "It is slower than its peers in the same session by more than noise.",
         (_DOCTOR, _LOOK, _AGAIN), "A metric"),
     "slower-than-achievable": CatalogueEntry("is slower than the links allow", _SLOW, _MEASURED,
-        "It is below the payload rate of the links by more than the margin of config/policy.yaml. The library's log "
-        "names path and settings.",
-        ("Set `NCCL_DEBUG=INFO` or `UCX_LOG_LEVEL=info`", _EXPECTED, _AGAIN), "A metric"),
+        "It is below the payload rate of the links by more than the margin of config/policy.yaml.",
+        (_EXPECTED, "With NCCL or MPI, read in its log which path it took: `NCCL_DEBUG=INFO`, `UCX_LOG_LEVEL=info`",
+         _AGAIN), "A metric"),
     "setting-hurts": CatalogueEntry("costs performance", _SLOW, _MEASURED,
         "Measurements with this setting of config/tuning.yaml are slower than without it, interleaved in one job.",
         ("Remove it, and measure again: `fabricheck run --system {system} --tag tuning`",), "A setting"),
@@ -341,7 +341,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_LIST,)),
     "nothing-measured": CatalogueEntry("No measurement ran", _ENDED, _CHECKED,
         "No test has a measurement.",
-        (_LIST, "Are the site's files right? `fabricheck validate {system}`")),
+        (_LIST, "Check the site's files: `fabricheck validate {system}`")),
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
         ("After a few healthy runs: `fabricheck calibrate {system}`",), "A metric"),

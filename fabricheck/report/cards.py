@@ -129,7 +129,7 @@ class _Writer:
         more = f"; {wrong} of them delivered wrong bytes" if wrong else ""
         if cause.whole:
             shares = [row.judgement.share_of_expected for row in rows if row.judgement.better == "higher"]
-            against = "what is expected"
+            against = "the expected rate"
             equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
             what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
         else:

@@ -254,20 +254,30 @@ def judgements_of(groups: Sequence[MetricGroup]) -> tuple[Judgement, ...]:
 
 
 def shown_kind(kind: str) -> str:
-    """The kind of a yardstick in words: files have `siblings` for the peers of a session."""
-    return "peers" if kind == "siblings" else kind
+    """The kind of a yardstick in words: files have `siblings` for the peers of a session, `floor` for the minimum."""
+    return {"siblings": "peers", "floor": "minimum"}.get(kind, kind)
+
+
+#: What metrics were judged against, by the kind of their yardstick.
+_AGAINST = {
+    "reference": "references",
+    "part": "the same part elsewhere",
+    "published": "published values",
+    "siblings": "peers",
+    "achievable": "the achievable rate",
+}
 
 
 def strength(metrics: Sequence[Judgement]) -> str:
-    """By what metrics were judged, and how many were only held against the least that is allowed."""
+    """What metrics were judged against, to be put behind their number."""
     kinds = Counter(each.judged_by for each in metrics)
     weak = kinds.pop("floor", 0)
-    baselines = [f"{shown_kind(kind)} for {kinds[kind]:,}" for kind in LADDER if kinds[kind]]
-    baselines += [f"none for {kinds['unjudged']:,}"] if kinds["unjudged"] else []
+    baselines = [f"{kinds[kind]:,} against {_AGAINST[kind]}" for kind in LADDER if kinds[kind]]
+    baselines += [f"{kinds['unjudged']:,} without a baseline"] if kinds["unjudged"] else []
     if weak and not baselines:
-        return "all only against the minimum (no references yet)"
-    baselines += [f"only the minimum for {weak:,}"] if weak else []
-    return f"baseline: {', '.join(baselines)}" if baselines else ""
+        return ", all only against the minimum (no references yet)"
+    baselines += [f"{weak:,} only against the minimum"] if weak else []
+    return f" ({', '.join(baselines)})" if baselines else ""
 
 
 def weakest(judgements: Sequence[Judgement]) -> str:
@@ -304,7 +314,7 @@ def facts_of(judged: RunJudgement) -> RunFacts:
     arguments = [str(each) for each in header.get("command", [])]
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
-    what = few(operations, _MOST_OPERATIONS) or "nothing"
+    what = few(operations, _MOST_OPERATIONS) or "nothing measured"
     if "transport" in header:
         what += f" over {header['transport']}"
         if header["transport"] == "mpi":
@@ -372,7 +382,7 @@ def _devices(ranks: Sequence[Rank]) -> str:
 
 def _where(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not nodes:
-        return "nowhere known"
+        return "nodes unknown"
     if len(nodes) == 1:
         devices = f" with {nodes[0].devices}" if nodes[0].devices != "no device" else ""
         return f"{plural(len(ranks), 'rank')} on {nodes[0].host}{devices}"

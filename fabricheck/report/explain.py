@@ -12,7 +12,7 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.lines import general_steps, line, of_entry, steps
+from fabricheck.report.lines import general_steps, of_entry, steps, summary
 from fabricheck.units import plural
 
 # Of one code in a run, such as of a metric of many pairs.
@@ -91,7 +91,9 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
         yield ""
         yield f"{code}: {first.entry.alone}"
         for finding in own[:_MOST_NAMED]:
-            yield f"  {line(finding, system=system, run=run)}"
+            # The message stands below, whole.
+            label = finding.verdict.value if finding.is_problem else "note"
+            yield f"  {label} {summary(finding, system=system, run=run, message='')}"
             if finding.message:
                 yield f"    {finding.message}"
         if more := own[_MOST_NAMED:]:

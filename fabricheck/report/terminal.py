@@ -25,7 +25,7 @@ from fabricheck.report.content import (
     number,
     plural,
     printable,
-    reason_for_people,
+    reason_without_source,
     short_name,
     shown_kind,
     unit_shown,
@@ -225,10 +225,12 @@ def _problem_lines(
 ) -> Iterator[_Line]:
     """The line of each finding and, where there is room for it, its message below."""
     for problem in told[:most]:
-        line = summary(problem.finding, system=system, message=problem.message) + problem.of_runs
-        first, *more = _wrap(line, width - 12, detail.reason_lines)
-        yield _Line(problem.finding.verdict, first)
+        line = summary(problem.finding, system=system, message=problem.message)
         hidden = detail.messages and problem.message not in line
+        if hidden:
+            line = summary(problem.finding, system=system, message="")
+        first, *more = _wrap(line + problem.of_runs, width - 12, detail.reason_lines)
+        yield _Line(problem.finding.verdict, first)
         below = _wrap(problem.message, width - 12, detail.reason_lines) if hidden else ()
         yield from (_Line(None, f"{_INDENT}{text}") for text in (*more, *below))
     if rest := told[most:]:
@@ -252,10 +254,10 @@ def _suspect_lines(parts: Sequence[Card], detail: _Detail, width: int) -> Iterat
 def _finding_lines(findings: Sequence[Finding], detail: _Detail, width: int) -> Iterator[_Line]:
     for finding in findings[: detail.problems]:
         first, *more = _wrap(finding.message, width - 12, detail.reason_lines)
-        yield _Line(None, first, label="finding")
+        yield _Line(None, first, label="note")
         yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := len(findings[detail.problems :]):
-        yield _Line(None, f"{_INDENT}and {plural(rest, 'more finding')}")
+        yield _Line(None, f"{_INDENT}and {plural(rest, 'more note')}")
 
 
 def _group_lines(group: MetricGroup, world: int, detail: _Detail, width: int) -> Iterator[_Line]:
@@ -264,7 +266,7 @@ def _group_lines(group: MetricGroup, world: int, detail: _Detail, width: int) ->
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for judged in judgements[:shown]:
             yield _row(group, (who(judged.samples, world),) * 3, judged, judged.judged_by)
-            for line in _wrap(reason_for_people(judged), width - 12, detail.reason_lines):
+            for line in _wrap(reason_without_source(judged), width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
             label = who(rest[0].samples, world)

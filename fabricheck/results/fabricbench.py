@@ -48,6 +48,15 @@ from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 from fabricheck.wholefile import open_file
 
+#: What the benchmark did, by the kind of its error.
+_ENDS = {
+    "timeout": "timed out",
+    "crash": "crashed",
+    "library": "failed in a library",
+    "memory": "ran out of memory",
+    "input": "refused its input",
+    "unsupported": "does not support this",
+}
 # What the GPU runtime calls an allocation of each kind.
 _ALLOCATED = {"managed": "managed", "migrated": "managed"}
 
@@ -275,10 +284,10 @@ class _Reader:
         return tuple(map(Component.of_node, sorted(lost))) if others else ()
 
     def describe_error(self, error: ErrorModel) -> str:
-        what = f" during {error.operation} of {error.bytes} B" if error.operation is not None else ""
+        what = f" during {error.operation} of {error.bytes:,} B" if error.operation is not None else ""
         if self.header is not None and self.header.plan.ccl_mode is not None:
             what += f" in the mode {self.header.plan.ccl_mode} of *CCL"
-        text = f"the benchmark ended with an error of kind {error.kind}{what}: {error.message}"
+        text = f"the benchmark {_ENDS[error.kind]}{what}: {error.message}"
         if error.missing_ranks:
             where = describe_places([each for each in self.ranks() if each.rank in error.missing_ranks])
             where = f" (on {where})" if where else ""

@@ -153,7 +153,7 @@ def test_a_matrix_has_its_cells_and_says_more_of_each(open_page: Open) -> None:
     title = bad.get_attribute("title") or ""
     assert "rank 0: nid001 GPU 0" in title
     assert "96.00 Gb/s" in title
-    assert "floor 600.0 Gb/s" in title
+    assert "minimum 600.0 Gb/s" in title
     colour = "one => getComputedStyle(one).backgroundColor"
     assert bad.evaluate(colour) != table.locator("td.PASS").first.evaluate(colour)
 

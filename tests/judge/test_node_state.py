@@ -474,7 +474,7 @@ def test_evidence_stands_beside_the_slow_metric_of_its_own_gpus() -> None:
     found = judged(run)
     (metric,) = found.judgements
     assert found.problems == ()
-    assert metric.reason.endswith("; and nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16")
+    assert metric.reason.endswith(" nid001: GPU 1: PCIe runs at Gen 3 x16 of Gen 5 x16")
     fast = judged(run_with([node("nid001")], [node("nid001", "after", gpus=(gpu(0), slow))]))
     assert "PCIe" not in fast.judgements[0].reason
 

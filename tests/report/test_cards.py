@@ -104,7 +104,7 @@ def test_a_pair_that_has_no_part_for_itself_is_named() -> None:
 def test_what_is_slow_everywhere_is_no_part() -> None:
     (found,) = suspects(pair_run(bad=bad(*PAIRS)), topology=STAR)
     assert found.part == NO_PART
-    assert found.loss == "all 12 measurements equally slow in 1 run at 8.0 % of what is expected"
+    assert found.loss == "all 12 measurements equally slow in 1 run at 8.0 % of the expected rate"
 
 
 def test_what_is_slow_everywhere_by_different_amounts_is_not_said_to_be_equal() -> None:
@@ -114,7 +114,7 @@ def test_what_is_slow_everywhere_by_different_amounts_is_not_said_to_be_equal() 
     )
     (found,) = suspects(replace(slow, judgements=worse), topology=STAR)
     assert found.part == NOT_ALIKE
-    assert found.loss == "all 12 measurements slow in 1 run at 2.4 % to 8.0 % of what is expected"
+    assert found.loss == "all 12 measurements slow in 1 run at 2.4 % to 8.0 % of the expected rate"
     assert found.evidence[0].endswith("all 12 pairs slow, from 28.80 Gb/s (1→2) to 96.00 Gb/s (3→2)")
 
 
@@ -175,7 +175,7 @@ def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
     assert (pair.part, pair.loss) == ("nid001 GPU 1 → GPU 2", "1 measurement in 1 run delivered wrong bytes")
     assert (all_.part, all_.loss) == (
         NO_PART,
-        "all 11 measurements equally slow in 1 run at 8.0 % of what is expected",
+        "all 11 measurements equally slow in 1 run at 8.0 % of the expected rate",
     )
 
 

@@ -137,7 +137,7 @@ def test_facts_of_several_nodes() -> None:
 
 def test_a_file_without_a_valid_header_has_facts_too() -> None:
     facts = facts_of(RunJudgement(Run("x", {}, (), (), None), Verdict.INVALID, (), ()))
-    assert facts.what == "nothing"
+    assert facts.what == "nothing measured"
     assert "no valid header" in facts.program
     assert "did not complete" in facts.records
     assert facts.command == ()

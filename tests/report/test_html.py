@@ -153,7 +153,7 @@ def test_everything_about_a_metric_is_in_its_row() -> None:
     text = page.text
     row = "0→3DEGRADED900.0891.0 to 909.01,20081.8 %reference 1,100 (bound 1,045)900 Gb/s is -18.2%"
     assert row in text.replace(" \n", "")
-    assert "baseline: reference for 1, only the minimum for 1" in text
+    assert "(1 against references, 1 only against the minimum)" in text
     assert "Reference: run1: measured 2026-11-21: made up (for 0→3)" in text
     assert "Expected: widest path gpu0-gpu3 (De Sensi §III-D)" in text
     assert "pingpong_uncontended_…_1gib_goodput" in text
@@ -327,7 +327,7 @@ def test_an_empty_past_changes_nothing() -> None:
 
 def test_a_page_without_runs_still_has_its_history() -> None:
     page = page_of(past=past_with_everything())
-    assert "there is no run: nothing was measured" in page.text
+    assert "no test has a result" in page.text
     assert "Open: n2:nic0" in page.text
 
 

@@ -182,7 +182,7 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "error record": (
         _error,
         INCOMPLETE,
-        ":4: the benchmark ended with an error of kind timeout during pingpong of 8 B",
+        ":4: the benchmark timed out during pingpong of 8 B",
     ),
     "error record of another run": (_error_of_another_run, INVALID, "run_id ffff"),
     "footer counts records": (_line(-1, records=3), INVALID, ":4: the footer has records 3"),
@@ -207,7 +207,7 @@ DEFECTS: dict[str, tuple[Callable[[list[Line]], object], Verdict, str]] = {
     "mode that hangs": (
         lambda lines: [change(lines) for change in (_in_mode("registered", {}, {}), _error)],
         INCOMPLETE,
-        "kind timeout during pingpong of 8 B in the mode registered of *CCL: stuck",
+        "timed out during pingpong of 8 B in the mode registered of *CCL: stuck",
     ),
     "mode whose operation nobody looked at": (_in_mode("graph-20", {}, {}), INVALID, "not in effect in pingpong,"),
     "unknown mode": (_plan(ccl_mode="fast"), INVALID, "ccl_mode"),
@@ -434,7 +434,7 @@ def test_a_run_that_ended_before_its_header_says_why(tmp_path: Path) -> None:
     run = changed(tmp_path, hang, CUDA)
     (problem,) = run.problems
     assert problem.verdict is INCOMPLETE
-    assert problem.message.endswith(f":1: the benchmark ended with an error of kind timeout: {message}")
+    assert problem.message.endswith(f":1: the benchmark timed out: {message}")
 
 
 def test_wrong_data_is_the_only_verdict_where_the_planted_defect_was_found(tmp_path: Path) -> None:
