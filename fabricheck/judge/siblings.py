@@ -214,8 +214,9 @@ def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgem
     value = _value(centre, judged.unit)
     bound = _value(centre + reach, judged.unit)
     source = f"median of {_peers(count)} of the same session"
-    side = "" if judged.verdict is Verdict.INCOMPLETE else f"; {judged.reason}"
-    reason = f"{judged.value:.4g} {judged.unit} agrees with its {_peers(count)}, {value:.4g} {judged.unit}{side}"
+    own = f"{judged.value:.4g} {judged.unit}"
+    side = "" if judged.verdict is Verdict.INCOMPLETE else f"; {judged.reason.removeprefix(f'{own}: ')}"
+    reason = f"{own}: agrees with its {_peers(count)} ({value:.4g} {judged.unit}){side}"
     yardstick = Yardstick("siblings", value, bound, source)
     return replace(judged, verdict=Verdict.PASS, reason=reason, yardstick=yardstick)
 

@@ -362,7 +362,7 @@ def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
 def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:
     if not ranks:
         return ""
-    where = f", {len(ranks) // len(nodes)} a node" if len(nodes) > 1 else " on one node"
+    where = f", {len(ranks) // len(nodes)} per node" if len(nodes) > 1 else " on one node"
     return f"Start it with the launcher of the site: {plural(len(ranks), 'rank')}{where}."
 
 

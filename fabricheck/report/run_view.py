@@ -137,7 +137,7 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
         yardstick = judged.yardstick
         # The source of the others is that of the expected value.
         if yardstick is not None and yardstick.kind not in ("floor", "siblings"):
-            texts.append(f"{yardstick.kind.capitalize()}: {yardstick.source}")
+            texts.append(f"{shown_kind(yardstick.kind).capitalize()}: {yardstick.source}")
         for text in texts:
             label = who(judged.samples, world)
             own = label if judged.samples.operation in PAIRS else f"{judged.samples.operation} {label}"

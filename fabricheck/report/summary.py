@@ -199,7 +199,7 @@ def _how_many(runs: Sequence[RunJudgement]) -> Iterator[Number]:
     yield Number(
         f"{len(hosts):,}",
         "nodes" if len(hosts) != 1 else "node",
-        f"{plural(max([0, *(len(run.run.ranks) for run in runs)]), 'rank')} at most",
+        f"at most {plural(max([0, *(len(run.run.ranks) for run in runs)]), 'rank')} in a run",
     )
     iterations = sum(each.count for run in runs for each in run.run.samples)
     yield Number(f"{iterations:,}", "iterations", "every one kept")

@@ -132,7 +132,7 @@ def test_facts_of_several_nodes() -> None:
     facts = facts_of(judged([judgement(samples((0, 7), GIB))], ranks=ranks))
     assert facts.where == "8 ranks on 2 nodes (nid0 … nid1), each with 4 x NVIDIA H200"
     assert [each.ranks for each in facts.nodes] == ["0-3", "4-7"]
-    assert "8 ranks, 4 a node" in facts.launch
+    assert "8 ranks, 4 per node" in facts.launch
 
 
 def test_a_file_without_a_valid_header_has_facts_too() -> None:

@@ -12,7 +12,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, describe_rank, number, percent, unit_shown, who
+from fabricheck.report.content import MetricGroup, describe_rank, number, percent, shown_kind, unit_shown, who
 from fabricheck.report.figures.tables import Cell, End, Figure, Matrix, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.network import Network
@@ -122,7 +122,7 @@ def _title(pair: tuple[int, int], judgement: Judgement, by_rank: dict[int, Rank]
     names = [describe_rank(by_rank[each]) if each in by_rank else f"rank {each}" for each in pair]
     low, high = judgement.interval
     yardstick, unit = judgement.yardstick, unit_shown(judgement.unit)
-    of = f"; {yardstick.kind} {number(yardstick.value)} {unit}" if yardstick is not None else ""
+    of = f"; {shown_kind(yardstick.kind)} {number(yardstick.value)} {unit}" if yardstick is not None else ""
     return (
         f"{names[0]} → {names[1]}: {number(judgement.value)} {unit} (95%: {number(low)} to {number(high)})"
         f"{of}; {judgement.verdict.value}"
