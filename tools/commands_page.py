@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def commands() -> Iterator[click.Context]:
 
 def render() -> str:
     """The page, as Markdown."""
-    return "\n".join([_HEAD, *map(_section, commands())])
+    page = "\n".join([_HEAD, *map(_section, commands())])
+    return re.sub(r"([^\n])\n(#+ )", r"\1\n\n\2", page)  # after a list, too
 
 
 def _fault(context: click.Context) -> str:

@@ -33,7 +33,7 @@ PROLOG_ASKS_S = 2.5
 @click.option(
     "--prolog",
     is_flag=True,
-    help="For Slurm's Prolog: end within 5 s. The exit status is not 0 only if this node is faulty.",
+    help="For Slurm's Prolog: end within 5 s, with exit status 0 unless this node is faulty.",
 )
 @click.pass_context
 def doctor(

@@ -43,7 +43,7 @@ _MOST_NAMED = 3
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An index of the references, such as '$partition=daint:gpu'.  [default: that of the file]",
+    help="Which references to use, such as '$partition=daint:gpu'.  [default: that of the file]",
 )
 @POLICY
 @click.option(

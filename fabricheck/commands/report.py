@@ -52,7 +52,7 @@ class _Shown:
     "keys",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For FILEs: an index of the references, such as '$partition=daint:gpu'.  [default: that of each file]",
+    help="For FILEs: which references to use, such as '$partition=daint:gpu'.  [default: that of each file]",
 )
 @click.option("--session", help="The stored session, by the beginning of its id.  [default: the latest]")
 @click.option(

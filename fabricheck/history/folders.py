@@ -131,7 +131,7 @@ def create(store: Path) -> None:
 def check_is_store(store: Path) -> None:
     """Raises UserError unless `store` is a store in a format that this program reads."""
     if not store.exists():
-        raise UserError(f"{store}: does not exist: `fabricheck run` creates it, or name another with --store")
+        raise UserError(f"there is no store at {store}: `fabricheck run` creates it, or name another with --store")
     try:
         content = json.loads((store / MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

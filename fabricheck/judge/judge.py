@@ -370,7 +370,7 @@ def _decide(case: _Case) -> _Decided:
             f"{case.say(value)}: no baseline exists (model, part, published value or reference)",
         )
     side = "above" if case.higher_is_better else "below"
-    text = f"{case.say(value)}: {side} the {_limit(case, floor)}; no better baseline exists (no reference yet)"
+    text = f"{case.say(value)}: {side} the {_limit(case, floor)}; no reference yet"
     return _Decided(Verdict.PASS, text, floor)
 
 

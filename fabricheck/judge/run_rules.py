@@ -91,7 +91,7 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
             f"{most * to_bus:.4g} GB/s without NVLink SHARP and {reduced.gbps * to_bus:.4g} GB/s with it"
         )
         told = facts_of_remarks((run.footer or {}).get("proof") or {}).get("NVLS")
-        text += f"; the library: {told}" if told else ""
+        text += f"; the library reports: {told}" if told else ""
         name, _, version = facts.library.partition(" ")
         library = Component(Kind.LIBRARY, name or "NCCL", version=version)
         figures = (judgement.value, reduced.gbps, judgement.unit)

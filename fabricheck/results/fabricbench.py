@@ -162,7 +162,9 @@ class _Reader:
             return
         if self.unreadable == self.last and (self.last > 1 or self.foreign):
             self.problems.clear()
-            self.invalid(1, "unknown format: neither of fabricbench nor of a tool that `fabricheck judge --help` names")
+            self.invalid(
+                1, "unknown format: not of fabricbench, and not of a tool that `fabricheck judge --help` names"
+            )
             return
         if self.unreadable > _LONGEST_LIST:
             self.invalid(1, f"{self.unreadable} of its lines could not be read")

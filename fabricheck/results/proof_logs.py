@@ -257,13 +257,15 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     others = ("NET/Socket", _PROVIDER)
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
-        reasons.append(f"the library: GPUDirect RDMA {facts['GPUDirect RDMA']}")
+        reasons.append(f"the library reports: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
         reasons.append(_NO_GPUDIRECT_STEP)
     if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
-        reasons.append(f"the library: NET/IB: {facts['NET/IB']}: ibv_devinfo, and /dev/infiniband in the container")
+        reasons.append(
+            f"the library reports: NET/IB: {facts['NET/IB']}. Check ibv_devinfo, and /dev/infiniband in the container"
+        )
     if "warning" in facts:
-        reasons.append(f"the library: {facts['warning']}")
+        reasons.append(f"the library reports: {facts['warning']}")
     return tuple(dict.fromkeys(reasons))
 
 

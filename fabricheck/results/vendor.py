@@ -105,7 +105,7 @@ def _with_paths(output: VendorOutput, proof: TransportProof) -> VendorOutput:
     fallen = [path for path in proof.paths if any(re.search(pattern, path) for pattern in FALL_BACKS)]
     if not fallen:
         return replace(output, facts=facts)
-    text = f"by its log the data took {', '.join(fallen)}: a fall-back where RDMA exists"
+    text = f"the data took {', '.join(fallen)}, says the log: a fall-back where RDMA exists"
     message = f"{output.path or 'the output'}: {text}{f'; {why}' if why else ''}"
     problem = Finding("path-forbidden", Verdict.INVALID, message)
     return replace(output, facts=facts, problems=(*output.problems, problem))
@@ -149,7 +149,9 @@ def not_judged(output: VendorOutput) -> Finding:
     """Why a vendor's output by itself is never PASS."""
     where = output.path or "the output"
     paths, reasons = output.facts.get("paths"), output.facts.get("reasons")
-    said = [*([f"by its log the data took {paths}"] if paths else []), *([reasons] if reasons else [])]
+    said = [*([f"the data took {paths}, says the log"] if paths else []), *([reasons] if reasons else [])]
+    if any(each.code == "path-forbidden" for each in output.problems):  # which says the same
+        said = []
     missing = "where it ran" if paths else "where and over which path it ran"
     step = "Run the test with fabricheck run --tag vendor"
     step += ", or compare with other machines: --part PART" if output.samples else ""

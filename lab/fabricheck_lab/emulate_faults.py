@@ -73,7 +73,7 @@ def unshaped(*, link: str, name: str) -> None:
 
 @fault.command()
 @click.argument("link")
-@click.option("--period", type=float, default=2.0, show_default=True, help="Seconds.")
+@click.option("--period", type=float, default=2.0, show_default=True, help="Seconds of one time down and up.")
 @_name
 def flap(*, link: str, period: float, name: str) -> None:
     """A link goes down and up.
