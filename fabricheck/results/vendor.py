@@ -153,8 +153,8 @@ def not_judged(output: VendorOutput) -> Finding:
     if any(each.code == "path-forbidden" for each in output.problems):  # which says the same
         said = []
     missing = "where it ran" if paths else "where and over which path it ran"
-    step = "Run the test with fabricheck run --tag vendor"
-    step += ", or compare with other machines: --part PART" if output.samples else ""
+    step = "Use fabricheck run --tag vendor"
+    step += ", or compare with others: --part PART" if output.samples else ""
     text = "; ".join([*said, f"not judged: the output does not prove {missing}"])
     return Finding("not-judged-by-hand", Verdict.INCOMPLETE, f"{where}: {text}. {step}")
 

@@ -59,7 +59,7 @@ def sessions(suite: Path, store: Path, count: int = 2) -> list[SessionFolder]:
 
 @each_command
 def test_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    assert "does not exist" in refused(capsys, suite, *command)
+    assert "there is no store at" in refused(capsys, suite, *command)
 
 
 @each_command
