@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,43 @@ def test_a_variable_is_the_noun_of_what_it_holds(folder: str) -> None:
         for name, line in bound_names(ast.parse(file.read_text(encoding="utf-8")))
         if name in ("each", "one", "found")
     ] == []
+
+
+def test_a_variable_of_the_benchmark_is_a_noun_too() -> None:
+    """The same of C++, by what stands before and after a name that is declared."""
+    declared = re.compile(r"[\w>*&] ?[*&]?\b(each|one|found)\b *[=:;,){]")
+    lines = (
+        (file, re.sub(r'"(\\.|[^"\\])*"|//.*', "", line))
+        for kind in ("hpp", "cpp", "cu")
+        for file in sorted((ROOT / "src").rglob(f"*.{kind}"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+    )
+    assert [f"{file.name}: {line.strip()}" for file, line in lines if declared.search(line)] == []
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """One name for one thing: a reader who meets it knows which it is."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for _, file in modules()]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
+
+
+def test_a_public_function_has_a_docstring() -> None:
+    assert [
+        f"{name}: {part.name}"
+        for name, file in modules()
+        for part in public_functions(ast.parse(file.read_text(encoding="utf-8")).body)
+        if not ast.get_docstring(part)
+    ] == []
+
+
+def public_functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """Those of a module and of its public classes."""
+    for part in body:
+        if isinstance(part, ast.ClassDef) and not part.name.startswith("_"):
+            yield from public_functions(part.body)
+        elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+            yield part
 
 
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -155,7 +155,7 @@ def run(
             session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
         # The nodes are not needed to judge what they measured.
         outcome = known or judge_session(session, suite, name)
-        click.echo(f"fabricheck: checked by the suite in {suite.root}", err=True)
+        click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)

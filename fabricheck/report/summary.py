@@ -53,10 +53,10 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
 def counted(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
     metrics = [each for run in runs for each in run.judgements]
-    of_runs = _counts(each.final_verdict for each in runs) or "none"
+    of_runs = _counts(each.final_verdict for each in runs)
     of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
-    text = f"{plural(len(runs), 'run')}: {of_runs}; {plural(len(metrics), 'metric')}"
-    return f"{text}: {of_metrics}" if metrics else text
+    parts = ((plural(len(runs), "run"), of_runs), (plural(len(metrics), "metric"), of_metrics))
+    return "; ".join(": ".join(filter(None, part)) for part in parts)
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:

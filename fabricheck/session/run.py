@@ -148,7 +148,7 @@ def _session(folder: Path, listed: int, status: int, ended_by: str, output: Path
     session = FinishedSession.of(folder, cases, listed, status, error)
     if not ended_by:
         return session
-    text = f"{ended_by} ended the run before all tests were"
+    text = f"{ended_by} ended the run before all tests had ended"
     if (fleet := Fleet.of_run(folder)) is not None:
         fleet.end(text)
     problem = Finding("run-interrupted", Verdict.INCOMPLETE, text)

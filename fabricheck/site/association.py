@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fabricheck.site.found import Association, FoundGpu, FoundLink, FoundNic
 from fabricheck.site.nvidia import TopoTable
-from fabricheck.site.software import Software
+from fabricheck.site.software import NodeSoftware
 
 # Nearest first: one bridge, several bridges, the same host bridge, the same NUMA node, the other socket.
 _LEVELS = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -26,7 +26,7 @@ def gpudirect(
     nics: Sequence[FoundNic],
     links: Sequence[FoundLink],
     *,
-    software: Software,
+    software: NodeSoftware,
     association: Association,
 ) -> tuple[str, str] | None:
     """Whether all channels of NCCL or RCCL, some or none use GPUDirect RDMA by default, and why; None for all of them,

@@ -20,7 +20,7 @@ from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
-from fabricheck.site.software import Software, software_of
+from fabricheck.site.software import NodeSoftware, software_of
 from fabricheck.site.texts import (
     IBSTAT,
     LSCPU,
@@ -167,9 +167,9 @@ def _between_cpus(gpus: Sequence[FoundGpu], links: Sequence[FoundLink], numa_nod
     return [FoundLink(pair, BETWEEN_CPUS, 1, None, "FILL IN: the CPU's data sheet") for pair in pairs]
 
 
-def _software(directory: Path) -> Software:
+def _software(directory: Path) -> NodeSoftware:
     content = read_json(directory / names.SOFTWARE)
-    return software_of(content) if content else Software()
+    return software_of(content) if content else NodeSoftware()
 
 
 def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...], int, int]:

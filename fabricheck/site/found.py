@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fabricheck.site.slurm import Slurm
-from fabricheck.site.software import Software
+from fabricheck.site.software import NodeSoftware
 from fabricheck.state.pcie import generation_of_text
 
 # Gb/s of a lane in one direction by PCIe generation, rounded as the papers do (De Sensi §II-B: 256 Gb/s for 4.0 x16).
@@ -107,7 +107,7 @@ class NodeFacts:
     notes_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     association: Association | None = None
-    software: Software = field(default_factory=Software)
+    software: NodeSoftware = field(default_factory=NodeSoftware)
     slurm: Slurm | None = None
     unseen: int = 0
     on_bus: int = 0

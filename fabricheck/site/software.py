@@ -64,7 +64,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Software:
+class NodeSoftware:
     """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any."""
 
     libraries: tuple[Library, ...] = ()
@@ -93,17 +93,17 @@ def capture_all(directory: Path) -> list[str]:
     return [*written, capture.SOFTWARE]
 
 
-def software_of(content: Any) -> Software:
+def software_of(content: Any) -> NodeSoftware:
     """What `Software.as_json` wrote. Raises ValueError for something else."""
     return _software().validate_python(content)
 
 
 @functools.cache
-def _software() -> TypeAdapter[Software]:
-    return TypeAdapter(Software)
+def _software() -> TypeAdapter[NodeSoftware]:
+    return TypeAdapter(NodeSoftware)
 
 
-def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> Software:
+def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> NodeSoftware:
     """What this node has for the GPUs of a vendor (`none`: no GPUs)."""
     base = dict(environment or os.environ)
     api = APIS.get(vendor)
@@ -131,7 +131,7 @@ def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> 
     libraries = [*_on_path(common, with_common), *_from_modules(known, common, base)]
     asked_libraries = [_asked(one, api, path, base) for one in _distinct(libraries)]
     system = _modules_system(base) if any(one.modules for one in asked_libraries) else "nomod"
-    return Software(tuple(asked_libraries), compiler, ccl, system, tuple(notes))
+    return NodeSoftware(tuple(asked_libraries), compiler, ccl, system, tuple(notes))
 
 
 def _asked(library: Library, api: str | None, path: Mapping[str, str], base: Mapping[str, str]) -> Library:

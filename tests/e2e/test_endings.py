@@ -96,7 +96,7 @@ def test_a_signal_ends_the_job_and_what_was_measured_is_judged(toy: ToySuite, nu
     (folder,) = toy.output.glob("runs/*")
     verdict, problems, judged = verdict_of(folder)
     assert (verdict, judged) == ("INCOMPLETE", 2)
-    assert f"{number.name} ended the run before all tests were" in problems
+    assert f"{number.name} ended the run before all tests had ended" in problems
     assert str(folder / "report.html") in said
     assert history(toy.output / "store", system="toy").height == 4
 

@@ -21,7 +21,7 @@ from fabricheck.errors import UserError
 from fabricheck.session.reframe import Selection, list_suite
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
-from fabricheck.site.software import Library, Software
+from fabricheck.site.software import Library, NodeSoftware
 from fabricheck.site.validation import problems
 from fabricheck.site.write import Site, write_site
 from fabricheck.state import capture as capturing
@@ -141,7 +141,7 @@ def test_what_a_node_says_of_itself_is_no_code(
 
 
 def software_here(monkeypatch: pytest.MonkeyPatch, *libraries: Library) -> None:
-    monkeypatch.setattr("fabricheck.site.software.find_software", lambda vendor: Software(libraries))
+    monkeypatch.setattr("fabricheck.site.software.find_software", lambda vendor: NodeSoftware(libraries))
 
 
 def test_what_is_not_told_has_to_be_filled_in_and_the_exit_status_says_so(

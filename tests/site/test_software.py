@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.site.software import GpuAware, Software, find_software, gpu_aware, software_of
+from fabricheck.site.software import GpuAware, NodeSoftware, find_software, gpu_aware, software_of
 
 #: Open MPI 4 and 5, as `ompi_info --parsable --all` prints them.
 OMPI_4 = "mca:mpi:base:param:mpi_built_with_cuda_support:value:{}"
@@ -131,4 +131,4 @@ def test_libraries_that_modules_bring(tmp_path: Path) -> None:
 
 
 def test_nothing_is_a_software_too() -> None:
-    assert software_of(Software().as_json()) == Software()
+    assert software_of(NodeSoftware().as_json()) == NodeSoftware()
