@@ -40,3 +40,9 @@ pytest_plugins = [
 def no_sites_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in a test's own process put their `--site` into its environment."""
     monkeypatch.delenv(SITES, raising=False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several processes none is left with what takes minutes while the others have ended: that comes first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: [item.get_closest_marker(mark) is None for mark in ("compile", "e2e")])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.stats import f
+from scipy.special import fdtrc
 
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
@@ -164,7 +164,7 @@ def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
     middle = fit.ends * float(centres.centre)
     between = float(((fit.fitted[kept] - middle) ** 2).sum()) / (fit.freedom - 1)
     spread = math.sqrt(max(float(centres.spread) ** 2 - noise**2 * fit.between(fit.told), 0.0))
-    if spread == 0 or f.sf(between / noise**2, fit.freedom - 1, runs - fit.freedom) > _BY_CHANCE:
+    if spread == 0 or fdtrc(fit.freedom - 1, runs - fit.freedom, between / noise**2) > _BY_CHANCE:
         return None
     alike = rows.with_columns(value=pl.Series(np.exp(middle + left))).filter(pl.Series(kept))
     own = fit.centres - centres.centre

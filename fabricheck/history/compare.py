@@ -12,7 +12,7 @@ from enum import Enum
 
 import numpy as np
 import polars as pl
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
 from fabricheck.errors import UserError
@@ -332,7 +332,7 @@ def _metrics(
     tested = shift_test(values * sign[:, None], side, when, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
-    quantile = t.isf((1 - options.confidence) / 2, np.maximum(tested.freedom, 1e-9))
+    quantile = -stdtrit(np.maximum(tested.freedom, 1e-9), (1 - options.confidence) / 2)
     quantile = np.where(tested.freedom > 0, quantile, np.inf)
     changes = []
     for row, key in enumerate(keys.iter_rows()):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr
 
 Floats = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def false_alarm_rate(chart: Chart, bad: BadSessions, threshold: float) -> float:
     """
     u = np.arange(round(_LOWEST / _STEP), round(-_LOWEST / _STEP) + 1) * _STEP
     edges = np.concatenate([[-np.inf], (u[:-1] + u[1:]) / 2, [np.inf]])
-    mass = np.diff(norm.cdf(edges))
+    mass = np.diff(ndtr(edges))
     mean, width = bad.others
     rate = min(bad.rate * _MORE_OFTEN, 0.5) if bad.width else bad.rate
     states = round(threshold / _STEP) + 1  # S = 0 … threshold

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import genpareto
+from scipy.special import boxcox, inv_boxcox
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,14 +39,15 @@ class ParetoTail:
         """How probable a value so large or larger is; counted below the threshold, by the fit above it."""
         wanted = np.asarray(value, dtype=np.float64)
         counted = 1 - np.searchsorted(self.ordered, wanted, side="left") / self.ordered.size
-        beyond = self.share * genpareto.sf(wanted - self.threshold, self.shape, scale=self.scale)
+        reached = np.clip((wanted - self.threshold) / self.scale, 0.0, -1 / self.shape if self.shape < 0 else None)
+        beyond = self.share * inv_boxcox(-reached, -self.shape)
         return np.asarray(np.where(wanted > self.threshold, beyond, counted))
 
     def quantile(self, probability: float) -> float:
         """The value that is exceeded with this probability."""
         if probability >= self.share:
             return float(np.quantile(self.ordered, 1 - probability))
-        return self.threshold + float(genpareto.isf(probability / self.share, self.shape, scale=self.scale))
+        return self.threshold + -self.scale * float(boxcox(probability / self.share, -self.shape))
 
 
 def upper_tail(values: npt.ArrayLike) -> ParetoTail | None:

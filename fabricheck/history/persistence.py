@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread
 
@@ -111,9 +110,10 @@ def _near_of(sessions: int) -> tuple[float, ...]:
     processes of first order, the same at each call."""
     shares = []
     for correlation in _CORRELATIONS.tolist():
-        noise = np.random.default_rng(sessions).standard_normal((_SIMULATED, sessions))
-        noise[:, 0] /= np.sqrt(1 - correlation**2)
-        values = lfilter([1.0], [1.0, -correlation], noise, axis=1)
+        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((_SIMULATED, sessions)))
+        values[:, 0] /= np.sqrt(1 - correlation**2)
+        for session in range(1, sessions):
+            values[:, session] += correlation * values[:, session - 1]
         shares.append(float(np.mean(np.mean(np.diff(values, axis=1) ** 2, axis=1) / 2 / values.var(axis=1, ddof=1))))
     return tuple(shares)
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm, t
+from scipy.special import ndtr, ndtri, stdtr, stdtrit  # scipy.stats takes half a second to import
 
 Floats = npt.NDArray[np.float64]
 
 CUT = 3.0
 # Median absolute deviation of the standard normal distribution.
-_MAD_OF_NORMAL = float(norm.ppf(0.75))
+MAD_OF_NORMAL = float(ndtri(0.75))
 _OUTER = 0.1
-_WIDTH_OF_NORMAL = float(2 * norm.ppf(1 - _OUTER))
+_WIDTH_OF_NORMAL = float(2 * ndtri(1 - _OUTER))
 # Standard deviation of a standard normal value winsorised at CUT.
 _SD_OF_WINSORISED = float(
-    np.sqrt(2 * (norm.cdf(CUT) - 0.5 - CUT * norm.pdf(CUT) + CUT**2 * norm.sf(CUT)))
+    np.sqrt(2 * (ndtr(CUT) - 0.5 - CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) + CUT**2 * ndtr(-CUT)))
 )  # fmt: skip
 
 # (new value - centre) / (spread · sqrt(1 + 1/n)) of n independent normal values has nearly the quantiles of _WIDTH
@@ -53,7 +53,7 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     ordered = np.sort(np.asarray(values, dtype=np.float64), axis=-1)  # NaN comes last
     count = np.isfinite(ordered).sum(axis=-1)
     middle = _median(ordered, count)
-    deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / _MAD_OF_NORMAL
+    deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / MAD_OF_NORMAL
     width = (_quantile(ordered, count, 1 - _OUTER) - _quantile(ordered, count, _OUTER)) / _WIDTH_OF_NORMAL
     reach = (CUT * np.maximum(deviation, width))[..., None]
     # More than half of the values are equal: there is no scale to tell a wild value by.
@@ -94,7 +94,7 @@ def of_the_others(values: Floats) -> Spread:
             rank = np.argsort(np.argsort(away, axis=-1, kind="stable"), axis=-1, kind="stable")
             medians = _quantile_without(np.sort(away, axis=-1), rank, 0.5)
             deviation = np.where(of, medians, deviation)
-    reach = CUT * np.maximum(deviation / _MAD_OF_NORMAL, width)
+    reach = CUT * np.maximum(deviation / MAD_OF_NORMAL, width)
     reach = np.where(reach > 0, reach, np.abs(ordered).max(axis=-1, keepdims=True) + np.abs(middle))
     low, high = middle - reach, middle + reach
     below, until = _count_below(ordered, low), _count_below(ordered, high)
@@ -153,7 +153,7 @@ def prediction_factor(count: int, false_alarms: float) -> float:
     """
     if count < FEWEST:
         raise ValueError(f"{count} values have no prediction interval")
-    quantile = float(t.isf(false_alarms, count - _LOST_FREEDOM))
+    quantile = -float(stdtrit(count - _LOST_FREEDOM, false_alarms))
     return _WIDTH * quantile * float(np.sqrt(1 + 1 / count))
 
 
@@ -163,6 +163,6 @@ def normal_score(deviation: Floats, count: npt.ArrayLike) -> Floats:
     """
     freedom = np.maximum(count, FEWEST) - _LOST_FREEDOM
     # Of the two tails the smaller one, lest a probability next to 1 be rounded to it.
-    size = norm.isf(t.sf(np.abs(deviation) / _WIDTH, freedom))
+    size = -ndtri(stdtr(freedom, -np.abs(deviation) / _WIDTH))
     score = np.sign(deviation) * np.minimum(size, 38.0)
     return np.where(np.asarray(count) >= FEWEST, score, np.nan)

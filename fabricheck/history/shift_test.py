@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, polygamma
-from scipy.stats import norm, t
+from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
 from fabricheck.errors import UserError
 from fabricheck.history.peaks import ParetoTail, upper_tail
@@ -361,12 +360,12 @@ def _inverse_trigamma(value: float) -> float:
 
 def _scores(statistic: Floats, freedom: Floats) -> Floats:
     """The standard normal values that are as improbable as Student's statistics."""
-    size = norm.isf(t.sf(np.abs(statistic), np.maximum(freedom, 1e-9)))
+    size = -ndtri(stdtr(np.maximum(freedom, 1e-9), -np.abs(statistic)))
     return np.asarray(np.sign(statistic) * np.minimum(size, 38.0))
 
 
 def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
-    by_theory = norm.sf(scores)
+    by_theory = ndtr(-scores)
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
@@ -427,7 +426,7 @@ def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: flo
     By the normal approximation of Abramowitz and Stegun, 26.7.10.
     """
     known = np.maximum(freedom, 1.0)
-    needed = max(float(norm.isf(threshold)), tail.quantile(threshold) if tail is not None else 0.0)
-    critical = t.isf(norm.sf(needed), known)
-    shift = critical * (1 - 1 / (4 * known)) + norm.ppf(power) * np.sqrt(1 + critical**2 / (2 * known))
+    needed = max(-float(ndtri(threshold)), tail.quantile(threshold) if tail is not None else 0.0)
+    critical = -stdtrit(known, ndtr(-needed))
+    shift = critical * (1 - 1 / (4 * known)) + ndtri(power) * np.sqrt(1 + critical**2 / (2 * known))
     return np.where((freedom >= 1) & np.isfinite(error), shift * error, np.inf)

@@ -16,10 +16,11 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from scipy.stats import median_abs_deviation
 
 from fabricheck.expectation.components import components_of
+from fabricheck.history.robust import MAD_OF_NORMAL
 from fabricheck.history.values import (
     UNJUDGED,
     attributes_of,
@@ -225,7 +226,7 @@ def metrics_table(measured: Sequence[JudgedCase], session: str, started: datetim
                     "low": low,
                     "high": high,
                     "count": values[judged.name].size,
-                    "deviation": float(median_abs_deviation(values[judged.name], scale="normal")),
+                    "deviation": _deviation(values[judged.name]),
                     "verdict": _verdict_of_row(judged, whole),
                     "software": run.software,
                     "tuning": run.tuning,
@@ -234,6 +235,11 @@ def metrics_table(measured: Sequence[JudgedCase], session: str, started: datetim
                 }
             )
     return _frame(rows, METRICS)
+
+
+def _deviation(values: npt.NDArray[np.float64]) -> float:
+    """The median absolute deviation, as the standard deviation of a normal distribution."""
+    return float(np.median(np.abs(values - np.median(values)))) / MAD_OF_NORMAL
 
 
 def samples_table(measured: Sequence[JudgedCase]) -> pl.DataFrame:

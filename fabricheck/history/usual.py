@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from fabricheck.history.hazard import BAD_SESSIONS, CHARTS, CLIP, thresholds
 from fabricheck.history.levels import FIRST, errors_of, level_of, levels_of
@@ -225,9 +225,9 @@ def _shares() -> Floats:
     rows = []
     for bad in BAD_SESSIONS:
         mean, width = bad.others
-        row = (1 - bad.rate) * np.diff(norm.cdf((_EDGES - mean) / width))
+        row = (1 - bad.rate) * np.diff(ndtr((_EDGES - mean) / width))
         if bad.width > 0:
-            row += bad.rate * np.diff(norm.cdf((_EDGES - bad.depth) / bad.width))
+            row += bad.rate * np.diff(ndtr((_EDGES - bad.depth) / bad.width))
         else:
             row[-1] += bad.rate
         rows.append(row)

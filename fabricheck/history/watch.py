@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
@@ -30,7 +30,7 @@ _BRIEF = 10
 # A metric is missed when it was not measured for this many times as long as it usually is not.
 _MISSED = 3
 _WEEK = 7
-_POWER = float(norm.isf(0.05))  # of 95%
+_POWER = float(ndtri(0.95))  # of 95%
 _OF_STREAK = 1.1
 _LOSSES = np.geomspace(0.5, 100.0, 150)  # in spreads
 

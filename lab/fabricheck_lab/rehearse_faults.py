@@ -116,7 +116,7 @@ class Fault:
     @property
     def options(self) -> tuple[str, ...]:
         """Those of `fabricheck run`."""
-        more = ("--", f"--setvar={self.check.split()[0]}.timeout=8") if self.impatient else ()
+        more = ("--", f"--setvar={self.check.split()[0]}.timeout=4") if self.impatient else ()
         return (f"--name={self.check}$", *more)
 
     @property

@@ -75,6 +75,7 @@ def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
     file = tmp_path / "topology.yaml"
     file.write_text(text, encoding="utf-8")
     result = CliRunner().invoke(expected, [str(file)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) < 60
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "every pair" in result.stdout

@@ -207,7 +207,7 @@ def test_a_rank_that_is_killed_is_the_one_that_is_named(openmpi: Bench, killed: 
 
 
 def test_a_size_that_mpi_cannot_count_is_refused_before_it_is_allocated(openmpi: Bench, tmp_path: Path) -> None:
-    job = openmpi.run(tmp_path, "--sizes=64GiB --timeout=3 --output=result.jsonl", ranks=2)
+    job = openmpi.brief.run(tmp_path, "--sizes=64GiB --timeout=3 --output=result.jsonl", ranks=2)
     assert job.returncode == 2, job.stdout + job.stderr
     assert "choose smaller sizes" in job.stderr
 
@@ -241,7 +241,7 @@ def test_a_train_is_named_in_its_metrics(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["--operations=pingpong", "--operations=unidirectional --train=1"])
 def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Path) -> None:
-    job = openmpi.run(tmp_path, f"--train=8 {options}", ranks=2)
+    job = openmpi.brief.run(tmp_path, f"--train=8 {options}", ranks=2)
     assert job.returncode == 2, job.stdout + job.stderr
     assert "train" in job.stderr
 
@@ -257,7 +257,7 @@ def test_what_is_no_train_is_refused(openmpi: Bench, options: str, tmp_path: Pat
     ],
 )
 def test_all_cores_of_a_numa_node_use_every_byte(openmpi: Bench, options: str, status: int, tmp_path: Path) -> None:
-    job = openmpi.run(
+    job = openmpi.brief.run(
         tmp_path,
         "--transport=cores --operations=host_read,host_stream,host_triad --schedules=uncontended --sizes=8,1000003",
         "--iterations=8 --warmup=2",

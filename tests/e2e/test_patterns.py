@@ -55,7 +55,7 @@ def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> No
 def test_a_wrong_byte_is_found_in_every_pattern(
     openmpi: Bench, tmp_path: Path, rank: int, operations: set[str]
 ) -> None:
-    job = openmpi.run(
+    job = openmpi.brief.run(
         tmp_path,
         f"--operations={','.join(sorted(operations))} --matrix={MATRIX} --victims=0,2 --groups=2x2x2",
         f"--sizes=64KiB --iterations=8 --quiet --inject=wrong-byte:{rank} --output=result.jsonl",
@@ -116,7 +116,7 @@ MISTAKES = {
 def test_a_mistake_is_one_line(openmpi: Bench, tmp_path: Path, name: str) -> None:
     options, content, said = MISTAKES[name]
     (tmp_path / "f").write_text(content, encoding="latin-1")
-    job = openmpi.run(tmp_path, options, "--sizes=8 --output=result.jsonl")
+    job = openmpi.brief.run(tmp_path, options, "--sizes=8 --output=result.jsonl")
     assert job.returncode == 2
     lines = [line for line in job.stderr.splitlines() if "fabricbench:" in line]
     assert len(lines) == 1, job.stderr

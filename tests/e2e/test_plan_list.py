@@ -80,7 +80,7 @@ def test_a_plan_that_an_earlier_launch_began_is_left_out(openmpi: Bench, tmp_pat
 @pytest.mark.parametrize("options", ["", "plan-0", "missing --sizes=8"])
 def test_a_list_that_is_none_is_refused(openmpi: Bench, options: str, tmp_path: Path) -> None:
     (tmp_path / "plans").write_text(options)
-    job = openmpi.run(tmp_path, "--plans=plans", ranks=2)
+    job = openmpi.brief.run(tmp_path, "--plans=plans", ranks=2)
     assert job.returncode == 2
     assert job.stderr.startswith("fabricbench: --plans")
 

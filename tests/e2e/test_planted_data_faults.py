@@ -36,7 +36,7 @@ def faulty(library: Path, tmp_path: Path) -> Faulty:
     def run(fault: str, *options: str) -> tuple[int, int, int, int]:
         report = tmp_path / "report"
         bench: Bench = replace(
-            built("openmpi"), wrapper=f"env FAULT={fault} FAULT_REPORT={report} LD_PRELOAD={library}"
+            built("openmpi").brief, wrapper=f"env FAULT={fault} FAULT_REPORT={report} LD_PRELOAD={library}"
         )
         job = bench.run(
             tmp_path,

@@ -50,17 +50,6 @@ def in_miniature(system: str, nodes: int = 2) -> Iterator[Cluster]:
         cluster.down_now()
 
 
-def require_green(cluster: Cluster, folder: Path, *options: str) -> Told:
-    """Of a run, or of a second one: ranks share the cores of this machine with all else."""
-    told = run(cluster, folder / "first", *options)
-    if told.status != 0:
-        told = run(cluster, folder / "again", *options)
-    assert told.status == 0, told.output
-    assert told.output.strip().splitlines()[-1].startswith("PASS: REHEARSAL on emulated GPUs")
-    assert (told.verdict["verdict"], told.verdict["rehearsal"]) == ("PASS", True)
-    return told
-
-
 def require_named(cluster: Cluster, folder: Path, *names: str) -> Told:
     """Plants faults together and runs their check once: each has a line of its verdict that names the part."""
     (shape,) = (each for each in SHAPES if each.system == cluster.layout.topology.system)
@@ -77,8 +66,16 @@ def require_named(cluster: Cluster, folder: Path, *names: str) -> Told:
 
 
 def test_a_healthy_miniature_is_green_and_called_a_rehearsal(lumi: Cluster, tmp_path: Path) -> None:
-    """Of AMD's GPUs, which share their NICs; NVIDIA's are those of the fleet."""
-    told = require_green(lumi, tmp_path, "--tag=smoke")
+    """Of AMD's GPUs, which share their NICs; of NVIDIA's the good node of the fleet is, and test_first_day.py has one.
+
+    Once more where it is not: ranks share the cores of this machine with all else.
+    """
+    told = run(lumi, tmp_path / "first", "--tag=smoke")
+    if told.status != 0:
+        told = run(lumi, tmp_path / "again", "--tag=smoke")
+    assert told.status == 0, told.output
+    assert told.output.strip().splitlines()[-1].startswith("PASS: REHEARSAL on emulated GPUs")
+    assert (told.verdict["verdict"], told.verdict["rehearsal"]) == ("PASS", True)
     measured = Counter(each["test"].split()[0] for each in told.verdict["runs"])
     assert measured == {"SmokePeers": 1, "SmokeHostCopies": 1, "SmokeLibraries": 2, "SmokeNodes": 2, "EveryMessage": 3}
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
@@ -110,15 +107,8 @@ def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, na
     require_named(lumi, tmp_path, *names)
 
 
-def test_a_fleet_of_gpus_is_green_in_one_job(fleet: Cluster, tmp_path: Path) -> None:
-    """What all nodes measure at once, here on the cores of one machine, is as little as a fleet has."""
-    told = require_green(fleet, tmp_path, "--name=SmokePeers|SmokeLibraries|FleetNetwork", "--nodes=all")
-    assert told.verdict["fleet"]["message"] == "4 of 4 nodes good, 0 bad, 0 not checked"
-    tests = {" ".join(each["test"].split()[:2]) for each in told.verdict["runs"]}
-    assert tests >= {"FleetNetwork %transport=ccl", "FleetNetwork %transport=mpi"}
-
-
 def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cluster, tmp_path: Path) -> None:
+    """Three nodes are bad; the fourth, with the same GPUs and links, is good in all that was measured."""
     for words in ("gpu-link nid002 gpu0 gpu1 50", "slow nid003:hsn1 50", "gpu-missing nid004 gpu3"):
         command.main([*words.split(), f"--name={fleet.layout.name}"], standalone_mode=False)
     try:
@@ -129,6 +119,7 @@ def test_bad_gpus_links_and_nics_of_a_fleet_are_named_with_their_nodes(fleet: Cl
         each["node"]: " ".join(one["message"] for one in each["evidence"]) for each in told.verdict["fleet"]["bad"]
     }
     assert told.status != 0
+    assert told.verdict["fleet"]["message"] == "1 of 4 nodes good, 3 bad, 0 not checked", told.output
     assert set(named) == {"nid002", "nid003", "nid004"}, told.output
     assert "gpu0" in named["nid002"]
     assert "nid003:hsn1" in named["nid003"]
