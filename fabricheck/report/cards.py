@@ -20,7 +20,6 @@ from fabricheck.report.content import (
     name_of_group,
     number,
     percent,
-    plural,
     short_message,
     short_name,
     unit_shown,
@@ -29,7 +28,7 @@ from fabricheck.report.content import (
 from fabricheck.report.lines import headline, steps
 from fabricheck.report.parts import NodeParts
 from fabricheck.suite import program
-from fabricheck.units import few
+from fabricheck.units import few, plural
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240

@@ -23,7 +23,6 @@ from fabricheck.report.content import (
     groups_of,
     in_gigabytes,
     number,
-    plural,
     printable,
     reason_without_source,
     short_name,
@@ -35,7 +34,7 @@ from fabricheck.report.content import (
 from fabricheck.report.lines import ShownProblem, summary, told_once
 from fabricheck.report.shares import indirectness, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
-from fabricheck.units import format_size
+from fabricheck.units import format_size, plural
 
 # Only PASS is green.
 _COLORS = {

@@ -64,8 +64,8 @@ std::size_t nearest(const std::vector<Nic>& nics, const Seat& seat, const std::s
 std::size_t named(const std::vector<Nic>& nics, const std::string& wanted, const std::string& sysfs) {
   std::vector<std::string> names;
   for (const Nic& nic : nics) names.push_back(nic.name);
-  const auto found = std::find(names.begin(), names.end(), wanted);
-  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  const auto name = std::find(names.begin(), names.end(), wanted);
+  if (name != names.end()) return static_cast<std::size_t>(name - names.begin());
   const std::string device = interface_of(wanted, sysfs).bus_id;
   for (std::size_t i = 0; i < nics.size(); ++i) {
     if (!device.empty() && nics[i].bus_id == device) return i;
