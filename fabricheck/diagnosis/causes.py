@@ -330,21 +330,20 @@ def _pair_of_nodes(own: Sequence[Affected]) -> Component | None:
 
 
 def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> tuple[Component, ...]:
-    """The library by which alone everything is slow; none where another moved data on the same nodes no faster, or
-    nothing shows that it did."""
-    libraries = {software_of(runs[each.group.run]) for each in own}
-    if len(libraries) != 1 or None in libraries:
+    """The libraries by which alone everything is slow; none where nothing else moved data on the same nodes as fast as
+    it should."""
+    libraries = {library for each in own if (library := software_of(runs[each.group.run])) is not None}
+    if any(software_of(runs[each.group.run]) is None for each in own):
         return ()
-    (library,) = libraries
     hosts = {_hosts_of(runs[each.group.run]) for each in own}
-    others = [run for run in runs if software_of(run) != library and _hosts_of(run) in hosts and run.judgements]
+    others = [run for run in runs if software_of(run) not in libraries and _hosts_of(run) in hosts and run.judgements]
     cleared = [
         each.verdict is Verdict.PASS
         for run in others
         for each in run.judgements
         if each.better == "higher" and each.judged_by not in ("floor", "")
     ]
-    return (library,) if library is not None and cleared and all(cleared) else ()
+    return tuple(sorted(libraries)) if cleared and all(cleared) else ()
 
 
 def _is_alike(rows: Sequence[Measurement]) -> bool:

@@ -248,23 +248,32 @@ def test_a_nic_is_told_from_its_gpus(
 
 
 @pytest.mark.parametrize(
-    ("below", "named"),
+    ("losses", "named"),
     [
-        (None, [("all-slow", ())]),
-        (0.0, [("slow-library", ("NCCL 2.28.9",))]),
-        (0.6, [("all-slow", ())]),
+        ({"ccl": 0.6}, [("all-slow", ())]),
+        ({"ccl": 0.6, "fabric": 0.0}, [("slow-library", ("NCCL 2.28.9",))]),
+        ({"ccl": 0.6, "fabric": 0.6}, [("all-slow", ())]),
+        ({"ccl": 0.6, "mpi": 0.0, "fabric": 0.0}, [("slow-library", ("NCCL 2.28.9",))]),
+        ({"ccl": 0.0, "mpi": 0.6, "fabric": 0.0}, [("slow-library", ("Open MPI 5.0.8",))]),
+        ({"ccl": 0.6, "mpi": 0.6, "fabric": 0.0}, [("slow-library", ("NCCL 2.28.9", "Open MPI 5.0.8"))]),
+        ({"ccl": 0.6, "mpi": 0.6, "fabric": 0.6}, [("all-slow", ())]),
     ],
 )
 def test_the_layer_below_tells_whether_it_is_the_library(
-    rails: Topology, below: float | None, named: Sequence[tuple[str, tuple[str, ...]]]
+    rails: Topology, losses: Mapping[str, float], named: Sequence[tuple[str, tuple[str, ...]]]
 ) -> None:
-    """NCCL has 40% between all nodes; libfabric, on the same pairs, was not measured, is fast, or has as little."""
+    """So much less than the links carry between all nodes, by the layers that were measured on the same pairs."""
+    libraries = {
+        "ccl": {"name": "NCCL", "version": "2.28.9"},
+        "mpi": {"name": "Open MPI", "version": "5.0.8"},
+        "fabric": {"name": "libfabric", "version": "2.1"},
+    }
 
-    def everywhere(loss: float, transport: str) -> Run:
+    def everywhere(transport: str, loss: float) -> Run:
         slow = {(a * 2 + rail, b * 2 + rail): loss for rail in range(2) for a, b in permutations(range(len(NODES)), 2)}
         run = rail_run(slow, transport=transport)
-        return replace(run, header={**run.header, "libraries": {"ccl": {"name": "NCCL", "version": "2.28.9"}}})
+        return replace(run, header={**run.header, "libraries": libraries})
 
-    runs = [everywhere(0.6, "ccl"), *([] if below is None else [everywhere(below, "fabric")])]
+    runs = [everywhere(transport, loss) for transport, loss in losses.items()]
     _, found = session(runs, SystemJudge(rails, None, Policy()))
     assert blamed(found) == list(named)
