@@ -20,7 +20,7 @@ class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     rank_a_port = True
     sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
-    tags = {"nightly", "acceptance", "observations"}
+    tags = {"nightly", "acceptance", "observations", "layers"}
 
 
 @rfm.simple_test

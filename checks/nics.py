@@ -33,9 +33,9 @@ class NicPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["unidirectional"]
     schedules = ["contended"]
     rank_a_port = True
-    sizes = {"other": "8B,1GiB"}
+    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
-    tags = {"nightly", "acceptance"}
+    tags = {"nightly", "acceptance", "layers"}
     nightly_only = {"access": ["write"]}
 
 
@@ -51,6 +51,6 @@ class NicPairsOfHosts(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["unidirectional"]
     schedules = ["contended"]
     rank_a_port = True
-    sizes = {"other": "8B,1GiB"}
+    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"acceptance"}

@@ -75,6 +75,12 @@ if TYPE_CHECKING:
     help="Launch a DEGRADED test up to N times in all, to rule out noise. 1: no relaunch.",
 )
 @click.option("--one-by-one", is_flag=True, help="Run each test in a job of its own.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Run each test N times in one job, interleaved.  [default: 1]",
+)
 @click.option("--short", "is_short", is_flag=True, help="With --nodes: print at most ten lines of 60 columns.")
 @click.option("--list", "only_list", is_flag=True, help="List the checks that would run, and run none.")
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
@@ -95,6 +101,7 @@ def run(
     minutes: int | None,
     launches: int,
     one_by_one: bool,
+    rounds: int,
     is_short: bool,
     only_list: bool,
     reframe_options: tuple[str, ...],
@@ -112,6 +119,7 @@ def run(
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved
+    layers               pairs of nodes by libfabric, MPI and NCCL: which layer is slow?
 
     The exit status is that of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2 is a mistake
     in the input, or a PASS that could not be stored.
@@ -128,10 +136,13 @@ def run(
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
+    if one_by_one and rounds > 1:
+        raise UserError("--one-by-one and --rounds exclude each other: rounds are interleaved in one job")
     suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
-    options = (*prebuilt(built), *reframe_options)
-    selection = Selection(system, tags, names, environments, options, ("together", "one-by-one")[one_by_one])
+    options = (*prebuilt(built), *[f"--repeat={rounds}"] * (rounds > 1), *reframe_options)
+    jobs = "one-by-one" if one_by_one else "interleaved" if rounds > 1 else "together"
+    selection = Selection(system, tags, names, environments, options, jobs)
     output = output or output_folder(suite.root)
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:

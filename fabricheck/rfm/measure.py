@@ -142,7 +142,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     plan_settings = variable(typ.List[str], value=[])
     #: Ranks that drive one GPU together.
     ranks_per_device = variable(int, value=1)
-    #: Values of attributes to which `nightly` is restricted; with others a test has not that tag.
+    #: Values of attributes to which `nightly` and `layers` are restricted; with others a test has not these tags.
     nightly_only = variable(typ.Dict[str, typ.List[str]], value={})
     #: Whether a node has a rank for each of its NIC ports, and pairs are those of the same port of two nodes.
     rank_a_port = variable(bool, value=False)
@@ -185,7 +185,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_after("init")
     def select(self) -> None:
-        """Hook after init: selects partitions, environments and the files to keep, and drops the tag `nightly`."""
+        """Hook after init: selects partitions, environments and the files to keep, and drops tags (`nightly_only`)."""
         adopt(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
@@ -193,7 +193,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         own = (RESULT, EXIT_STATUS, JUDGEMENT, *FILES_OF_NODES)
         self.keep_files = [*own, *self.further_files, *[FOLDER] * self.node_state]
         if any(getattr(self, name) not in values for name, values in self.nightly_only.items()):
-            self.tags -= {"nightly"}
+            self.tags -= {"nightly", "layers"}
 
     def fitting_systems(self) -> list[str]:
         """The partitions that the test is for, as ReFrame's `valid_systems`; empty: none.
