@@ -74,7 +74,7 @@ class FabricEndpoint {
   virtual void write(Flight& flight, int rank, const Part& part, Buffer there, std::uint64_t offset) = 0;
   // Begins to fill `part` from the memory of `rank`.
   virtual void read(Flight& flight, int rank, const Part& part, Buffer there, std::uint64_t offset) = 0;
-  // Begins a message, or to wait for one. A send ends when it needs this process no longer.
+  // Begins a message, or to wait for one. A send ends as the provider's do: it needs this process no longer.
   virtual void send(Flight& flight, int rank, std::uint64_t tag, const Part& part) = 0;
   virtual void receive(Flight& flight, std::uint64_t tag, const Part& part) = 0;
   // The same without data.
