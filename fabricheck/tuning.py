@@ -154,7 +154,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
 
     Raises UserError, naming file, line and field: for unknown and missing fields, for a value that is not text (YAML
     reads `0x10` or `on` in ways that nobody means), for one that the variable does not accept, for a variable that is
-    set twice in a profile, and for one that is not among `ACCEPTED` and does not say what it `accepts`.
+    set twice in a profile, and for one that is not among `ACCEPTED` and does not state what it `accepts`.
     """
     file = read_yaml(Path(path))
     try:

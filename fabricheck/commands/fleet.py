@@ -97,7 +97,7 @@ def fleet_of(
 
 
 def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
-    """The fleet of an earlier run, which has to have been asked for the same. Raises UserError."""
+    """The fleet of an earlier run, which has to have been requested the same. Raises UserError."""
     from fabricheck.fleet.record import Fleet
 
     fleet = Fleet.of_run(folder)
@@ -111,7 +111,7 @@ def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
 
 
 def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mapping[str, str]:
-    """The nodes in the order in which they are to be measured again; in Slurm's where the store does not say it."""
+    """The nodes in the order in which they are to be measured again; in Slurm's where the store does not state it."""
     from fabricheck.history.ledger import read_ledger
 
     try:

@@ -1,7 +1,7 @@
 """Which component explains what got slow: plain functions over what measurements cross.
 
 A measurement crosses components: parts of machines, and the software that its data pass. A component explains the slow
-ones that cross it, and is contradicted by those that cross it and are as fast as ever.
+ones that cross it, and is contradicted by those that cross it and are as fast as usual.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _likeliest(
     components: Collection[Component], evidence: Iterable[LogLikelihoods], crossing: Mapping[Component, int]
 ) -> list[Component]:
     """Those that no evidence rules out; where none tells them apart at all, those which the fewest cross. Likeliest
-    first; of equals a part of a node, not the node."""
+    first; of peers a part of a node, not the node."""
     kept, likelihoods = list(components), {each: 0.0 for each in components}
     for item in evidence:
         kept = _near_best(kept, item)

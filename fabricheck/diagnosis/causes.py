@@ -2,7 +2,7 @@
 
 Pairs that are slow name the components that they share and that no fast pair crosses; a pair that shares none is named
 itself, both ends and what lies between. What is slow between all alike is no single part. What was found in another way
-(by equals, by the network's pairs, by the nodes themselves) explains first: a switch that all slow pairs cross
+(by peers, by the network's pairs, by the nodes themselves) explains first: a switch that all slow pairs cross
 withdraws their ends.
 """
 
@@ -176,7 +176,7 @@ def _with_causes(
 ) -> list[Finding]:
     """The problems, with causes in place of those about ends of pairs, or about groups of them, that they explain.
 
-    Equals are compared group by group, and a link or a GPU that several pairs cross is seen in all of them together: a
+    Peers are compared group by group, and a link or a GPU that several pairs cross is seen in all of them together: a
     finding is explained where the causes explain all that it is about, and each of them more than that, or what it
     names is crossed by `fast` ones.
     """

@@ -113,7 +113,7 @@ def software_of(judged: RunJudgement) -> Component | None:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the ranks of a run are; `ports`: of the network, where they are asked for; `known`: whether
+    """Where the ranks of a run are; `ports`: of the network, where they are requested; `known`: whether
     the topology has their devices and hosts."""
 
     judged: RunJudgement

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A run and the test case that it was; texts are empty where nobody says, as for a file that was handed in.
+    """A run and the test case that it was; texts are empty where nothing states, as for a file that was submitted.
 
     `test` is the class, `partition` is `system:partition`. `trusted`: ReFrame's check let it count.
     `shortened`: what it left out of its plan to end in time. `slurm_nodes`: the names of all nodes of its partition in

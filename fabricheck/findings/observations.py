@@ -1,6 +1,6 @@
 """The eight observations of De Sensi et al., SC24, as hypotheses about this system, tested on what was measured.
 
-Each hypothesis is about ratios and a bound: the confidence interval of a ratio has to lie wholly on one side of it.
+Each hypothesis is about ratios and a bound: the confidence interval of a ratio has to lie entirely on one side of it.
 Where it does not, noise could have made either answer, and the observation cannot be tested with these data.
 docs/observations.md has the rules, fabricheck.findings.hypotheses the tests.
 """

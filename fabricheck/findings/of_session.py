@@ -60,7 +60,7 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
 
 
 def with_session_findings(judged: RunJudgement, judge: SystemJudge, partition: str = "") -> RunJudgement:
-    """A run judged alone with what its session would say of it: of its equals, and of slow parts of a network.
+    """A run judged alone with what its session would say of it: of its peers, and of slow parts of a network.
 
     By `partition` (`system:partition`) the topology is chosen. A run with problems of its own has enough of them.
     """

@@ -1,4 +1,4 @@
-"""The one job of a fleet: asked for, and given back whatever happens."""
+"""The one job of a fleet: requested, and given back whatever happens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cancel(job: str) -> None:
 
 
 def is_over(fleet: Fleet) -> bool:
-    """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not say."""
+    """Whether the job of a fleet has ended, which the fleet is told then; not where Slurm does not state."""
     if not fleet.job:
         return False
     try:

@@ -38,7 +38,7 @@ class Choice:
 
 
 def states_of(partition: Mapping[str, Any]) -> dict[str, str]:
-    """State of each node that can be asked for: of Slurm's partition, else of the job in which this runs.
+    """State of each node that can be requested: of Slurm's partition, else of the job in which this runs.
 
     From outside of a job neither PBS nor Flux starts ranks on its nodes. Raises `UserError`.
     """
@@ -81,7 +81,7 @@ def slurm_states(access: Sequence[str]) -> dict[str, str]:
 
 
 def slurm_partitions() -> dict[str, str]:
-    """The partition of each node, of several one; none where Slurm does not say. Raises `UserError`."""
+    """The partition of each node, of several one; none where Slurm does not state. Raises `UserError`."""
     partitions = _ask_slurm("%N %R", "--all")
     return {} if isinstance(partitions, str) else dict(partitions)
 
@@ -118,7 +118,7 @@ def choose(
 
     `states`: of the nodes of the partition `where`; of those that are idle the first N are taken. Raises `UserError`
     for names that are not among them, with where they are by `partitions` or with the nearest, and where fewer than
-    asked for, or none, can be had.
+    requested, or none, can be had.
     """
     usable = [node for node, state in states.items() if _state(state) in (*_FREE, *_BUSY)]
     left = {node: f"its state in Slurm is {state}" for node, state in states.items() if node not in usable}

@@ -45,7 +45,7 @@ def not_run(node: str, what: str) -> Finding:
 class Fleet:
     """The job (`job`, of the scheduler) and its `nodes`; `asked`: what the user gave; `partition`: of ReFrame.
 
-    `unchecked`: why, by node that was asked for, or that the partition has, and that the job does not have.
+    `unchecked`: why, by node that was requested, or that the partition has, and that the job does not have.
     `options`: which checks, as ReFrame's. `began`: when its first job did; `until`: when this one's time is over.
     `earlier`: the folders of the runs that it resumes, the last one first.
     """
@@ -95,7 +95,7 @@ class Fleet:
 
     @property
     def wanted(self) -> str:
-        """The nodes that a run which resumes this one is to have; those that were busy only where asked for."""
+        """The nodes that a run which resumes this one is to have; those that were busy only where requested."""
         others = () if self.asked.startswith("idle") else self.unchecked
         return fold((*self.nodes, *others))
 

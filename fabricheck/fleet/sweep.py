@@ -38,7 +38,7 @@ def sweep(
 ) -> bool:
     """Runs `command` on each node below the current folder; whether any node could do it.
 
-    `limits`: seconds that a node has, and that it has more than its equals. `launcher`: its name and options.
+    `limits`: seconds that a node has, and that it has more than its peers. `launcher`: its name and options.
     """
     output = next((word.removeprefix(_OUTPUT) for word in command if word.startswith(_OUTPUT)), None)
     if output is not None:

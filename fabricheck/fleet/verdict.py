@@ -35,7 +35,7 @@ class BadNode:
 
 @dataclass(frozen=True)
 class FleetVerdict:
-    """What a run over many nodes came to. `nodes`: how many were asked for; `good`: those that passed all.
+    """What a run over many nodes came to. `nodes`: how many were requested; `good`: those that passed all.
 
     `elsewhere`: what is slow and is proven of no one node, such as a trunk, or one of two nodes. `job`: the scheduler's
     number. `unchecked`: why, by node.

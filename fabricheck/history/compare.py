@@ -85,7 +85,7 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two sets: the selection as it was asked for, and what it came to."""
+    """One of the two sets: the selection as it was requested, and what it came to."""
 
     selection: str
     sessions: tuple[str, ...]

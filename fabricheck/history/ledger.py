@@ -18,7 +18,7 @@ _VERIFIED = ("PASS", "DEGRADED", "FAIL")
 
 @dataclass(frozen=True)
 class Checked:
-    """A session that had a part of the machine: when it began (UTC, as in session.json), which checks were asked for
+    """A session that had a part of the machine: when it began (UTC, as in session.json), which checks were requested
     (None: not known), and what it came to there."""
 
     started: str
@@ -54,7 +54,7 @@ class LedgerNode:
 class Ledger:
     """The nodes of a system or partition, those that were never verified first, then the longest ago.
 
-    `others`: nodes that the store has and that are not among those asked for. `rehearsal`: any session was one.
+    `others`: nodes that the store has and that are not among those requested. `rehearsal`: any session was one.
     """
 
     system: str

@@ -69,7 +69,7 @@ class SessionRecord(_Model):
     Format 1 had no findings of their own; `read_record` brings it into the shape of later ones. `stored` is when the
     entry was written. `software` are versions that all its runs share,
     `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
-    the store of before emulation has none. `level`: which checks were asked for, by their tags. `nodes`: each that had
+    the store of before emulation has none. `level`: which checks were requested, by their tags. `nodes`: each that had
     a part. Either is null where nobody said so, as in every store of before.
     """
 

@@ -1,7 +1,7 @@
 """Parts of nodes that are slower than the same parts of other nodes, where sessions take turns on nodes.
 
 What a node usually differs by is taken out of a metric's series, so that turns are no noise, and its chart cannot tell
-of a slow node. The last sessions of the nodes are equals, and are judged as the equals of a run are.
+of a slow node. The last sessions of the nodes are peers, and are judged as the peers of a run are.
 """
 
 from __future__ import annotations

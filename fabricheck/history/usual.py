@@ -107,7 +107,7 @@ class Usual:
         return np.asarray(np.isfinite(self.base[:, start:until]).sum(axis=1))
 
     def renew(self) -> None:
-        """The baseline is made anew for the next session."""
+        """The baseline is made again for the next session."""
         self.fitted = -1
 
     def _fit(self, start: int, until: int, session: int, open_: Flags, new_levels: Mapping[int, int]) -> None:

@@ -94,7 +94,7 @@ def is_normal(text: str, path: str, asked: NodeDescription, root: Path) -> Norma
 
 
 def _part(parts: Sequence[Part], asked: NodeDescription, text: str) -> Part:
-    """The part that is asked for, or whose name is in the text; of several the first whose board has so many GPUs."""
+    """The part that is requested, or whose name is in the text; of several the first whose board has so many GPUs."""
     if asked.part is None:
         parts_named = [
             part for part in parts if any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)

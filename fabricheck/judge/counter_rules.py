@@ -175,7 +175,7 @@ _MOST_TOGETHER = 4
 
 
 def rises_of(now: Mapping[str, int], before: Mapping[str, int] | None) -> Rises:
-    """By how much counters rose; nothing where that is not known, or the driver was loaded anew."""
+    """By how much counters rose; nothing where that is not known, or the driver was loaded again."""
     return {name: value - before.get(name, 0) for name, value in now.items()} if before is not None else {}
 
 

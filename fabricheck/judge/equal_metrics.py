@@ -44,7 +44,7 @@ _Round = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Member:
-    """A metric among its equals, by its number in the run.
+    """A metric among its peers, by its number in the run.
 
     `worse`: logarithm of its value, more is slower; `inside`: relative standard deviation of its iterations, robust.
     `tail`: logarithm of its 95th percentile over its median, in time; None of fewer iterations than that needs.
@@ -77,7 +77,7 @@ class Equals:
 
 
 def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
-    """The groups of equals in a run, those of one member too; none where something else was measured.
+    """The groups of peers in a run, those of one member too; none where something else was measured.
 
     Raises UserError for devices and hosts that the topology does not have.
     """
@@ -169,7 +169,7 @@ class _Places:
         return len({self.ranks[rank].host for rank in samples.ranks}) > 1
 
     def role(self, samples: Samples, host_memory: str | None) -> Hashable:
-        """What equals share beside operation and size; None for what has no equals."""
+        """What equals share beside operation and size; None for what has no peers."""
         if self.across(samples):
             return self._between_nodes(samples)
         if not all(rank in self.gpus for rank in samples.ranks) or samples.groups is not None:

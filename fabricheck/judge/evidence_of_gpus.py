@@ -171,7 +171,7 @@ def _described_links(topology: Topology | None) -> Mapping[int, int]:
 
 
 def _most_links(nodes: Sequence[NodeReport]) -> Mapping[str, int]:
-    """The most links that are active on any GPU of a model: where nothing is described, its equals tell."""
+    """The most links that are active on any GPU of a model: where nothing is described, its peers tell."""
     most: dict[str, int] = {}
     for node in nodes:
         for gpu in node.last.gpus:

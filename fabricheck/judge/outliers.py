@@ -69,7 +69,7 @@ class Outlier(Generic[T]):
 
 @dataclass(frozen=True)
 class _Given:
-    """What `outliers` was asked; `prior`: the spread of equals, before they are looked at."""
+    """What `outliers` was asked; `prior`: the spread of peers, before they are looked at."""
 
     values: Floats
     inside: Floats
@@ -92,7 +92,7 @@ class _Splits:
 def outliers(
     values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], least_spread: float, error: float
 ) -> tuple[Outlier[T], ...]:
-    """The slow ones among equals. `values`, shape (n,): logarithms, more is slower; `inside`: the relative standard
+    """The slow ones among peers. `values`, shape (n,): logarithms, more is slower; `inside`: the relative standard
     deviation of the iterations of each; `parts`: what each crosses.
 
     Single members, all members that cross one part, and all that cross one of two units are held against the rest:
@@ -101,7 +101,7 @@ def outliers(
     equals (moderated t statistic, Smyth 2004): so it is right for two equals, and for iterations that depend on each
     other. Where a side has few members it has the tails of 12 degrees of freedom at most: levels of series have heavier
     tails than a normal distribution. Of all splits that are beyond chance the one that leaves the least is taken, then
-    the rest is looked at again. `error`: the probability with which healthy equals have any outlier.
+    the rest is looked at again. `error`: the probability with which healthy peers have any outlier.
     """
     left = list(range(len(values)))
     faults: list[Outlier[T]] = []
@@ -162,7 +162,7 @@ def _urgency(values: Floats, members: frozenset[int], middle: float) -> float:
 
 
 def _least_range(given: _Given, count: int, tests: int) -> float:
-    """Equals that differ by less have no outlier, however they are split: the smallest variance that a split can have,
+    """Peers that differ by less have no outlier, however they are split: the smallest variance that a split can have,
     between halves."""
     freedom = _PRIOR_FREEDOM + max(count - 2, 0)
     variance = given.prior**2 * _PRIOR_FREEDOM / freedom * 4 / count

@@ -147,7 +147,7 @@ class Part(BaseModel):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a run says of itself that values are told by."""
+    """What a run reports that values are told by."""
 
     run: Run
     topology: Topology | None

@@ -102,9 +102,9 @@ class LatencyRule:
 
 @dataclass(frozen=True)
 class SpreadRule:
-    """How much healthy equals differ, as a relative standard deviation, whatever the iterations of one series say.
+    """How much healthy peers differ, as a relative standard deviation, whatever the iterations of one series say.
 
-    `launches`: whether the equals are of one launch (`one`) or of several (`several`). `host_memory`: whether the data
+    `launches`: whether the peers are of one launch (`one`) or of several (`several`). `host_memory`: whether the data
     come from host memory or go there.
     """
 
@@ -151,7 +151,7 @@ class Policy:
       `published_margin`: from a paper's value that has no range of its own.
     - `equals`: how much equals differ at least from each other while nothing is wrong; the first rule that matches
       counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
-    - `tails_of_equals`: whether what is slow now and then or at first, unlike its equals, is told.
+    - `tails_of_equals`: whether what is slow now and then or at first, unlike its peers, is told.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `hide_names`: whether `fabricheck bundle` hides the names of nodes and users; `hide`: further names that it hides.

@@ -30,7 +30,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class _Judges(Where):
-    """Which metrics an entry judges. `share_of_nominal`: what its value comes to, where the unit does not say it."""
+    """Which metrics an entry judges. `share_of_nominal`: what its value comes to, where the unit does not state it."""
 
     share_of_nominal: Annotated[float, Field(gt=0)] | None = None
 

@@ -37,7 +37,7 @@ _FLAPS = frozenset(("nic-flaps", "gpu-links-down"))
 
 
 def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
-    """Where a run stood still: DEGRADED where it did so more than once, or its nodes say that a link went down."""
+    """Where a run made no progress: DEGRADED where it did so more than once, or its nodes say that a link went down."""
     run = judged.run
     slow: list[tuple[float, int, int]] = []
     for number, series in enumerate(run.samples):

@@ -1,4 +1,4 @@
-"""Judges metrics by their equals of the same run, and of other nodes' runs of the same test in one session."""
+"""Judges metrics by their peers of the same run, and of other nodes' runs of the same test in one session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WHOLE = 0.9
 
 @dataclass(frozen=True)
 class Unequal:
-    """Metrics of one group of equals, in run `run`, that are slower than the rest, and the `places` that they have in
+    """Metrics of one group of peers, in run `run`, that are slower than the rest, and the `places` that they have in
     common, all of them where they are `both`. `group` is None where the run as a whole is slower than other nodes'.
     `slow`: their numbers among the judgements of the run."""
 
@@ -69,12 +69,12 @@ class _Group:
 
 
 def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
-    """The runs of a session, each metric also judged by its equals.
+    """The runs of a session, each metric also judged by its peers.
 
     A metric with a reference keeps its verdict: that was measured on this very part. So does one with a worse verdict.
-    What is slower than its equals and is so by no verdict, since it always was, is no problem either.
+    What is slower than its peers and is so by no verdict, since it always was, is no problem either.
     The error of the policy is divided among all metrics of the session, at least among `equals_metrics`. Runs that the
-    topology does not fit have no equals; they are INVALID for that already.
+    topology does not fit have no peers; they are INVALID for that already.
     """
     groups = [_Group(number, each) for number, run in enumerate(runs) for each in _equals(run)]
     metrics = max(policy.equals_metrics, sum(len(run.judgements) for run in runs))
@@ -208,7 +208,7 @@ def _slower(judged: Judgement, outlier: Outlier[Component], where: str, unit: st
 
 
 def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgement:
-    """A metric that agrees with its equals is judged by them where it has nothing stronger."""
+    """A metric that agrees with its peers is judged by them where it has nothing stronger."""
     if judged.verdict not in (Verdict.PASS, Verdict.INCOMPLETE) or judged.judged_by not in _WEAKER:
         return judged
     value = _value(centre, judged.unit)

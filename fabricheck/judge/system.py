@@ -53,7 +53,7 @@ class SystemJudge:
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
         """The judge of a system of the suite at `root` (default: the suite that we are in) or of FABRICHECK_SITES.
 
-        `system` may be `system:partition`: then runs of which nobody says the partition are taken to be of that one.
+        `system` may be `system:partition`: then runs of which nothing states the partition are taken to be of that one.
         Raises UserError for an unknown system and for a file that is not valid.
         """
         root = root or suite_root()
@@ -108,7 +108,7 @@ class SystemJudge:
         )
 
     def compare(self, runs: Sequence[RunJudgement]) -> Compared:
-        """The runs of a session, judged by `judge_alone`, with what their equals, the metrics of a part together
+        """The runs of a session, judged by `judge_alone`, with what their peers, the metrics of a part together
         and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
         judged, problems = judge_parts(compared.runs, self.references)
@@ -250,7 +250,7 @@ class Judged:
 
     @property
     def partition(self) -> str:
-        """`system:partition`; empty where nobody says it."""
+        """`system:partition`; empty where nothing states it."""
         return str(self.attributes.get("$partition", ""))
 
 

@@ -1,4 +1,4 @@
-"""Parts that are slow now and then, or at first: the slowest iterations of what crosses them, beside their equals'.
+"""Parts that are slow now and then, or at first: the slowest iterations of what crosses them, beside their peers'.
 
 A median does not show what is slow for a twentieth of the time. So the 95th percentile of each series over its own
 median is a metric of its own, which has its siblings as yardstick. Nor does it show what is slow for a second only.
@@ -27,10 +27,10 @@ _FIRST, _FIRST_SHARE, _SLOW_AT_FIRST, _LEAST_LOST_S = 2, 0.1, 1.5, 0.2
 
 
 def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Finding]:
-    """What is slow now and then among equals, with the error of a healthy group: one line for each part.
+    """What is slow now and then among peers, with the error of a healthy group: one line for each part.
 
     A single series tells of what happened once: of 131 recorded sessions of healthy H200 nodes (docs/results) four have
-    one with a longer tail than its equals, and none has two that share a part.
+    one with a longer tail than its peers, and none has two that share a part.
     """
     members = [each for each in equals.members if each.tail is not None]
     for outlier in slow_tails(members, error):
@@ -40,7 +40,7 @@ def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator
 
 
 def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Component], ...]:
-    """Those of equals, which all have a tail, whose tails are longer, with the error of a healthy group."""
+    """Those of peers, which all have a tail, whose tails are longer, with the error of a healthy group."""
     if len(members) < 2:
         return ()
     values, inside = (np.array([getattr(each, name) for each in members]) for name in ("tail", "inside"))
@@ -49,7 +49,7 @@ def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Compone
 
 
 def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
-    """What was slow at first, and then as fast as ever, where most of its equals were not: one line for a group.
+    """What was slow at first, and then as fast as usual, where most of its peers were not: one line for a group.
 
     Where all are, it is how such a measurement begins.
     """

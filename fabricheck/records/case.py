@@ -79,7 +79,7 @@ class Case:
 
     @property
     def trusts_its_run(self) -> bool:
-        """Whether its check let the run of its result file count: it measured what was asked for, and all of it.
+        """Whether its check let the run of its result file count: it measured what was requested, and all of it.
 
         The verdict on speed and data is another matter. Nothing is asked of the folder, which a stored case lost.
         """

@@ -20,7 +20,7 @@ class Finding:
     the session; PASS where it is only told. `message`: what was seen, in one line with its figures, for the level below
     the catalogue's sentence; nothing reads it but people. `components`: what is at fault; several where nobody can tell
     which of them it is. `measured` and `expected` are in `unit`, and `metrics` the names of what is affected. `files`:
-    the result files that show it. `p`: the probability that healthy equals show it by chance, where that is known.
+    the result files that show it. `p`: the probability that healthy peers show it by chance, where that is known.
 
     Raises ValueError for a code that the catalogue does not have.
     """

@@ -119,7 +119,7 @@ class _Writer:
         return (names[0] if len(names) == 1 else f"{len(names)} runs") if names else "session"
 
     def _loss(self, cause: Cause) -> str:
-        """By how much all that a cause explains is slow, such as `6 measurements in 2 runs at 63 % of their equals`."""
+        """By how much all that a cause explains is slow, such as `6 measurements in 2 runs at 63 % of their peers`."""
         rows = cause.rows
         what, where = plural(len(rows), "measurement"), f" in {plural(len(cause.runs), 'run')}"
         wrong = sum(row.wrong for row in rows)
@@ -169,7 +169,7 @@ class _Writer:
         return f"{name}: {how_many} at {value}{against} ({_named(rows, world)})"
 
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
-        """What was not measured, or not what was asked for: the first problem of each run, which is the cause."""
+        """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
         problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
         for problem in diagnosis.problems:

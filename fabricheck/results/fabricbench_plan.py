@@ -46,7 +46,7 @@ def planned_keys(header: HeaderModel) -> Iterator[Key]:
 
 
 def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
-    """The modes of *CCL that were asked for and were not in effect, or that nothing shows to have been.
+    """The modes of *CCL that were requested and were not in effect, or that nothing shows to have been.
 
     NCCL uses registered buffers for large messages only: there the largest size of each operation has to be proven, and
     with the other modes each size.
@@ -99,7 +99,7 @@ def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:
 
 
 def _split_mistakes(header: HeaderModel) -> Iterator[str]:
-    """What keeps the groups of collectives from being all those of the split that was asked for."""
+    """What keeps the groups of collectives from being all those of the split that was requested."""
     count, together = len(header.ranks), dict[tuple[str, str], list[tuple[int, ...]]]()
     for series in header.plan.series:
         if isinstance(series, SeriesModel) and series.operation in COLLECTIVES:

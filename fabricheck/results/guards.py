@@ -1,4 +1,4 @@
-"""Guards that need to know what was asked for: was the right thing measured, in the right place, just now?
+"""Guards that need to know what was requested: was the right thing measured, in the right place, just now?
 
 Pure functions from a run and what the caller knows to problems; a check adds them to those of the run.
 """
@@ -42,7 +42,7 @@ def require(
     nics: Collection[str] = (),
     verified: bool = True,
 ) -> tuple[Finding, ...]:
-    """What keeps `run` from being the run that was asked for; an empty tuple where nothing does.
+    """What keeps `run` from being the run that was requested; an empty tuple where nothing does.
 
     `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
     status, `operations` exactly those that were to be measured, `implementation` (`transfers` or `library`) of all of

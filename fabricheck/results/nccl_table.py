@@ -286,7 +286,7 @@ class NcclTestsTable:
 
 
 def config_of(rows: Sequence[NcclRow]) -> Config:
-    """The options as far as the rows tell them: sizes follow one step, and both ends are taken as asked for."""
+    """The options as far as the rows tell them: sizes follow one step, and both ends are taken as requested."""
     sizes = [row.size for row in rows if row.root == rows[0].root]
     first, second = sizes[0], sizes[1] if len(sizes) > 1 else 2 * sizes[0]
     factor = first > 0 and second % first == 0 and (len(sizes) < 3 or sizes[2] * first == second * second)

@@ -115,7 +115,7 @@ def parse_osu(
     """The measurements in the standard output of one run of one OSU benchmark.
 
     OSU prints neither the number of ranks nor where its table ends, so the caller says them: `ranks` is how many were
-    started (the buffers of alltoall and allgather cannot be told without), `sizes` the sizes that were asked for, as
+    started (the buffers of alltoall and allgather cannot be told without), `sizes` the sizes that were requested, as
     OSU counts them (without, rows missing at either end cannot be noticed), `tool` the program (`osu_bw`).
     Whatever the text holds, this returns; see `VendorOutput.problems`.
     """

@@ -26,7 +26,7 @@ class ToolValue:
     """The lowest of `count` numbers of one kind, in Gb/s, or us of a latency, and their median.
 
     `operation` and `transport`: as of fabricbench, or `nic` where the data crossed a network alone; `bytes` is 0 where
-    the tool does not say it; `memory`: of a NIC, `host` or `gpu`.
+    the tool does not state it; `memory`: of a NIC, `host` or `gpu`.
     """
 
     tool: str

@@ -1,4 +1,4 @@
-"""The outputs of vendor tools in a text of which nobody says what it is: one after the other, each by its parser."""
+"""The outputs of vendor tools in a text of which nothing states what it is: one after the other, each by its parser."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class VendorOutput:
     """One output of a vendor tool, read and guarded. With `problems` it may still hold samples worth seeing.
 
     `tool`: `osu_latency`, `all_reduce_perf`, `IMB-MPI1 PingPong`; `version` as the tool prints it, or None. `ranks`:
-    how many took part, None where the tool does not say. `facts`: what else the tool said of the run (datatype,
+    how many took part, None where the tool does not state. `facts`: what else the tool said of the run (datatype,
     validation, devices, allow-listed environment variables); nothing that docs/vendor-formats.md does not name.
     """
 
@@ -87,7 +87,7 @@ class TextRow:
 class ToolReader:
     """Reads what one run of a tool printed: line by line, then as a whole. Each tool has one.
 
-    `ranks`, `tool` and `sizes`: how many ranks were started, which program and which sizes were asked for, where the
+    `ranks`, `tool` and `sizes`: how many ranks were started, which program and which sizes were requested, where the
     caller knows. By class: `title`, what a number that the tool cannot print is none of; `words`, how many tokens of a
     row may be no numbers; `never_zero`, columns that are zero in no row of some size; `messages_half`, half a unit of
     the last digit of messages/s.

@@ -157,7 +157,7 @@ def _hint(partition: Any) -> str:
 
 
 def _words_of(partition: Any) -> str:
-    """What a partition says of itself, in lower case: name, description, options, features."""
+    """What a partition reports, in lower case: name, description, options, features."""
     options = [option for name, options in partition.resources.items() for option in (name, *options)]
     features = [*partition.features, *map(str, partition.extras.values())]
     words = (partition.name, getattr(partition, "descr", ""), *partition.access, *options, *features)
@@ -244,7 +244,7 @@ def derive(words: str, gpus: PartitionGpus | None) -> Derived | None:
 
 
 def said(partition: Any, environ: Any) -> str:
-    """All that an environment of a partition says of itself, in lower case."""
+    """All that an environment of a partition reports, in lower case."""
     words = [
         *partition.local_env.modules,
         *environ.modules,

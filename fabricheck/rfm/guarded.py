@@ -1,4 +1,4 @@
-"""Reads what a test left, with all that keeps it from being what the test asked for."""
+"""Reads what a test left, with all that keeps it from being what the test requested."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fabricheck.topology.transport_paths import Paths
 def read_guarded(
     test: rfm.RegressionTest, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths
 ) -> Run:
-    """The run in a result file, with all that keeps it from being the run that `test` asked for as problems.
+    """The run in a result file, with all that keeps it from being the run that `test` requested as problems.
 
     `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
     """

@@ -100,7 +100,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - At the end `judgement.json` has the verdict and all findings (`fabricheck.results.check_judgement`), also where
       the test fails or is skipped.
-    - *sanity*: raises SanityError where something else was measured than was asked for, or not all of it.
+    - *sanity*: raises SanityError where something else was measured than was requested, or not all of it.
     - *performance*: every metric that the plan promises becomes a performance variable; PerformanceError where the
       verdict is not PASS. ReFrame judges nothing, and reports what judged each metric (`fabricheck.rfm.bounds`).
 
@@ -264,7 +264,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def set_nodes(self) -> None:
         """Sets `num_nodes` (of `nodes`, or all of the partition's), and skips the test where there are too few.
 
-        `partition_nodes` is 0 where the site does not say how many there are.
+        `partition_nodes` is 0 where the site does not state how many there are.
         """
         known, self.num_nodes, self.away, self.slurm_nodes = nodes_for(self)
         self.partition_nodes = known

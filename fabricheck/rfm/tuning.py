@@ -45,7 +45,7 @@ def _profiles_of_system() -> list[Profile]:
 
 
 class InterleavedCheck(FabricbenchCheck):
-    """Launches fabricbench as ever, then `rounds` times on either of two sides, and compares the sides.
+    """Launches fabricbench as usual, then `rounds` times on either of two sides, and compares the sides.
 
     The contract, by phase, where it differs from FabricbenchCheck's:
 

@@ -1,6 +1,6 @@
 """Which files of checks ReFrame has to load: making each test of the suite takes it seconds, and most runs want a few.
 
-Only files are left out in which the tests plainly have other tags or names than are asked for. What cannot be told
+Only files are left out in which the tests plainly have other tags or names than are requested. What cannot be told
 without loading a file is loaded; so is a file that cannot be read, for ReFrame to say so.
 """
 

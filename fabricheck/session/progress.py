@@ -182,7 +182,7 @@ class _Ended:
 
     @property
     def verdict(self) -> str:
-        """That of the check, not of the session: what equals and the history say comes at the end."""
+        """That of the check, not of the session: what peers and the history say comes at the end."""
         if self.status == "OK":
             return "PASS"
         return "not PASS" if self.status == "FAIL" else self.status.lower()

@@ -60,7 +60,7 @@ class SessionInfo:
     """What ReFrame's report says of a session as a whole. `version` is ReFrame's, `cases` how many it counted.
 
     `extras` came from --session-extras; `outputs` and `stages` are where ReFrame left the files of tests. `level`: the
-    tags of the checks that were asked for; None where that is not known.
+    tags of the checks that were requested; None where that is not known.
     """
 
     uuid: str

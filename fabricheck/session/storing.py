@@ -144,7 +144,7 @@ def _require_plain(text: str) -> None:
 
 
 def case_of_files(test: str, attributes: Mapping[str, Key], tags: Sequence[str]) -> Case:
-    """The test case of files that no report of ReFrame belongs to: it passed, since nobody says otherwise.
+    """The test case of files that no report of ReFrame belongs to: it passed, since nothing states otherwise.
 
     `test`: its name; `attributes`: as of `attributes_of`. Raises UserError where the name is empty.
     """

@@ -185,7 +185,7 @@ def _suspects(
     old: Mapping[str, Mapping[Component, str]],
     new: Mapping[str, Mapping[Component, str]],
 ) -> tuple[Component, ...]:
-    """Software that changed, that all which is worse passes, and that what is as fast as ever does not clear."""
+    """Software that changed, that all which is worse passes, and that what is as fast as usual does not clear."""
     before = {each: version for crossed in old.values() for each, version in crossed.items()}
     versions = {each: version for crossed in new.values() for each, version in crossed.items()}
     changed = {each for each, version in versions.items() if before.get(each) != version}

@@ -1,4 +1,4 @@
-"""A site's files: written from what a node says of itself, and checked together.
+"""A site's files: written from what a node reports, and checked together.
 
 Here: init, validate, and what settings of clusters share. Not here: what the files mean for a measurement
 (topology, expectation).

@@ -30,7 +30,7 @@ def gpudirect(
     association: Association,
 ) -> tuple[str, str] | None:
     """Whether all channels of NCCL or RCCL, some or none use GPUDirect RDMA by default, and why; None for all of them,
-    or where nobody says how near the NICs are.
+    or where nothing states how near the NICs are.
 
     As ncclTopoCheckGdr of NCCL's src/graph/paths.cc has it: up to a PCIe switch in common (PXB); beyond that through
     NVLink-C2C, from 2.27 on. RCCL takes a host bridge in common too (PHB). GPUs before Ampere without NVLink do not
@@ -149,7 +149,7 @@ def _nearest(distances: Mapping[str, int]) -> list[str]:
 def _distances(
     gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None
 ) -> tuple[dict[int, dict[str, int]] | None, str]:
-    """By GPU and NIC a number that is the larger, the farther they are from each other; None where nobody says."""
+    """By GPU and NIC a number that is the larger, the farther they are from each other; None where nothing states."""
     if table is not None and all(nic.name in table.nics for nic in nics) and all(g.index in table.rows for g in gpus):
         rows = {gpu.index: table.rows[gpu.index] for gpu in gpus}
         if all(row[nic.name] in _LEVELS for row in rows.values() for nic in nics):

@@ -1,4 +1,4 @@
-"""What a new node has less of than its equals, or than its parts' data sheets: a fault, unless somebody says that it
+"""What a new node has less of than its peers, or than its parts' data sheets: a fault, unless somebody says that it
 is not. Without that word the site's files hold what it should be, so that the first run shows it.
 """
 
@@ -58,7 +58,7 @@ def _hidden(facts: NodeFacts) -> Iterator[Doubt]:
 
 
 def _links(facts: NodeFacts) -> Iterator[Doubt]:
-    """GPUs with fewer NVLinks, or peers by Infinity Fabric, than their equals or than the model has."""
+    """GPUs with fewer NVLinks, or peers by Infinity Fabric, than their peers or than the model has."""
     known = {gpu.index: gpu for gpu in facts.gpus if gpu.links is not None and len(facts.gpus) > 1}
     wanted = {gpu.index: _wanted_links(gpu, facts.gpus) for gpu in known.values()}
     less = {index: count for index, count in wanted.items() if (known[index].links or 0) < count}
@@ -184,7 +184,7 @@ def corrected(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
 
 
 def _to_switch(facts: NodeFacts, links: Iterable[FoundLink]) -> Iterator[FoundLink]:
-    """The links, those to the NVSwitch as many as the equals have, also of a GPU of which none is active."""
+    """The links, those to the NVSwitch as many as the peers have, also of a GPU of which none is active."""
     to_switch = [link for link in links if "nvswitch" in link.ends]
     if not to_switch:
         yield from links

@@ -17,10 +17,10 @@ _PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
 @dataclass(frozen=True)
 class FoundGpu:
-    """A GPU. `numa` is None where nobody says; `pci`: the bridges that lead to it.
+    """A GPU. `numa` is None where nothing states; `pci`: the bridges that lead to it.
 
     `memory_gbps`: nominal bandwidth of its memory, and `memory_source`, who says so. `links`: NVLinks that are active,
-    of so many as the driver lists (`links_of_driver`); None where nobody says.
+    of so many as the driver lists (`links_of_driver`); None where nothing states.
     """
 
     index: int
@@ -126,7 +126,7 @@ def known_numa(node: int | None, numa_nodes: tuple[int, ...]) -> int | None:
 
 
 def cpu_of(numa: int | None, numa_nodes: tuple[int, ...]) -> str:
-    """The topology's name of the NUMA node that a GPU is at: the first where nobody says."""
+    """The topology's name of the NUMA node that a GPU is at: the first where nothing states."""
     return f"numa{numa if numa is not None else (numa_nodes[0] if numa_nodes else 0)}"
 
 

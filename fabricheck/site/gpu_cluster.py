@@ -76,7 +76,7 @@ class Cluster:
 def gpu_cluster(site: Cluster) -> dict[str, object]:
     """The `site_configuration` of a cluster with one partition of GPU nodes, `gpu`, and one environment.
 
-    One job at a time, since two would measure each other. On Slurm all GPUs of a node are asked for and none is bound
+    One job at a time, since two would measure each other. On Slurm all GPUs of a node are requested and none is bound
     to a rank: a rank that sees its own GPU only cannot use peer copies.
     """
     # Elsewhere, to describe the tests without the system, there are no modules.

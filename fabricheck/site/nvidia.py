@@ -32,7 +32,7 @@ def from_nvml(
     problems: list[str],
     of_paths: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not say it;
+    """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not state it;
     `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
 
     A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.

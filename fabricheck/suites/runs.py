@@ -65,9 +65,9 @@ def verified_by(samples: Iterable[Samples], checked: VendorOutput) -> tuple[Samp
 
 
 def check_output(output: VendorOutput, asked: BenchmarkRequest) -> tuple[Finding, ...]:
-    """What keeps an output from being that of the run that was asked for, beyond its own problems.
+    """What keeps an output from being that of the run that was requested, beyond its own problems.
 
-    Sizes that are missing, or were not asked for, are found when the result file is read against its plan.
+    Sizes that are missing, or were not requested, are found when the result file is read against its plan.
     """
     problems = list(output.problems)
     where = output.path or "the output"
@@ -93,7 +93,7 @@ def check_output(output: VendorOutput, asked: BenchmarkRequest) -> tuple[Finding
 
 @dataclass(frozen=True)
 class VendorRun:
-    """A run of a vendor tool: where it ran (the header of `place`), what was asked for and what came of it."""
+    """A run of a vendor tool: where it ran (the header of `place`), what was requested and what came of it."""
 
     place: Run
     asked: BenchmarkRequest

@@ -143,7 +143,7 @@ class Topology:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are, by the network or what is known of its size; 0 where the file does not say."""
+        """How many nodes there are, by the network or what is known of its size; 0 where the file does not state."""
         if self.network is not None:
             return len(self.network.nodes)
         return self.fabric.nodes if self.fabric is not None else 0

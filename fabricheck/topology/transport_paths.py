@@ -129,7 +129,7 @@ _MPI_BETWEEN_NODES = {
 
 
 def mpi_paths(topology: Topology, nodes: int) -> Paths:
-    """The paths of an MPI library inside a node, or between `nodes` nodes. Inside, nothing is asked for by default."""
+    """The paths of an MPI library inside a node, or between `nodes` nodes. Inside, nothing is requested by default."""
     if nodes == 1:
         return _MPI_IN_NODE[topology.mpi_path_in_node or ""]
     paths = {fabric.value[1] for fabric in fabrics_of(topology)}

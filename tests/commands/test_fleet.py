@@ -94,7 +94,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
     for arguments, words in (
         (["emulated"], "give one of emulated:pair"),
         (["nowhere"], "unknown system 'nowhere'"),
-        (["emulated:two-leaves", "--store", tmp_path / "none"], "does not exist"),
+        (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
         (["emulated:two-leaves", "--oldest", "2", "--json"], "exclude each other"),
     ):
         assert run("ledger", *arguments) == 2

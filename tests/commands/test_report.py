@@ -179,7 +179,7 @@ def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.Captu
         assert message in line
         assert not page.exists()
 
-    fails("does not exist")
+    fails("there is no store")
     entry, _ = add(suite, store, 0)
     fails("no session '9'", "--session", "9")
     fails("--session is for a stored session", HOST, "--session", "0")

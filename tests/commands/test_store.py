@@ -220,7 +220,7 @@ def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"damaged: {entries[1].path}: metrics.parquet (0 bytes) was changed" in out
     assert run("store", "prune", "--samples", "1e300", "--store", store) == 2
     assert run("store", "verify", "--store", suite / "nowhere") == 2
-    assert "does not exist" in capsys.readouterr().err
+    assert "there is no store" in capsys.readouterr().err
 
 
 def test_replay(suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

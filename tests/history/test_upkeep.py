@@ -136,7 +136,7 @@ def test_a_run_in_two_entries(root: Path, store: Path) -> None:
 
 
 def test_verify_needs_a_store(store: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="there is no store"):
         verify(store)
 
 

@@ -62,7 +62,7 @@ def test_a_session_without_samples_is_one_line(root: Path, store: Path) -> None:
 
 
 def test_sessions_that_are_not_there(root: Path, store: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="there is no store"):
         stored_session(store, "local", None, root)
     add(root, store, 0)
     with pytest.raises(UserError, match="has no runs of the system 'hgx-h200'"):

@@ -174,7 +174,7 @@ class Model:
         """Losses, scale and noise for the faults of `state`, from where it is, by expectation maximisation.
 
         Where it is known which fault each way suffers from, a loss is a difference of two weighted means. What another
-        loss changes in that is looked at anew in each turn, so that a turn can lose likelihood: the best one counts.
+        loss changes in that is looked at again in each turn, so that a turn can lose likelihood: the best one counts.
         """
         best, now, idle = replace(state, likelihood=-math.inf), state, 0
         for _ in range(_MOST_TURNS):

@@ -107,7 +107,7 @@ class Ways:
 
 @dataclass(frozen=True)
 class _Named(Sequence[Route]):
-    """Ways in names, each made when it is asked for: a routing looks at few of them."""
+    """Ways in names, each made when it is requested: a routing looks at few of them."""
 
     ways: Ways
     positions: Sequence[tuple[int, ...]]
