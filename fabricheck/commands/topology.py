@@ -17,7 +17,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
-    from fabricheck.expectation.estimates import Estimate
+    from fabricheck.expectation.algorithms import Estimate
     from fabricheck.judge.expected_table import ExpectedRow
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
@@ -56,7 +56,7 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
     """
-    from fabricheck.expectation.estimates import estimates
+    from fabricheck.expectation.algorithms import estimates
     from fabricheck.judge.expected_table import rows
     from fabricheck.topology.drawing import draw
     from fabricheck.wholefile import whole_file

@@ -47,12 +47,12 @@ from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.figures import figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
+from fabricheck.report.figures.plot import plotly_js, plotly_notice
 from fabricheck.report.figures.tables import Figure
 from fabricheck.report.grid import grid_of
 from fabricheck.report.lines import told_once
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.plotly_js import plotly_js, plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
