@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
@@ -64,11 +64,8 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     topology, references, published = _load(system)
     table = list(rows(topology, references))
     if svg is not None:
-        try:
-            with whole_file(svg) as file:
-                file.write_text(draw(topology), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{svg}: cannot be written: {error.strerror}") from None
+        with refused(f"{svg}:", "written"), whole_file(svg) as file:
+            file.write_text(draw(topology), encoding="utf-8")
     if layout == "json":
         content = {
             "system": topology.system,

@@ -24,7 +24,7 @@ import jinja2
 from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.history.text import (
     alert_line,
     closed_line,
@@ -133,11 +133,8 @@ def write_html(
     if path.is_file() and not _is_page(path):
         raise UserError(f"{path} exists already and is not an HTML page: give the report another name")
     text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
-    try:
-        with whole_file(path) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
+    with refused(f"the report {path}", "written"), whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def _is_page(path: Path) -> bool:

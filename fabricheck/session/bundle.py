@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck import __version__
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.fleet.record import Fleet
 from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
@@ -195,16 +195,14 @@ def write_bundle(
     def without_names(text: str) -> bytes:
         return called(text).encode("utf-8", "surrogateescape")
 
-    try:
-        with whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
-            add(REPRODUCE, without_names(how_to_reproduce(folder, session)), (folder / VERDICT).stat().st_mtime)
-            for name, file in members:
-                content = without_names(file.read_bytes().decode("utf-8", "surrogateescape"))
-                add(called(name), content, file.stat().st_mtime)
-            for name, file in sources():  # which are the same everywhere
-                add(name, file.read_bytes(), file.stat().st_mtime)
-    except OSError as error:
-        raise UserError(f"the bundle {output} cannot be written: {error.strerror}") from None
+    writing = refused(f"the bundle {output}", "written")
+    with writing, whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
+        add(REPRODUCE, without_names(how_to_reproduce(folder, session)), (folder / VERDICT).stat().st_mtime)
+        for name, file in members:
+            content = without_names(file.read_bytes().decode("utf-8", "surrogateescape"))
+            add(called(name), content, file.stat().st_mtime)
+        for name, file in sources():  # which are the same everywhere
+            add(name, file.read_bytes(), file.stat().st_mtime)
     return Bundle(tuple(written), hiding.left if hiding is not None else ())
 
 
