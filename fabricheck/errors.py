@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
 
 def meant(word: str, known: Iterable[str]) -> str:
@@ -42,6 +44,15 @@ def has_no_room(error: Exception) -> bool:
     """Whether a file could not be written because the disk, or the user's share of it, is full."""
     cause = error if isinstance(error, OSError) else error.__context__
     return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def refused(what: str, done: Literal["read", "written"]) -> Iterator[None]:
+    """Raises UserError where the operating system does not let a file be `read` or `written`; `what`: which it is."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what} cannot be {done}: {error.strerror or error}") from None
 
 
 def unwritable(folder: Path, error: OSError) -> UserError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands import rehearsal
-from fabricheck.commands.options import FILE, JSON, STORE
+from fabricheck.commands.options import FILE, JSON, MARGIN, STORE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -113,9 +113,7 @@ def _calibrate_part(path: Path, system: str, store: Path, selection: str | None,
     show_default=True,
     help="False discovery rate: the share of reported regressions that may be false.",
 )
-@click.option(
-    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
-)
+@MARGIN
 @click.option(
     "--power", default=0.95, show_default=True, help="Probability that a loss of --margin would have been found."
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES, STORE
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
@@ -230,10 +230,8 @@ def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: st
     from fabricheck.judge.compare_part import NodeDescription, is_normal
     from fabricheck.suite import suite_root
 
-    try:
+    with refused(repr(str(file)), "read"):
         text = file.read_bytes()[:_LARGEST_TEXT].decode("utf-8", "replace")
-    except OSError as error:
-        raise UserError(f"{str(file)!r} cannot be read: {error.strerror}") from None
     answer = is_normal(text, str(file), NodeDescription(part, gpus, nodes, nics), suite_root())
     for line in answer.lines:
         click.echo(line)

@@ -26,3 +26,12 @@ STORE = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 POLICY = click.option("--policy", type=FILE, help="A policy file.  [default: config/policy.yaml]")
 REFERENCES = click.option("--references", type=FILE, help="A file of references.  [default: the system's]")
+BUILT = click.option(
+    "--built",
+    envvar="FABRICHECK_BUILT",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
+)
+MARGIN = click.option(
+    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
+)

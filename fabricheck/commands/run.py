@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import FOLDER
+from fabricheck.commands.options import BUILT, FOLDER
 from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of_system
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     type=FOLDER,
     help="The folder for results, reports and logs.  [default: output/ in the suite]",
 )
-@click.option(
-    "--built",
-    envvar="FABRICHECK_BUILT",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
-)
+@BUILT
 @click.option(
     "--store",
     type=FOLDER,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 
 if TYPE_CHECKING:
     from fabricheck.site.found import NodeFacts
@@ -140,10 +140,8 @@ def _root(site: Path | None) -> Path:
     from fabricheck.suite import INSTALLED, SITES, outside_roots, suite_root
 
     if site is not None:
-        try:
+        with refused(f"--site {site}:", "written"):
             (site / "site_configs").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--site {site}: cannot be written: {error.strerror}") from None
         os.environ[SITES] = os.pathsep.join([str(site), *filter(None, [os.environ.get(SITES)])])
     if outside := outside_roots():
         return outside[0]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
-    from fabricheck.expectation.estimates import Estimate
+    from fabricheck.expectation.algorithms import Estimate
     from fabricheck.judge.expected_table import ExpectedRow
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
@@ -56,7 +56,7 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
     """
-    from fabricheck.expectation.estimates import estimates
+    from fabricheck.expectation.algorithms import estimates
     from fabricheck.judge.expected_table import rows
     from fabricheck.topology.drawing import draw
     from fabricheck.wholefile import whole_file
@@ -64,11 +64,8 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     topology, references, published = _load(system)
     table = list(rows(topology, references))
     if svg is not None:
-        try:
-            with whole_file(svg) as file:
-                file.write_text(draw(topology), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{svg}: cannot be written: {error.strerror}") from None
+        with refused(f"{svg}:", "written"), whole_file(svg) as file:
+            file.write_text(draw(topology), encoding="utf-8")
     if layout == "json":
         content = {
             "system": topology.system,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import FOLDER, JSON
+from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN
 from fabricheck.commands.run import alone, prebuilt
 from fabricheck.errors import UserError
 
@@ -31,16 +31,9 @@ _USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
 @click.option(
     "--rounds", default=_USUAL_ROUNDS, show_default=True, help="How often each test runs with OLD and with NEW."
 )
-@click.option(
-    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
-)
+@MARGIN
 @click.option("--output", type=FOLDER, help="The folder for results and logs.  [default: output/ in the suite]")
-@click.option(
-    "--built",
-    envvar="FABRICHECK_BUILT",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
-)
+@BUILT
 @JSON
 @click.argument("reframe_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- REFRAME_OPTION...]")
 @click.pass_context

@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from fabricheck.expectation import memory
 from fabricheck.expectation.rings import Rings, edge_disjoint_rings, ring_over_islands
 from fabricheck.topology.flows import widest_rates
-from fabricheck.topology.graph import Edge, NodeGraph
-from fabricheck.topology.model import Gpu
+from fabricheck.topology.graph import Edge, NodeGraph, node_graph
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.nic import GroupPattern, alltoall_asymptotic_gbps, node_gbps, pattern_gbps
 
 #: The name of the one in which a switch adds.
 IN_SWITCH = "reduced in the switch (NVLink SHARP)"
@@ -223,3 +224,45 @@ def usable_share(graph: NodeGraph) -> float:
     library takes one peer for each link (De Sensi §IV-A)."""
     peers = len(graph.topology.gpus) - 1
     return min(itertools.chain((graph.ways(gpu) / peers for gpu in graph.topology.gpus), [1.0])) if peers else 1.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One expectation of a paper. `unit` is `Gb/s`, or `paths` of the edge forwarding index."""
+
+    what: str
+    value: float
+    unit: str
+    source: str
+
+
+def estimates(topology: Topology) -> Iterator[Estimate]:
+    """The papers' formulas for this node, those that apply to it. None without GPUs."""
+    if len(topology.gpus) < 2:
+        return
+    graph = node_graph(topology)
+    first = min(topology.gpus, key=lambda gpu: gpu.index)
+    yield Estimate("edge forwarding index", graph.edge_forwarding_index, "paths", "De Sensi §IV-A")
+    over_links = alltoall_over_usable_links(graph)
+    yield Estimate("alltoall over usable links, without the own share", over_links, "Gb/s", "De Sensi §IV-A")
+    if graph.fully_connected or graph.star:
+        total = allreduce_over_all_links(graph)
+        yield Estimate("allreduce, the sum of a GPU's links", total, "Gb/s", "De Sensi §IV-C")
+    elif both_ways := rings(graph).total_gbps:
+        yield Estimate("allreduce over edge-disjoint rings", both_ways / 2, "Gb/s", "De Sensi §IV-C")
+    copy = memory.host_copy_gbps(topology, None)
+    if copy and memory.host_link_gbps(topology, first):
+        staged = staging_of_two_terms(graph, first, copy)
+        yield Estimate("staging, device to host and host to host", staged, "Gb/s", "De Sensi §III-A")
+    if not topology.nics:
+        return
+    asymptotic = alltoall_asymptotic_gbps(topology)
+    yield Estimate("alltoall of one GPU over very many nodes", asymptotic, "Gb/s", "De Sensi §V-C")
+    alone, every = node_gbps(topology, 1), node_gbps(topology)
+    equation = {"packed": "eq. (1)", "one-to-one": "eq. (1), p = 1", "round-robin": "eq. (2)"}
+    source = f"CommBench §5.2.1, {equation.get(topology.nic_scheme or '', 'all NICs')}"
+    yield Estimate("a node's NICs, one GPU active", alone, "Gb/s", source)
+    yield Estimate("a node's NICs, all GPUs active", every, "Gb/s", source)
+    size = len(topology.gpus)
+    both = pattern_gbps(topology, GroupPattern("rail", 2, size, size, "bidirectional"))
+    yield Estimate("rail, all GPUs, both directions together", both, "Gb/s", "CommBench §5.4")

@@ -24,7 +24,7 @@ import jinja2
 from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.history.text import (
     alert_line,
     closed_line,
@@ -47,12 +47,12 @@ from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.figures import figures_of
 from fabricheck.report.figures.changes import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
+from fabricheck.report.figures.plot import plotly_js, plotly_notice
 from fabricheck.report.figures.tables import Figure
 from fabricheck.report.grid import grid_of
 from fabricheck.report.lines import told_once
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.plotly_js import plotly_js, plotly_notice
 from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
@@ -133,11 +133,8 @@ def write_html(
     if path.is_file() and not _is_page(path):
         raise UserError(f"{path} exists already and is not an HTML page: give the report another name")
     text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
-    try:
-        with whole_file(path) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"the report {path} cannot be written: {error.strerror}") from None
+    with refused(f"the report {path}", "written"), whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def _is_page(path: Path) -> bool:

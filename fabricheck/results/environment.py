@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from fabricheck.errors import UserError
+from fabricheck.errors import refused
 from fabricheck.suite import suite_root
 
 #: Where the names lie in a suite.
@@ -41,10 +41,8 @@ def recorded_variables() -> frozenset[str]:
     # Beside this package, as the suite that a test or a site makes for itself need not have src/.
     beside = Path(__file__).resolve().parents[2] / VARIABLES
     file = beside if beside.exists() else suite_root() / VARIABLES
-    try:
+    with refused(f"{file}:", "read"):
         text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from fabricheck.errors import UserError
+from fabricheck.errors import refused
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.imb import parse_imb
@@ -41,10 +41,8 @@ def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | Non
 
     `ranks` and `tool` are for outputs that do not say them themselves. Raises UserError for a file that cannot be read.
     """
-    try:
+    with refused(repr(str(path)), "read"):
         content = read_file(path, _LARGEST)
-    except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be read: {error.strerror}") from None
     return vendor_outputs(content.decode("utf-8", "replace"), str(path), ranks=ranks, tool=tool)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.site.found import FoundNic
 from fabricheck.site.slurm import Leaf, Slurm
 from fabricheck.topology.network import fold
@@ -178,7 +178,5 @@ def _name(title: str) -> str:
 
 
 def _read(file: Path) -> str:
-    try:
+    with refused(f"{file}:", "read"):
         return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None

@@ -21,30 +21,123 @@ from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlin
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
-from fabricheck.site.texts import (
-    IBSTAT,
-    LSCPU,
-    NVIDIA_SMI_TOPO,
-    TOOLS,
-    nics_of_ibstat,
-    numa_of_lscpu,
-    pasted_texts,
-    slurm_of_texts,
-)
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
-from fabricheck.state import capture as names
+from fabricheck.state import capture
+
+NVIDIA_SMI_TOPO = "nvidia-smi topo -m"
+LSCPU = "lscpu"
+IBSTAT = "ibstat"
+SINFO = "sinfo"
+SRUN_MPI = "srun --mpi=list"
+SCONTROL_CONFIG = "scontrol show config"
+# By the tool, what only its output has.
+_MARKS = {
+    NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0\b", re.MULTILINE),
+    LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
+    IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
+    SINFO: re.compile(r"^(?=.*\bPARTITION\b)(?=.*\bNODELIST\b)|^[^|\s]+\|\d+(?:\|[^|\s]+){4}$", re.MULTILINE),
+    SRUN_MPI: re.compile(r"^MPI plugin types are", re.MULTILINE),
+    SCONTROL_CONFIG: re.compile(r"^Configuration data as of ", re.MULTILINE),
+}
+TOOLS = ", ".join(f"`{tool}`" for tool in _MARKS)
+# Outputs of hundreds of nodes are smaller; logs and archives beside them are not looked at.
+_MOST_BYTES = 1 << 20
+
+
+def pasted_texts(directory: Path) -> dict[str, Path]:
+    """By the tool, the file with its output. Raises UserError where two files have the output of one tool."""
+    texts: dict[str, Path] = {}
+    for file in sorted(directory.iterdir()):
+        if file.name in capture.FILES or not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            continue
+        text = _text(file)
+        for tool, mark in _MARKS.items():
+            if not mark.search(text):
+                continue
+            if tool in texts:
+                both = f"{texts[tool].name} and {file.name}"
+                raise UserError(f"{directory}: {both} both have the output of `{tool}`: keep that of one node")
+            texts[tool] = file
+    return texts
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The values of lines such as `Rate: 400` by their names."""
+    return {
+        name.strip(): value.strip()
+        for name, colon, value in (line.partition(":") for line in text.splitlines())
+        if colon
+    }
+
+
+def numa_of_lscpu(file: Path) -> dict[str, Any]:
+    """As `fabricheck.state.capture.numa_facts`."""
+    fields = _fields(_text(file))
+    nodes = [
+        {"index": int(match[1]), "cpus": cpus}
+        for name, cpus in fields.items()
+        if (match := re.fullmatch(r"NUMA node(\d+) CPU\(s\)", name)) and cpus
+    ]
+    sockets = int(fields.get("Socket(s)", 1))
+    return {"nodes": nodes, "cores": int(fields.get("Core(s) per socket", 0)) * sockets, "sockets": sockets}
+
+
+def nics_of_ibstat(file: Path) -> list[dict[str, Any]]:
+    """As `fabricheck.state.capture.nic_facts`, of the active ports; ibstat names no NUMA node and no PCI address."""
+    nics = []
+    _, *cards = re.split(r"^CA '(\S+)'$", _text(file), flags=re.MULTILINE)
+    for name, card in zip(cards[::2], cards[1::2], strict=True):
+        about, *ports = re.split(r"^[ \t]+Port (\d+):$", card, flags=re.MULTILINE)
+        for number, text in zip(ports[::2], ports[1::2], strict=True):
+            port = _fields(text)
+            if port.get("State") == "Active":
+                nics.append(
+                    {
+                        "name": name if number == "1" else f"{name}_{number}",
+                        "kind": port.get("Link layer", "InfiniBand"),
+                        "rate": f"{port['Rate']} Gb/sec" if "Rate" in port else None,
+                        "numa_node": None,
+                        "card": "".join(re.findall(r"CA type: (\S+)", about)),
+                    }
+                )
+    return nics
+
+
+def slurm_of_texts(texts: Mapping[str, Path]) -> dict[str, str]:
+    """As `fabricheck.state.capture.ask_slurm`."""
+    outputs = {"mpi": SRUN_MPI, "config": SCONTROL_CONFIG}
+    captured = {name: _text(texts[tool]) for name, tool in outputs.items() if tool in texts}
+    return {**captured, "sinfo": _rows_of_sinfo(_text(texts[SINFO]))} if SINFO in texts else captured
+
+
+def _rows_of_sinfo(text: str) -> str:
+    """`partition|nodes|gres|names||state` of a table whose header names its columns; without a header, the text."""
+    header, *rows = [line.replace("|", " ").split() for line in text.splitlines() if line.strip()] or [[]]
+    if "NODELIST" not in header:
+        return text
+    cells = [dict(zip(header, row, strict=False)) for row in rows]
+    return "\n".join(
+        "|".join([row["PARTITION"].rstrip("*"), row.get("NODES", ""), row.get("GRES", ""), row["NODELIST"], "", ""])
+        for row in cells
+        if {"PARTITION", "NODELIST"} <= row.keys()
+    )
+
 
 #: What is written for UPI, or AMD's Infinity Fabric between sockets.
 BETWEEN_CPUS = "link between CPUs"
 _TELLING = (
-    names.NVML,
-    names.NVIDIA_TOPO,
-    names.AMD,
-    names.ROCM_SMI_TOPO,
-    names.XPU_SMI_TOPO,
-    names.LSTOPO,
-    names.NUMA,
-    names.NICS,
+    capture.NVML,
+    capture.NVIDIA_TOPO,
+    capture.AMD,
+    capture.ROCM_SMI_TOPO,
+    capture.XPU_SMI_TOPO,
+    capture.LSTOPO,
+    capture.NUMA,
+    capture.NICS,
 )
 
 
@@ -61,19 +154,19 @@ def read_facts(directory: Path) -> NodeFacts:
 
 def _read_facts(directory: Path) -> NodeFacts:
     notes: dict[str, list[str]] = defaultdict(list)
-    problems: list[str] = [*map(str, read_json(directory / names.PROBLEMS) or [])]
+    problems: list[str] = [*map(str, read_json(directory / capture.PROBLEMS) or [])]
     pasted = pasted_texts(directory)
     numa_nodes, cores, sockets = _numa(directory, pasted)
-    topo = pasted.get(NVIDIA_SMI_TOPO, directory / names.NVIDIA_TOPO)
+    topo = pasted.get(NVIDIA_SMI_TOPO, directory / capture.NVIDIA_TOPO)
     table = read_topo(topo, problems) if topo.exists() else None
     vendor, gpus, links = _gpus(directory, table, numa_nodes, notes["links"], problems)
     if table is not None and any(gpu.model == "unknown" for gpu in gpus):
         notes["gpus"].append("nvidia-smi topo names no models and no architectures: fill in model and arch")
     links += _between_cpus(gpus, links, numa_nodes)
-    ports = read_json(directory / names.NICS) or (nics_of_ibstat(pasted[IBSTAT]) if IBSTAT in pasted else [])
+    ports = read_json(directory / capture.NICS) or (nics_of_ibstat(pasted[IBSTAT]) if IBSTAT in pasted else [])
     nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
-    host = read_json(directory / names.HOST) or {}
-    on_bus = read_json(directory / names.PCI_GPUS) or []
+    host = read_json(directory / capture.HOST) or {}
+    on_bus = read_json(directory / capture.PCI_GPUS) or []
     software = _software(directory)
     if not gpus and not numa_nodes and not nics:
         some = f"none of {', '.join(_TELLING)}, and no text of {TOOLS}"
@@ -119,7 +212,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         software=software,
         unseen=0 if gpus else len(on_bus),
         on_bus=sum(one["vendor"] == vendor for one in on_bus),
-        slurm=read_slurm(as_captured(read_json(directory / names.SLURM) or slurm_of_texts(pasted))),
+        slurm=read_slurm(as_captured(read_json(directory / capture.SLURM) or slurm_of_texts(pasted))),
         gpudirect=gdr,
         nvlink_domain=nvlink_domain(gpus, links),
     )
@@ -129,10 +222,10 @@ def _gpus(
     directory: Path, table: TopoTable | None, numa_nodes: tuple[int, ...], notes: list[str], problems: list[str]
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
     """The vendor, GPUs and links, by the source that knows most."""
-    on_bus = read_json(directory / names.PCI_GPUS) or []
-    nvml = read_json(directory / names.NVML) or {}
-    amd = read_json(directory / names.AMD)
-    tables = [directory / each for each in (names.ROCM_SMI_TOPO, names.AMD_SMI_TOPO) if (directory / each).exists()]
+    on_bus = read_json(directory / capture.PCI_GPUS) or []
+    nvml = read_json(directory / capture.NVML) or {}
+    amd = read_json(directory / capture.AMD)
+    tables = [directory / each for each in (capture.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO) if (directory / each).exists()]
     if nvml.get("gpus"):
         numa = {one["bus_id"][-12:]: one["numa_node"] for one in on_bus if one["numa_node"] is not None}
         of_table = table.numa if table is not None else {}
@@ -148,9 +241,9 @@ def _gpus(
         return "amd", *from_kfd(amd, numa_nodes)
     if tables:
         return "amd", *from_rocm_topo(tables[0], numa_nodes, notes)
-    tiles = directory / names.XPU_SMI_TOPO
+    tiles = directory / capture.XPU_SMI_TOPO
     if tiles.exists():
-        more = (directory / names.XPU_SMI_DISCOVERY, directory / names.INTEL)
+        more = (directory / capture.XPU_SMI_DISCOVERY, directory / capture.INTEL)
         return "intel", *from_xpu_smi(tiles, *more, notes)
     return "none", (), []
 
@@ -168,13 +261,13 @@ def _between_cpus(gpus: Sequence[FoundGpu], links: Sequence[FoundLink], numa_nod
 
 
 def _software(directory: Path) -> NodeSoftware:
-    content = read_json(directory / names.SOFTWARE)
+    content = read_json(directory / capture.SOFTWARE)
     return software_of(content) if content else NodeSoftware()
 
 
 def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...], int, int]:
     """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else from sysfs, else from lscpu."""
-    path = directory / names.LSTOPO
+    path = directory / capture.LSTOPO
     if path.exists():
         try:
             root = ElementTree.parse(path).getroot()
@@ -189,7 +282,7 @@ def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...],
             )
         )
         return indexes, objects["Core"], objects["Package"]
-    numa = read_json(directory / names.NUMA) or (numa_of_lscpu(pasted[LSCPU]) if LSCPU in pasted else None)
+    numa = read_json(directory / capture.NUMA) or (numa_of_lscpu(pasted[LSCPU]) if LSCPU in pasted else None)
     if not numa:
         return (), 0, 0
     return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])

@@ -30,6 +30,16 @@ from fabricheck.state.programs import ask
 _MOST = {"gpu": 4, "gpu1": 1, "gpu2": 2, "gpu8": 8}
 # What UCX's own log has to name: device memory that goes straight to the peer.
 _UCX_PROOF = {"mpi": ["^cuda: .*cuda_ipc"]}
+_OPENMPI = {
+    "OMPI_MCA_pml": "ucx",
+    "OMPI_MCA_opal_common_ucx_tls": "any",
+    "OMPI_MCA_opal_common_ucx_devices": "any",
+}
+# Messages inside the node go through UCX, which knows device memory, and not through MPICH's own path.
+_MPICH = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "MPIR_CVAR_ENABLE_GPU": "0"}
+# I_MPI_OFFLOAD_PIN stays on, which shows each rank its own GPU only: with 0 an allreduce of 64 KiB in device memory
+# crashed (Intel MPI 2021.19, CUDA 13.0, 2026-11-21).
+_INTEL = {"I_MPI_FABRICS": "shm", "I_MPI_OFFLOAD": "1"}
 _UNNAMED = "the machine's own MPI library, by FABRICHECK_OPENMPI_ROOT and the like,"
 
 
@@ -111,14 +121,38 @@ def _environments(site: Hgx) -> list[dict[str, Any]]:
     nccl = os.environ.get("FABRICHECK_NCCL_ROOT")
     options = [f"-DNCCL_ROOT={nccl}"] if nccl else []
     common = {"backend": "cuda", "gpu_arch": site.arch.removeprefix("sm_"), "vendor": {}, "cmake_options": options}
+    by_ucx: dict[str, Any] = {**common, "required_paths": _UCX_PROOF}
     environments = []
     if openmpi and ucx:
-        environments.append(_openmpi(openmpi, ucx, common))
+        variables = {"OPAL_PREFIX": str(openmpi), **_OPENMPI, **_ucx_variables(ucx)}
+        # The one in which the transports that need no GPU-aware MPI are measured, too.
+        environments.append(_environment("openmpi", openmpi, variables, by_ucx, "nccl", ucx=ucx))
     if mpich and ucx:
-        environments.append(_mpich(mpich, ucx, common))
+        environments.append(_environment("mpich", mpich, {**_MPICH, **_ucx_variables(ucx)}, by_ucx, ucx=ucx))
     if impi:
-        environments.append(_intel(impi, common))
+        variables = {"I_MPI_ROOT": str(impi), **_INTEL, "I_MPI_OFFLOAD_CUDA_LIBRARY": _cuda_driver()}
+        # device-collectives: MPI's own collectives take device memory; the others crash on it.
+        environments.append(_environment("intel", impi, variables, common, "device-collectives"))
     return environments or [_machines_own(common)]
+
+
+def _environment(
+    library: str,
+    root: Path,
+    variables: Mapping[str, str],
+    extras: Mapping[str, Any],
+    *features: str,
+    ucx: Path | None = None,
+) -> dict[str, Any]:
+    """That of an MPI library below `root`, which reaches device memory through `ucx` or by itself."""
+    folders = [*([f"{ucx}/lib"] if ucx else []), f"{root}/lib", "$LD_LIBRARY_PATH"]
+    every = {"PATH": f"{root}/bin:$PATH", "LD_LIBRARY_PATH": ":".join(folders), **variables}
+    return {
+        "name": f"{library}-ucx" if ucx else f"{library}-mpi",
+        "env_vars": [[name, value] for name, value in every.items()],
+        "features": ["mpi", "cuda", *features],
+        "extras": {**extras, "mpi": library, "mpicxx": f"{root}/bin/mpicxx"},
+    }
 
 
 def _machines_own(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,66 +177,9 @@ def _root_of(library: str) -> Path | None:
     return Path(path) if path else None
 
 
-def _library_path(*folders: Path) -> list[str]:
-    return ["LD_LIBRARY_PATH", ":".join([*map(str, folders), "$LD_LIBRARY_PATH"])]
-
-
-def _ucx_variables(ucx: Path) -> list[list[str]]:
+def _ucx_variables(ucx: Path) -> dict[str, str]:
     # UCX chooses by itself what is fast only among the transports that it is given.
-    return [["UCX_MODULE_DIR", f"{ucx}/lib/ucx"], ["UCX_TLS", "self,sm,cma,cuda_copy,cuda_ipc"]]
-
-
-def _openmpi(root: Path, ucx: Path, common: Mapping[str, Any]) -> dict[str, Any]:
-    choices = (("pml", "ucx"), ("opal_common_ucx_tls", "any"), ("opal_common_ucx_devices", "any"))
-    return {
-        "name": "openmpi-ucx",
-        "env_vars": [
-            ["PATH", f"{root}/bin:$PATH"],
-            _library_path(ucx / "lib", root / "lib"),
-            ["OPAL_PREFIX", str(root)],
-            *(["OMPI_MCA_" + name, value] for name, value in choices),
-            *_ucx_variables(ucx),
-        ],
-        # The one in which the transports that need no GPU-aware MPI are measured, too.
-        "features": ["mpi", "cuda", "nccl"],
-        "extras": {**common, "mpi": "openmpi", "mpicxx": f"{root}/bin/mpicxx", "required_paths": _UCX_PROOF},
-    }
-
-
-def _mpich(root: Path, ucx: Path, common: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": "mpich-ucx",
-        "env_vars": [
-            ["PATH", f"{root}/bin:$PATH"],
-            _library_path(ucx / "lib", root / "lib"),
-            # Messages inside the node go through UCX, which knows device memory, and not through MPICH's own path.
-            ["MPIR_CVAR_NOLOCAL", "1"],
-            ["MPIR_CVAR_CH4_NETMOD", "ucx"],
-            ["MPIR_CVAR_ENABLE_GPU", "0"],
-            *_ucx_variables(ucx),
-        ],
-        "features": ["mpi", "cuda"],
-        "extras": {**common, "mpi": "mpich", "mpicxx": f"{root}/bin/mpicxx", "required_paths": _UCX_PROOF},
-    }
-
-
-def _intel(root: Path, common: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": "intel-mpi",
-        "env_vars": [
-            ["PATH", f"{root}/bin:$PATH"],
-            _library_path(root / "lib"),
-            ["I_MPI_ROOT", str(root)],
-            ["I_MPI_FABRICS", "shm"],
-            ["I_MPI_OFFLOAD", "1"],
-            # I_MPI_OFFLOAD_PIN stays on, which shows each rank its own GPU only: with 0 an allreduce of 64 KiB in
-            # device memory crashed (Intel MPI 2021.19, CUDA 13.0, 2026-11-21).
-            ["I_MPI_OFFLOAD_CUDA_LIBRARY", _cuda_driver()],
-        ],
-        # device-collectives: MPI's own collectives take device memory; the others crash on it.
-        "features": ["mpi", "cuda", "device-collectives"],
-        "extras": {**common, "mpi": "intel", "mpicxx": f"{root}/bin/mpicxx"},
-    }
+    return {"UCX_MODULE_DIR": f"{ucx}/lib/ucx", "UCX_TLS": "self,sm,cma,cuda_copy,cuda_ipc"}
 
 
 def _cuda_driver() -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fabricheck import mpi
-from fabricheck.errors import UserError
+from fabricheck.errors import refused
 from fabricheck.state import capture
 from fabricheck.state.programs import ProgramOutput, ask
 
@@ -83,13 +83,11 @@ def capture_all(directory: Path) -> list[str]:
 
     Raises UserError if the directory cannot be written.
     """
-    try:
+    with refused(f"{directory}:", "written"):
         written = capture.capture(directory)
         vendor = json.loads((directory / capture.HOST).read_text(encoding="utf-8"))["gpu_vendor"]
         content = json.dumps(find_software(vendor).as_json(), indent=2)
         (directory / capture.SOFTWARE).write_text(content + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{directory}: cannot be written: {error.strerror}") from None
     return [*written, capture.SOFTWARE]
 
 

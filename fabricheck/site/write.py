@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from fabricheck.errors import UserError
+from fabricheck.errors import UserError, refused
 from fabricheck.site.found import FoundLink, NodeFacts
 from fabricheck.site.plan import SitePlan
 from fabricheck.yamlfile import on_one_line
@@ -65,12 +65,10 @@ def write_site(facts: NodeFacts, plan: SitePlan, site: Site) -> tuple[Path, ...]
     for file in site.files:
         if file.exists():
             raise UserError(f"{file}: exists already: choose another --system, or remove it")
-    try:
-        for file, text in zip(site.files, texts, strict=True):
+    for file, text in zip(site.files, texts, strict=True):
+        with refused(f"{file}:", "written"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror}") from None
     return site.files
 
 

@@ -11,7 +11,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.slow_host_memory import find_slow_copies
+from fabricheck.session.outcome import find_slow_copies
 from tests.support.synthetic import judged, judgement, rank, samples
 
 NOW = "made-20261126T000000Z"
