@@ -69,11 +69,11 @@ class Report:
         known = json.loads(self.kept.read_text(encoding="utf-8")) if self.kept.exists() else {}
         self.rows: dict[str, list[str]] = known.get("rows", {}) if known.get("sizes") == vars(sizes) else {}
 
-    def run(self, tables: Sequence[Table], chosen: Sequence[str]) -> None:
+    def run(self, tables: Sequence[Table], chosen: Sequence[str], only: str) -> None:
         for table in tables:
             for name, measure in table.rows.items():
                 key = f"{table.title}: {name}"
-                if key not in self.rows and (not chosen or table.title in chosen):
+                if key not in self.rows and (not chosen or table.title in chosen) and only in name:
                     rng = np.random.default_rng([self.sizes.seed, crc32(key.encode())])
                     self.rows[key] = measure(rng, self.sizes)
                     print(key, *self.rows[key], sep=" | ", file=sys.stderr, flush=True)
@@ -399,13 +399,14 @@ def main() -> int:
     parser.add_argument("--comparisons", type=int, default=60, help="of each noise and case")
     parser.add_argument("--systems", type=int, default=1, help="that are watched, of each noise")
     parser.add_argument("--tables", nargs="+", default=[], metavar="TITLE", help="only these tables")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name holds this")
     arguments = parser.parse_args()
     known = tables()
     unknown = [each for each in arguments.tables if each not in {table.title for table in known}]
     if unknown:
         parser.error(f"no table {unknown[0]!r}: give {', '.join(repr(each.title) for each in known)}")
     sizes = Sizes(arguments.seed, arguments.metrics, arguments.sessions, arguments.comparisons, arguments.systems)
-    Report(arguments.output, sizes).run(known, arguments.tables)
+    Report(arguments.output, sizes).run(known, arguments.tables, arguments.only)
     return 0
 
 

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from benchmarks.calibration import bounds
 from benchmarks.many_groups import may_be_outliers
@@ -21,7 +22,7 @@ from benchmarks.noise import Floats, Shape
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
-from fabricheck.judge.parts import CUT, LEAST_LOSS, PartMetrics, parts_of, scores_of, standardised
+from fabricheck.judge.parts import CUT, LAUNCH, LEAST_LOSS, PartMetrics, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -138,14 +139,15 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
     alone &= meant[:, None]
 
     @cache
-    def slow_of(place: int) -> dict[int, tuple[set[str], set[int]]]:
-        """Of one launch of all, by node and of what only all nodes show: names, and which metrics."""
-        slow: dict[int, tuple[set[str], set[int]]] = {}
+    def slow_of(place: int) -> dict[int, tuple[set[str], set[int], list[Sign]]]:
+        """Of one launch of all, by node and of what only all nodes show: names, which metrics, and signs."""
+        slow: dict[int, tuple[set[str], set[int], list[Sign]]] = {}
 
-        def add(node: int, name: str, metrics: Iterable[int]) -> None:
-            names, own = slow.setdefault(node, (set(), set()))
+        def add(node: int, name: str, metrics: Iterable[int], *signs: Sign) -> None:
+            names, own, own_signs = slow.setdefault(node, (set(), set(), []))
             names.add(name)
             own.update(metrics)
+            own_signs.extend(signs)
 
         for metric in np.flatnonzero(alone[:, place]).tolist():
             add(int(launch[metric]), str(metric), [metric])
@@ -156,14 +158,19 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
             if np.median(lost[parts[number].metrics]) < LEAST_LOSS:
                 continue
             of = np.unique(launch[parts[number].metrics])
-            add(int(of[0]) if of.size == 1 else nodes, str(parts[number].names), parts[number].metrics.tolist())
+            name, members = str(parts[number].names), parts[number].metrics
+            p = min(1.0, len(parts) * float(ndtr(-scores[number])))
+            stands_alone = of.size == 1 and LAUNCH not in parts[number].kinds
+            breadth = int((launch_values[members] > launch_values[members].mean() / 2).sum())
+            signs = [_sign_of([name], p, breadth)] if stands_alone else []
+            add(int(of[0]) if of.size == 1 else nodes, name, members.tolist(), *signs)
         return slow
 
     def slow_in(place: int, tests: Sequence[int] | None) -> Slow:
         slow = slow_of(place)
         return {
-            test: (frozenset(names), len(own), ())
-            for test, (names, own) in slow.items()
+            test: (frozenset(names), len(own), tuple(signs))
+            for test, (names, own, signs) in slow.items()
             if tests is None or test in tests
         }
 
@@ -198,8 +205,12 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
 
 
 def _sign(outlier: Outlier[str]) -> Sign:
-    at_fault = tuple(Component(Kind.DEVICE, each) for each in outlier.parts)
-    return Sign(Finding("slow-part", Verdict.DEGRADED, "", at_fault, p=outlier.p), len(outlier.members))
+    return _sign_of(outlier.parts, outlier.p, len(outlier.members))
+
+
+def _sign_of(parts: Iterable[str], p: float, breadth: int) -> Sign:
+    at_fault = tuple(Component(Kind.DEVICE, each) for each in parts)
+    return Sign(Finding("slow-part", Verdict.DEGRADED, "", at_fault, p=p), breadth)
 
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]

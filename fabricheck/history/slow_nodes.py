@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fabricheck.history.incidents import Alert, Incident
@@ -23,6 +24,8 @@ from fabricheck.records.component import Component, Kind, only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
+
+Floats = npt.NDArray[np.float64]
 
 # One session can have a hiccup.
 _LAST = 2
@@ -133,25 +136,25 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
 
 
 def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNodePart]:
-    """What was slow in both of its last sessions, those that it explains left out.
+    """What was slow in its last sessions, in two or in so many that chance does not explain it, without what that
+    explains.
 
     `visits`: by `row` and `place` (metric and session, by number), where that was, the keys of the
     `components` of the path, the `kind` of measurement, and how much `worse` the value was than the level of its metric
     (a logarithm). Healthy ones have any in one of so many `sessions`.
     """
-    latest = visits.filter(pl.col("place").rank("dense", descending=True).over("row", "where") <= _LAST)
-    latest = latest.with_columns(path=pl.col("components").list.join("\t"))
-    crossed = [(path, each) for path in latest["path"].unique() for each in path_of(tuple(path.split("\t")))]
+    visits = visits.with_columns(path=pl.col("components").list.join("\t"))
+    crossed = [(path, each) for path in visits["path"].unique() for each in path_of(tuple(path.split("\t")))]
     own = [(path, each.key, each.kind.value) for path, each in crossed if only_node([each])]
     parts = {each.key: each for _, each in crossed}
     last = (
-        latest.join(pl.DataFrame(own, dict.fromkeys(("path", "key", "part"), pl.String), orient="row"), on="path")
+        visits.join(pl.DataFrame(own, dict.fromkeys(("path", "key", "part"), pl.String), orient="row"), on="path")
         .group_by("kind", "part", "key", "place")
         .agg(pl.col("worse").quantile(1 - _WITH_IT, "lower"))
-        .sort("place")
-        .group_by("kind", "part", "key")
-        .agg(pl.col("worse").tail(_LAST))
-        .filter(pl.col("worse").list.len() == _LAST)
+        .sort("place", descending=True)
+        .group_by("kind", "part", "key", maintain_order=True)
+        .agg(pl.col("worse"))
+        .filter(pl.col("worse").list.len() >= _LAST)
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
@@ -163,16 +166,25 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
             asked = [number for number, each in enumerate(components) if named.isdisjoint(_within(each))]
             if part != wanted.value or len({components[number].node for number in asked}) < FEWEST:
                 continue
-            worse = np.array(group["worse"].to_list())[asked]
+            sessions_of = [np.array(group["worse"][number]) for number in asked]
+            worse = np.array([each[:_LAST] for each in sessions_of])
             apart = np.abs(worse[:, 0] - worse[:, 1]) / _APART
             equals = [CrossedParts[Component]((components[number],)) for number in asked]
             slow += [
                 SlowNodePart(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
                 for each in outliers(worse.min(axis=1), apart, equals, _LEAST_SPREAD, error)
                 for member in each.members
-                if each.excess >= LEAST_LOSS
+                if each.excess >= LEAST_LOSS and _by_chance(sessions_of, member, each.excess / 2) <= error
             ]
     return slow
+
+
+def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
+    """The probability that any of these parts has as many slow sessions in a row as this one has at its end, each as
+    often as those of the others were slow that are not now (Bonferroni). `sessions`: of each part, the latest first."""
+    streak = int(np.argmin(np.append(sessions[member] >= least, False)))
+    others = np.concatenate([each for each in sessions if each[:_LAST].min() < least] or [np.zeros(1)])
+    return float(min(1.0, len(sessions) * np.mean(others >= least) ** streak))
 
 
 def _within(component: Component) -> Iterator[tuple[str, str]]:

@@ -7,12 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from fabricheck.errors import UserError
 from fabricheck.expectation.components import components_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import is_of
-from fabricheck.judge.parts import CUT, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
+from fabricheck.judge.parts import (
+    CUT,
+    LAUNCH,
+    SESSION,
+    Floats,
+    Ints,
+    PartMetrics,
+    SlowPart,
+    Together,
+    parts_of,
+    slow_parts,
+)
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, either
@@ -58,9 +70,9 @@ def judge_parts(
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
         parts = parts_of(metrics.components, metrics.launch)
         for slow in _slow_of_launches(metrics, parts, together):
-            _mark(slow, metrics, _problem(slow, metrics, runs), verdicts)
+            _mark(slow, metrics, _problem(slow, metrics, runs, len(parts)), verdicts)
         every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
-        problems += [(slow, _problem(slow, metrics, runs)) for slow in every]
+        problems += [(slow, _problem(slow, metrics, runs, len(parts))) for slow in every]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
 
@@ -129,7 +141,8 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     return float(np.clip(stray, -CUT, CUT)), worse
 
 
-def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
+def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], parts: int) -> Finding:
+    """What is said of one of so many parts."""
     members = slow.part.metrics
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
@@ -142,20 +155,25 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) ->
         f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
         f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
     )
-    files = dict.fromkeys(runs[metrics.places[each][0]].run.path for each in _slow_themselves(slow, metrics))
+    slow_judged = [(runs[run], runs[run].judgements[place]) for run, place in _slow_themselves(slow, metrics)]
+    files = tuple(dict.fromkeys(run.run.path for run, _ in slow_judged))
     code = code_of_slow(at_fault) if at_fault else "slower-than-reference"
-    return Finding(code, Verdict.DEGRADED, text, at_fault, files=tuple(files))
+    if not at_fault or {SESSION, LAUNCH} & set(slow.part.kinds):
+        return Finding(code, Verdict.DEGRADED, text, at_fault, files=files)
+    # It stands alone in its launch. Sums of values that are cut off are nearly normal.
+    names = tuple(dict.fromkeys(each.name for _, each in slow_judged))
+    p = min(1.0, parts * float(ndtr(-slow.score)))
+    return Finding(code, Verdict.DEGRADED, text, at_fault, metrics=names, files=files, p=p)
 
 
-def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[int]:
+def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:
     least = float(np.mean(metrics.values[slow.part.metrics])) / 2
-    return (int(each) for each in slow.part.metrics if metrics.values[each] > least)
+    return (metrics.places[each] for each in slow.part.metrics if metrics.values[each] > least)
 
 
 def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
-    for metric in _slow_themselves(slow, metrics):
-        run, number = metrics.places[metric]
+    for run, number in _slow_themselves(slow, metrics):
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
             others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"

@@ -115,6 +115,9 @@ def test_a_slow_gpu_is_named_although_none_of_its_metrics_is_beyond_its_bound(ju
     (said,) = by_references(found)
     assert (said.components[0].text, said.files) == ("nid002:gpu2", ("out/nid002.jsonl",))
     assert said.code == "slow-gpu"
+    # Enough to stand alone where the next launch does not show it.
+    assert said.p is not None and said.p < 1e-5
+    assert set(said.metrics) == {each.name for each in slow}
     # The check that measured it says the same, so that it is launched again.
     own = judge.compare([replace(alone, test=str(CASES["nid002"]))])
     assert [each.verdict for each in own.runs] == [Verdict.DEGRADED]
@@ -124,6 +127,8 @@ def test_what_all_launches_lost_alike_is_said_of_the_whole(judge: SystemJudge) -
     found = judged(judge, session(300, {node: dict.fromkeys(pairs(GPUS), 0.03) for node in NODES}))
     (said,) = (each for each in by_references(found) if each.code == "slower-than-reference" and len(each.files) > 1)
     assert set(said.files) == {f"out/{node}.jsonl" for node in NODES}
+    # Nothing of it stands beside something that is as fast as ever: another launch says whether it lasts.
+    assert {each.p for each in by_references(found)} == {None}
 
 
 def test_nodes_that_differ_are_each_held_to_their_own_level(tmp_path: Path) -> None:
