@@ -18,6 +18,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from fabricheck.history.reading import history
+from fabricheck.judge.policy import load_policy
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from tests.support import no_locks
@@ -149,13 +150,24 @@ def answering(folder: Path, text: str, status: int) -> dict[str, str]:
         shutil.copy(suite_root() / "ci" / name, folder)
     programs = {
         "fabricheck": f"echo '{text}'; exit {status}",
-        "scontrol": f'if [ "$1" = show ]; then echo "NodeName=$4 State=$STATE"; else echo "$*" > {folder}/said; fi',
+        "scontrol": f'if [ "$1" = show ]; then echo "NodeName=$4 State=$STATE"; else echo "$*" >> {folder}/said; fi',
+        "sinfo": f'echo "gpu|nid001|idle|none"; cat {folder}/others; cat {folder}/later 2>/dev/null >> {folder}/others',
+        "logger": f'echo "$*" >> {folder}/log',
     }
     for name, content in programs.items():
         (folder / name).write_text(f"#!/bin/sh\n{content}\n")
         (folder / name).chmod(0o755)
+    (folder / "others").touch()
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PROGRAM": str(folder / "fabricheck"), "PATH": path, "SLURMD_NODENAME": "nid001"}
+
+
+def other_nodes(drained: int) -> str:
+    """What sinfo says of the 39 other nodes of a partition, some drained by Fabricheck, and of those of another."""
+    states = ["drained|fabricheck: DEGRADED: 3 links"] * drained + ["idle|none"] * (39 - drained)
+    lines = [f"gpu|nid{number:03}|{state}" for number, state in enumerate(states, 2)]
+    lines += [f"cpu|nid{number}|drained|fabricheck: FAIL" for number in range(100, 140)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +187,32 @@ def test_a_health_check_of_slurm_drains_only_what_is_at_fault(
     assert job.returncode == 0, job.stderr
     said = (tmp_path / "said").read_text() if (tmp_path / "said").exists() else ""
     assert said == (f"update NodeName=nid001 State=DRAIN Reason=fabricheck: {text}\n" if drained else "")
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "states"),
+    [
+        (1, 0, ["DRAIN"]),  # 2 of 40 nodes are 5%
+        (2, 0, []),
+        (0, 39, ["DRAIN", "UNDRAIN"]),  # all others at the same time
+    ],
+)
+def test_a_health_check_drains_no_more_of_a_partition_than_ci_drain(
+    tmp_path: Path, before: int, later: int, states: list[str]
+) -> None:
+    environment = {**answering(tmp_path, "DEGRADED: nid001: no port is up", 1), "STATE": "IDLE"}
+    (tmp_path / "others").write_text(other_nodes(before))
+    (tmp_path / "later").write_text(other_nodes(later) if later else "")
+    job = subprocess.run([str(tmp_path / "health.sh")], env=environment, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    said = (tmp_path / "said").read_text().splitlines() if (tmp_path / "said").exists() else []
+    assert [word for line in said for word in line.split() if word.startswith("State=")] == [
+        f"State={state}" for state in states
+    ]
+    logged = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+    assert ("no port is up" in logged) is (states != ["DRAIN"])
+    (most,) = re.findall(r"MOST:-(\d+)", (tmp_path / "health.sh").read_text())
+    assert int(most) / 100 == load_policy(suite_root() / "config" / "policy.yaml").most_drained
 
 
 @pytest.mark.parametrize(("text", "status", "offline"), [("FAIL: nid001: a GPU", 3, True), ("PASS: nid001", 0, False)])
