@@ -10,6 +10,7 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.history.series import fail_unknown
 
+_SHORT = 8  # characters of a session's id that are shown
 FORMS = "a session, FROM..TO (dates, the last included), software:NAME=VERSION or tag:NAME"
 
 
@@ -36,9 +37,8 @@ def _by_session(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     sessions = frame["session"].unique(maintain_order=True).to_list()
     named = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
     if not named:
-        raise UserError(
-            f"no session {name!r} in the history: give {FORMS}; the latest sessions are {', '.join(sessions[-5:])}"
-        )
+        latest = ", ".join(session[:_SHORT] for session in sessions[-5:])
+        raise UserError(f"no session {name!r} in the history: give {FORMS}; the latest sessions are {latest}")
     if len(named) > 1:
         raise UserError(
             f"{len(named)} sessions begin with {name!r}, {named[0]} and {named[1]} among them: give more of it"

@@ -30,8 +30,8 @@ class CatalogueEntry:
     `sentence`: what is wrong. Where the entry has a `subject`, it follows the name of the component, or the subject
     where a finding names none; else it stands by itself, after the component and a colon. `symptom`: the heading under
     which the guide has it; `decides`: what has to be true for it; `steps`: what to do, the first first, with commands
-    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its index), `{system}`, `{file}` and `{run}` (its folder)
-    in a step are those of the finding.
+    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its index), `{system}`, `{file}`, `{run}` (its
+    folder) and `{test}` in a step are those of the finding.
     """
 
     sentence: str
@@ -67,7 +67,7 @@ _DOCTOR = "On {node}: `fabricheck doctor --system {system}`"
 _LOOK = "Check clocks and power: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
 _NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
-_AGAIN = "Run the same test again: `fabricheck run --system {system} --name TEST`"
+_AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
 _EXPECTED = "Compare with `fabricheck expected {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
@@ -262,7 +262,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "Describe this machine, on the node: `fabricheck init --system NAME`"), "A node"),
     "result-damaged": CatalogueEntry("The result file is damaged", _OTHER, _CHECKED,
         "A line of the file is impossible, or contradicts another line.",
-        ("Run the test again, and do not edit result files: `fabricheck run --system {system} --name TEST`",)),
+        ("Run the test again, and do not edit result files: `fabricheck run --system {system} --name {test}`",)),
     "output-damaged": CatalogueEntry("The tool's output is damaged", _OTHER, _CHECKED,
         "A line of the output cannot be read, or contradicts another line.",
         ("Give the whole output, as the tool printed it: `fabricheck judge {file}`",)),

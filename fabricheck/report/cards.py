@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, worst_first
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
     facts_of,
@@ -25,15 +25,13 @@ from fabricheck.report.content import (
     unit_shown,
     who,
 )
-from fabricheck.report.lines import headline, steps
+from fabricheck.report.lines import checks_to_name, headline, steps
 from fabricheck.report.parts import NodeParts
 from fabricheck.suite import program
 from fabricheck.units import few, plural
 
 _MOST_NAMED, _MOST_EVIDENCE = 3, 2
 _LONGEST_TITLE = 240
-# The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
-_CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class _Writer:
     def card(self, cause: Cause) -> Card:
         finding = cause.finding
         tests = [self.runs[number].test for number in cause.runs]
-        first = steps(finding, system=self.system)[:1]
+        first = steps(finding, system=self.system, tests=tests)[:1]
         next_ = (
             *(first if finding.code == "wrong-bytes" or cause.whole or not finding.components else ()),
             *self.parts.looks(finding.components),
@@ -170,24 +168,25 @@ class _Writer:
 
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
-        problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[str, str]]] = {}
+        problems: dict[tuple[Verdict, str, str, tuple[str, ...]], list[tuple[Finding, str, str]]] = {}
         shown = {each for cause in diagnosis.causes for each in cause.told}
         for problem in diagnosis.problems:
             if not problem.components:
                 key = (problem.verdict, problem.code, problem.message, steps(problem, system=self.system)[:1])
-                problems.setdefault(key, []).append(("session", ""))
+                problems.setdefault(key, []).append((problem, "session", ""))
         for judged, link in zip(self.runs, self.links, strict=True):
             for problem in judged.all_problems[:1]:
                 if problem not in shown:
                     first = steps(problem, system=self.system)[:1]
                     key = (problem.verdict, problem.code, short_message(problem, judged), first)
-                    problems.setdefault(key, []).append((facts_of(judged).name, link))
-        for (verdict, code, message, first), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
-            names = [name for name, link in where if link]
+                    problems.setdefault(key, []).append((problem, facts_of(judged).name, link))
+        for (verdict, code, message, _), where in sorted(problems.items(), key=lambda item: -SEVERITY[item[0][0]]):
+            names = [name for _, name, link in where if link]
             title = message if len(message) <= _LONGEST_TITLE else f"{message[:_LONGEST_TITLE]}…"
+            first = steps(where[0][0], system=self.system, tests=names)[:1]
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
             loss = f"in {few(names, between='; ')}" if names else ""
-            yield Card(title, verdict, "session", loss, (), next_, where[0][1], known=False, code=code)
+            yield Card(title, verdict, "session", loss, (), next_, where[0][2], known=False, code=code)
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Card]:
@@ -216,7 +215,5 @@ def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
 
 def _again(tests: Sequence[str], system: str) -> str:
     """The command that measures the same tests again; empty where nobody knows which they are."""
-    names = list(dict.fromkeys(match[1] for each in tests if (match := _CASE.match(each))))[:_MOST_NAMED]
-    if not names or not system:
-        return ""
-    return f"{program()} run --system {system} {' '.join(f'--name {name}' for name in names)}"
+    names = checks_to_name(tests)
+    return f"{program()} run --system {system} --name {names}" if names and system else ""

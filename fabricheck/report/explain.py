@@ -30,7 +30,7 @@ def explain_code(code: str) -> Iterator[str]:
     yield f"  Symptom: {entry.symptom}"
     steps_of_code = general_steps(entry)
     yield from of_entry(entry, steps_of_code)
-    if words := re.findall(r"\b(?:NODE|PART|N|SYSTEM|RUN|LIST|FILE)\b", " ".join(steps_of_code)):
+    if words := re.findall(r"\b(?:NODE|PART|N|SYSTEM|RUN|LIST|FILE|TEST)\b", " ".join(steps_of_code)):
         yield f"  {', '.join(dict.fromkeys(words))}: of the finding; fabricheck explain --system SYSTEM fills them in"
 
 
@@ -98,4 +98,11 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
                 yield f"    {finding.message}"
         if more := own[_MOST_NAMED:]:
             yield f"  and {len(more)} more"
-        yield from of_entry(first.entry, steps(first, system=system, run=run))
+        tests = [str(each.get("test", "")) for each in content["runs"] if code in _codes_of(each)]
+        yield from of_entry(first.entry, steps(first, system=system, run=run, tests=tests))
+
+
+def _codes_of(run: Mapping[str, Any]) -> set[str]:
+    """Those of a run's problems and of its metrics that are not PASS."""
+    problems, metrics = run["problems"], [each for each in run["metrics"] if each["verdict"] != Verdict.PASS.value]
+    return {each.get("code", "recorded") for each in (*problems, *metrics)}

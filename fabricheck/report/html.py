@@ -172,8 +172,9 @@ def render_html(
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     not_passed: list[tuple[RunView | None, Explained | NotPassed]] = []
     not_passed += [(None, Explained.of(each, system)) for each in all_problems]
-    for view, told in zip(views, told_once(ranked), strict=True):
-        not_passed += [*((view, Explained.once(each, system)) for each in told), *((view, each) for each in view.slow)]
+    for view, judged, told in zip(views, ranked, told_once(ranked), strict=True):
+        not_passed += [(view, Explained.once(each, system, judged.test)) for each in told]
+        not_passed += [(view, each) for each in view.slow]
     not_passed.sort(key=lambda pair: -SEVERITY[pair[1].verdict])
     rows = _rows(ranked, views, figures, bodies)
     result = past.watched.result if past.watched is not None else None

@@ -23,8 +23,13 @@ from fabricheck.units import apart, plural
 #: Characters of a line for people.
 LONGEST = 160
 # What stands for what a step asks for and the finding does not have.
-_UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {name: name.upper() for name in ("node", "part", "system", "file", "run")}
+_UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {
+    name: name.upper() for name in ("node", "part", "system", "file", "run", "test")
+}
 _MOST_NODES = 4
+_MOST_CHECKS = 3
+# The name of a test of ReFrame, and where it ran: `PingPong %transport=ccl @alps:gpu+PrgEnv-gnu`.
+_CASE = re.compile(r"([A-Za-z_]\w*)(?: %.*)? @[\w.-]+:?[\w.-]*\+")
 
 
 @dataclass(frozen=True)
@@ -111,10 +116,17 @@ def figures(finding: Finding) -> str:
     return f"{text}, {against} {number(expected)} {unit}".rstrip()
 
 
-def steps(finding: Finding, *, system: str = "", run: str = "") -> tuple[str, ...]:
-    """What to do, the first first, with the finding's own names in the commands."""
-    names = _names(finding, system, run)
+def steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[str] = ()) -> tuple[str, ...]:
+    """What to do, the first first, with the finding's own names in the commands. `tests`: which had it, as verdict.json
+    calls them."""
+    names = {**_names(finding, system, run), "test": checks_to_name(tests)}
     return tuple(plain(named(each, names)) for each in finding.entry.steps)
+
+
+def checks_to_name(tests: Sequence[str]) -> str:
+    """What follows `--name` to run the checks of some tests again, of many the first; empty where no check is known."""
+    names = dict.fromkeys(match[1] for test in tests if (match := _CASE.match(test)))
+    return " --name ".join([*names][:_MOST_CHECKS])
 
 
 def named(step: str, names: dict[str, str]) -> str:

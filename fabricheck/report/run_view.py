@@ -61,18 +61,19 @@ class Explained:
     steps: tuple[str, ...]
 
     @classmethod
-    def once(cls, told: ShownProblem, system: str) -> Explained:
-        """Of several runs together."""
-        explained = cls.of(told.finding, system, told.message)
+    def once(cls, told: ShownProblem, system: str, test: str) -> Explained:
+        """Of several runs together, of which `test` is the first."""
+        explained = cls.of(told.finding, system, told.message, test)
         return replace(explained, line=explained.line + told.of_runs)
 
     @classmethod
-    def of(cls, finding: Finding, system: str, message: str | None = None) -> Explained:
-        """`message`: a shorter one than the finding's own."""
+    def of(cls, finding: Finding, system: str, message: str | None = None, test: str = "") -> Explained:
+        """`message`: a shorter one than the finding's own. `test`: which had it; empty of a session's."""
         message = finding.message if message is None else message
         line = summary(finding, system=system, message=message)
         entry = finding.entry
-        return cls(finding.verdict, finding.code, line, message, plain(entry.decides), steps(finding, system=system))
+        its_steps = steps(finding, system=system, tests=[test])
+        return cls(finding.verdict, finding.code, line, message, plain(entry.decides), its_steps)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,9 @@ def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> Ru
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),
         counts=count(each.verdict for each in judged.judgements),
-        problems=tuple(Explained.of(each, system, short_message(each, judged)) for each in judged.all_problems),
+        problems=tuple(
+            Explained.of(each, system, short_message(each, judged), judged.test) for each in judged.all_problems
+        ),
         slow=slow_of(judged),
     )
 

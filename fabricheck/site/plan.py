@@ -81,7 +81,7 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
     if facts.gpus:
         for library in libraries:
             if not library.gpu_aware:
-                left_out.append(f"MPI on device memory, and {mpi.not_gpu_aware(library.family, _word(library))}")
+                left_out.append(f"MPI on device memory, since {mpi.not_gpu_aware(library.family, _word(library))}")
     if not libraries:
         left_out.append("everything: no MPI library is on the PATH, in a module or in the virtual environment")
     if any(len(one.nodes) > 1 for one in chosen) and not facts.nics:

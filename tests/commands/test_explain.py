@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,17 @@ def test_a_run_is_explained_finding_by_finding(
     ]
     assert line(GPU, system="alps", run=str(run)) in out and f"    {GPU.message}\n" in out and TOLD.message in out
     assert f"fabricheck bundle {run} --hide-names" in " ".join(out.split())
+
+
+def test_the_command_that_runs_a_test_again_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        replace(pair_run(bad={(2, 1): Verdict.FAIL}), test=f"{name} %transport=mpi @alps:gpu+gnu, 4 ranks on nid001")
+        for name in ("PingPong", "PeerCopies")
+    ]
+    write_json(runs, tmp_path / "verdict.json", system="alps", problems=(), findings=())
+    status, out, _ = explain(capsys, tmp_path)
+    assert status == 0
+    assert "run --system alps --name PingPong --name PeerCopies\n" in out and "--name TEST" not in out
 
 
 def test_what_explains_a_run_is_explained_first_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
