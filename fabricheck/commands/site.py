@@ -86,10 +86,11 @@ def init(
     """Write the files of a new system: settings.py, topology.yaml and an empty file of references.
 
     When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
-    compute node. It does not overwrite files: to run it again, remove the three files. Each thing that init could not
-    read, or that cannot be measured, is one line. If a part is missing, or slower than its peers or its data sheet,
-    init prints a code, and the files describe the part as it should be. Repair the part, or confirm it with --accept
-    CODE. The exit status is 1 while something has to be repaired, confirmed or filled in.
+    compute node. It overwrites no file: settings.py and references of your own stay as they are. To run it again,
+    remove the three files. Each thing that init could not read, or that cannot be measured, is one line. If a part is
+    missing, or slower than its peers or its data sheet, init prints a code, and the files describe the part as it
+    should be. Repair the part, or confirm it with --accept CODE. The exit status is 1 while something has to be
+    repaired, confirmed or filled in.
 
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
@@ -110,20 +111,22 @@ def init(
     of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
     open_ = [each for each in (*doubts, *of_cables) if each.code not in accept]
     written = Site(root, name, network)
-    for file in write_site(facts, planned, written):
-        click.echo(str(file))
+    new = write_site(facts, planned, written)
+    for file in written.files:
+        click.echo(f"{file}{'' if file in new else ' (kept as it was)'}")
+    partitions = planned.partitions if written.files[1] in new else ()
     like = likeness(facts.gpus, facts.nics)
     seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
-    click.echo(f"{name}: {hardware_text(facts)}{seems}, {_where(planned.partitions)}")
+    click.echo(f"{name}: {hardware_text(facts)}{seems}{_where(partitions)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
     for doubt in open_:
         click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}", err=True)
     for line in facts.notes:
         click.echo(f"check this: {line}", err=True)
-    for line in planned.left_out:
+    for line in planned.left_out if partitions else ():
         click.echo(f"left out: {line}", err=True)
-    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions)
+    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions, own=not partitions)
     if facts.unseen:
         click.echo(
             "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True
@@ -222,13 +225,17 @@ def _network(facts: NodeFacts, nodes: tuple[str, ...], ib: Path | None, lldp: Pa
 
 
 def _where(partitions: tuple[dict[str, Any], ...]) -> str:
-    return "; ".join(f"partition {one['name']}: {one['descr']}" for one in partitions)
+    return "".join(
+        f"{'; ' if place else ', '}partition {partition['name']}: {partition['descr']}"
+        for place, partition in enumerate(partitions)
+    )
 
 
-def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...]) -> bool:
+def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...], *, own: bool) -> bool:
     """Whether the files are valid and select checks; says what is wrong, or the next command with `option`.
 
-    On a cluster it asks for two nodes: without a number, tests of the network take all up to `most_nodes`.
+    On a cluster it asks for two nodes: without a number, tests of the network take all up to `most_nodes`. `own`: the
+    settings are the site's own, with partitions of other names.
     """
     from fabricheck.session.reframe import Selection, list_suite
     from fabricheck.site.validation import problems
@@ -245,6 +252,6 @@ def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...]) -> 
     click.echo(f"{len(listing.cases)} checks are selected, with {', '.join(sorted(environments))}")
     widest = max(partitions, key=lambda one: int(one["extras"]["nodes"]))
     is_cluster = widest["extras"]["nodes"] > 1
-    where = f"{system}:{widest['name']}" if is_cluster and len(partitions) > 1 else system
+    where = f"{system}:{widest['name']}" if is_cluster and len(partitions) > 1 and not own else system
     click.echo(f"next: {program()} run {option}--system {where} --tag smoke{' --nodes 2' if is_cluster else ''}")
     return True

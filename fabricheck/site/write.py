@@ -55,21 +55,22 @@ class Site:
 
 def write_site(facts: NodeFacts, plan: SitePlan, site: Site) -> tuple[Path, ...]:
     """Write the files of a site and return them. Rates that nobody told stand as FILL IN in the topology, which cannot
-    be loaded then. Raises UserError rather than overwrite a file.
+    be loaded then. Settings and references that exist are the site's own and stay as they are. Raises UserError rather
+    than overwrite a topology.
     """
     texts = (
         topology_text(facts, site.system, site.network),
         settings_text(facts, plan),
         _REFERENCES.format(system=site.system),
     )
-    for file in site.files:
-        if file.exists():
-            raise UserError(f"{file}: exists already: choose another --system, or remove it")
-    for file, text in zip(site.files, texts, strict=True):
+    if site.files[0].exists():
+        raise UserError(f"{site.files[0]}: exists already: choose another --system, or remove it")
+    new = {file: text for file, text in zip(site.files, texts, strict=True) if not file.exists()}
+    for file, text in new.items():
         with refused(f"{file}:", "written"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-    return site.files
+    return tuple(new)
 
 
 def _rate(gbps: float | None) -> str:

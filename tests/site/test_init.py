@@ -236,13 +236,26 @@ def test_this_machine(suite: Path) -> None:
 
 
 def test_nothing_is_overwritten(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (suite / "site_configs" / "new").mkdir()
-    (suite / "site_configs" / "new" / "settings.py").write_text("mine\n")
+    write(suite, "new", CAPTURES / "h200x4")
     with pytest.raises(SystemExit, match="2"):
         main(["init", "--system", "new", "--from", str(CAPTURES / "h200x4")])
-    assert "settings.py: exists already" in capsys.readouterr().err
-    assert (suite / "site_configs" / "new" / "settings.py").read_text() == "mine\n"
-    assert not (suite / "site_configs" / "new" / "topology.yaml").exists()
+    assert "topology.yaml: exists already" in capsys.readouterr().err
+
+
+def test_settings_of_the_site_stay_as_they_are(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(suite, "written", CAPTURES / "h200x4")
+    folder = suite / "site_configs"
+    (folder / "new").mkdir()
+    mine = (folder / "written" / "settings.py").read_text().replace("written", "new") + "# mine\n"
+    (folder / "new" / "settings.py").write_text(mine)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["init", "--system", "new", "--from", str(CAPTURES / "h200x4")])
+    assert (folder / "new" / "settings.py").read_text() == mine
+    assert load_topology(folder / "new" / "topology.yaml").gpus
+    shown = capsys.readouterr()
+    assert f"{folder / 'new' / 'settings.py'} (kept" in shown.out and "checks are selected" in shown.out, shown.err
+    assert "left out" not in shown.err
 
 
 def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
