@@ -39,6 +39,7 @@ def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
             raise click.UsageError(f"ci/drain.py takes no such options: {command}") from None
         return
     monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
+    monkeypatch.setattr("fabricheck.cli._SITE.callback", None)
     context: click.Context = cli.make_context("fabricheck", words[1:])
     while isinstance(group := context.command, click.Group):
         name, own, rest = group.resolve_command(context, [*context._protected_args, *context.args])
