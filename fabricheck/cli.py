@@ -25,7 +25,7 @@ from fabricheck.errors import (
     reason_of,
     reason_of_system,
 )
-from fabricheck.suite import SITES
+from fabricheck.suite import GIVEN, SITES
 from fabricheck.visible import OutputError, visible
 
 
@@ -97,6 +97,7 @@ def _add_site(_: click.Context, __: click.Parameter, folder: Path | None) -> Non
         return
     if not (folder / "site_configs").is_dir():
         raise UserError(f"--site {folder}: has no site_configs/: name the folder that `fabricheck init` wrote to")
+    GIVEN[SITES] = str(folder)
     os.environ[SITES] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(SITES)])])
 
 
@@ -138,7 +139,7 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, help_of[name]) for name in names])
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, params=[_SITE], context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fabricheck")
 def cli() -> None:
     """Acceptance, nightly and upgrade checks for the paths between GPUs.

@@ -20,6 +20,9 @@ MINIATURE = "miniature.json"
 SUITE = "FABRICHECK_SUITE"
 #: Names folders with site_configs/ and reference_values/ of systems that are not in the suite, separated by colons.
 SITES = "FABRICHECK_SITES"
+OUTPUT = "RFM_PREFIX"
+#: What commands that this command prints need, too: its `SITES` from --site, and its `OUTPUT`.
+GIVEN: dict[str, str] = {}
 _PLAIN = re.compile(r"[\w./+,=@~-]")
 #: Where an installed package has the suite (tools/wheel.py).
 INSTALLED = Path(__file__).resolve().parent / "installed"
@@ -82,11 +85,18 @@ def require_plain(what: str, path: Path) -> None:
 
 
 def output_folder(root: Path | None = None) -> Path:
-    """Where what a run of the suite at `root` leaves behind lies: RFM_PREFIX, else `output` in the suite, or in the
+    """Where what a run of the suite at `root` leaves behind lies: `OUTPUT`, else `output` in the suite, or in the
     current directory where the suite is an installed one, which nobody writes to."""
-    named = os.environ.get("RFM_PREFIX")
+    named = os.environ.get(OUTPUT)
     root = root or suite_root()
     return Path(named) if named else (Path.cwd() if root == INSTALLED else root) / "output"
+
+
+def remember_output(output: Path) -> Path:
+    """This output, which printed commands will use where it is not the usual one."""
+    if output.resolve() != output_folder().resolve():
+        GIVEN[OUTPUT] = str(output.resolve())
+    return output
 
 
 def outside_roots() -> tuple[Path, ...]:
@@ -113,11 +123,29 @@ def site_root(system: str, root: Path | None = None) -> Path:
 
 
 def program() -> str:
-    """How a shell starts Fabricheck: by its name, or by its path where its virtual environment is not activated and may
-    be on the search path of this process alone, as `make demo` and ci/nightly.sh put it there."""
-    own = Path(sys.prefix) / "bin" / "fabricheck"
-    in_environment = sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix
-    return shlex.quote(str(own)) if in_environment and own.exists() else "fabricheck"
+    """How a shell starts Fabricheck for the sites and the output of this command: by its name, or by its path where its
+    virtual environment is not activated and may be on the search path of this process alone, as `make demo` and
+    ci/nightly.sh put it there."""
+    words = [_own("fabricheck")]
+    if OUTPUT in GIVEN:
+        words.insert(0, f"{OUTPUT}={shlex.quote(GIVEN[OUTPUT])}")
+    if SITES in GIVEN:
+        words.append(f"--site {shlex.quote(GIVEN[SITES])}")
+    return " ".join(words)
+
+
+def script(name: str) -> str:
+    """How a shell starts a script of the suite, such as `ci/drain.py`; by its path where that is not below us."""
+    file = suite_root() / name
+    there = file.exists() and Path.cwd() != suite_root()
+    return f"{_own('python')} {shlex.quote(str(file)) if there else name}"
+
+
+def _own(program: str) -> str:
+    """A program of this virtual environment: by its path where that is not activated."""
+    own = Path(sys.prefix) / "bin" / program
+    is_inactive = sys.prefix != sys.base_prefix and os.environ.get("VIRTUAL_ENV") != sys.prefix
+    return shlex.quote(str(own)) if is_inactive and own.exists() else program
 
 
 def described(system: str) -> bool:

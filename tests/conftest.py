@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from fabricheck.suite import SITES
+from fabricheck.suite import GIVEN, SITES
 from tests.support.effort import is_ci, is_full
 
 # What is planted here stays where it is; tests/e2e/test_launches.py has what does not.
@@ -40,6 +40,7 @@ pytest_plugins = [
 def no_sites_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in a test's own process put their `--site` into its environment."""
     monkeypatch.delenv(SITES, raising=False)
+    GIVEN.clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,8 +21,8 @@ DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, baseline:
 SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             run at 89.2 % of their peers
             next: on nid002: ethtool -S hsn0, or the counters in
-            /sys/class/infiniband/hsn0, then fabricheck run --system emulated
-            --name NodePairs
+            /sys/class/infiniband/hsn0
+            then: fabricheck run --system emulated --name NodePairs
 ```
 
 (An emulated cluster of four nodes; one port lost 10% of its rate.)

@@ -46,8 +46,11 @@ def _of_run(run: Path) -> Iterator[str]:
     from fabricheck.jsonfile import read_json
     from fabricheck.report.explain import explain_run
     from fabricheck.session.reading import VERDICT
+    from fabricheck.suite import remember_output
 
     file = run / VERDICT if run.is_dir() else run
+    if file.absolute().parents[1].name == "runs":
+        remember_output(file.absolute().parents[2])
     if not file.exists():
         raise UserError(f"{run} has no {VERDICT}: not the folder of a judged run: name one below output/runs/")
     content = read_json(file)

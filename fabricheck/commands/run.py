@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -127,7 +128,7 @@ def run(
     """
     from fabricheck.commands.fleet import Wanted, fleet_of
     from fabricheck.session.reframe import Selection
-    from fabricheck.suite import Suite, output_folder, suite_root
+    from fabricheck.suite import Suite, output_folder, remember_output, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
@@ -138,7 +139,7 @@ def run(
     options = (*prebuilt(built), *[f"--repeat={rounds}"] * (rounds > 1), *reframe_options)
     jobs = "one-by-one" if one_by_one else "interleaved" if rounds > 1 else "together"
     selection = Selection(system, tags, names, environments, options, jobs)
-    output = output or output_folder(suite.root)
+    output = remember_output(output or output_folder(suite.root))
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
         return _list(suite, selection, output)
@@ -199,14 +200,17 @@ def _conclude(
     """The last line, and the exit status."""
     from fabricheck.judge.overall import rehearsed
     from fabricheck.records.rehearsal import marked
-    from fabricheck.records.verdict import EXIT_CODES
+    from fabricheck.records.verdict import EXIT_CODES, Verdict
     from fabricheck.session.reports import PAGE
+    from fabricheck.suite import program
 
     report = (
         f"the report is {session.folder / PAGE}"
         if kept
         else f"some of its files could not be written in {session.folder}"
     )
+    if kept and not is_short and outcome.verdict is not Verdict.PASS:
+        click.echo(f"next: {program()} explain {shlex.quote(str(session.folder))}")
     click.echo(f"{outcome.verdict.value}: {marked(report, rehearsal=rehearsed(outcome.judged))}", err=is_short)
     context.exit(EXIT_CODES[outcome.verdict] or (0 if kept else EXIT_USER_ERROR))
 

@@ -17,7 +17,7 @@ from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CatalogueEntry
 from fabricheck.report.content import number, short_message, unit_shown
-from fabricheck.suite import program
+from fabricheck.suite import program, script
 from fabricheck.units import apart, plural
 
 #: Characters of a line for people.
@@ -136,7 +136,8 @@ def named(step: str, names: dict[str, str]) -> str:
 
 def plain(text: str) -> str:
     """A text of the catalogue without the marks of its commands, which can be pasted into a shell here."""
-    return text.replace("`fabricheck ", f"`{program()} ").replace("`", "")
+    text = text.replace("`fabricheck ", f"`{program()} ").replace("`python ci/drain.py", f"`{script('ci/drain.py')}")
+    return text.replace("`", "")
 
 
 def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:

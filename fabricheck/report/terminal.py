@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from fabricheck.report.content import (
 from fabricheck.report.lines import ShownProblem, summary, told_once
 from fabricheck.report.shares import indirectness, share_of_yardstick
 from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
+from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
 # Only PASS is green.
@@ -120,7 +122,8 @@ def render(
     diagnosis: Diagnosis,
     system: str = "",
 ) -> str:
-    """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines.
+    """Text of at most `width` columns and, by folding what is better to counts, at most `height` lines. A command of
+    Fabricheck that has no room in a line is a longer one, which the terminal breaks and can be pasted.
 
     `problems` and `findings` are those of the session that belong to no run; `system` is for the commands
     to run next. A terminal has at least 40 columns and 24 lines.
@@ -134,7 +137,7 @@ def render(
     for detail in _DETAILS:
         lines = _lines(told, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
         text = _layout(list(lines), width, color)
-        if len(text) <= height:
+        if sum(max(-(-len(click.unstyle(line)) // width), 1) for line in text) <= height:
             break
     return "\n".join(text)
 
@@ -228,7 +231,7 @@ def _problem_lines(
         hidden = detail.messages and problem.message not in line
         if hidden:
             line = summary(problem.finding, system=system, message="")
-        first, *more = _wrap(line + problem.of_runs, width - 12, detail.reason_lines)
+        first, *more = _wrap(line, width - 12, detail.reason_lines, problem.of_runs)
         yield _Line(problem.finding.verdict, first)
         below = _wrap(problem.message, width - 12, detail.reason_lines) if hidden else ()
         yield from (_Line(None, f"{_INDENT}{text}") for text in (*more, *below))
@@ -244,8 +247,9 @@ def _suspect_lines(parts: Sequence[Card], detail: _Detail, width: int) -> Iterat
         loss = f"{'' if part.loss.startswith(('is ', 'loses ')) else ':'} {part.loss}"
         first, *more = _wrap(f"{part.part}{loss}", width - 12, 3)
         yield _Line(None, first, label="SUSPECT")
-        steps = _wrap(f"next: {', then '.join(part.next_)}", width - 12, _MOST_LINES) if part.next_ else []
-        yield from (_Line(None, f"{_INDENT}{line}") for line in (*more, *steps))
+        for place, step in enumerate(part.next_[: detail.reason_lines]):
+            more += _wrap(f"{'then' if place else 'next'}: {step}", width - 12, _MOST_LINES)
+        yield from (_Line(None, f"{_INDENT}{line}") for line in more)
     if rest := len(parts[detail.suspects :]):
         yield _Line(None, f"{_INDENT}and {plural(rest, 'more suspect')}")
 
@@ -358,9 +362,18 @@ def _clip_operation(name: str, width: int) -> str:
     return f"{_clip(operation, max(width - len(blank + rest), 1))}{blank}{rest}"
 
 
-def _wrap(text: str, width: int, lines: int) -> list[str]:
-    wrapped = textwrap.wrap(printable(text), width, max_lines=lines, placeholder=" …", break_on_hyphens=False)
-    return wrapped or [""]
+def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
+    """A text of at most `lines` lines; a command of Fabricheck that it ends with can be pasted, and so is not wrapped.
+    `more` stands before that."""
+    command = re.search(rf" {re.escape(program())} [a-z]+ .*", text)
+    prose = f"{text[: command.start()] if command else text}{more}"
+    wrapped = textwrap.wrap(printable(prose), width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
+    if command is None:
+        return wrapped
+    pasted = printable(command[0]).lstrip()
+    if len(wrapped[-1]) + 1 + len(pasted) > width:
+        return [*wrapped, pasted][:lines]
+    return [*wrapped[:-1], f"{wrapped[-1]} {pasted}"]
 
 
 def _clip(text: str, width: int) -> str:

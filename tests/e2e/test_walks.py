@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from fabricheck.suite import suite_root
 from fabricheck.suites.sources import extract
 from tests.support.bench import built
+from tests.support.schedulers import knows
 from tests.support.toy import ToySuite
 
 ROOT = suite_root()  # before a test chooses another suite
@@ -144,13 +145,38 @@ def test_the_day_after_an_upgrade(tmp_path: Path, factor: float, status: tuple[i
     assert ("suspect: NCCL 2.29.1" in job.stdout) is (factor < 1)
 
 
+def damage(toy: ToySuite) -> None:
+    """Has the next run of it find a wrong byte."""
+    lines = toy.result.read_text().splitlines(keepends=True)
+    lines[1], lines[-1] = (line.replace('"wrong_bytes":0', '"wrong_bytes":1') for line in (lines[1], lines[-1]))
+    toy.result.write_text("".join(lines))
+
+
+def test_printed_commands_find_the_site_and_the_output(toy: ToySuite, tmp_path: Path) -> None:
+    damage(toy)
+    shutil.move(toy.suite.root / "site_configs", tmp_path / "mysites" / "site_configs")
+    (toy.suite.root / "site_configs").mkdir()
+    (toy.suite.root / "ci").symlink_to(ROOT / "ci")
+    job = paste("fabricheck run --system toy --site mysites --output out", tmp_path)
+    assert job.returncode == 3, job.stdout + job.stderr
+    (explain,) = re.findall("^next: (.* explain .*)$", job.stdout, re.MULTILINE)
+    explained = paste(explain, tmp_path)
+    commands = re.findall(r": ((?:RFM_PREFIX=\S+ )?fabricheck .*)$", explained.stdout, re.MULTILINE)
+    assert {words.split()[3] for words in commands} == {"doctor", "bundle"}
+    for command in commands:
+        done = paste(command, tmp_path)
+        assert done.returncode in (0, 1, 4), done.stderr  # doctor: of another node than the toy's
+    (drain,) = re.findall(r": (.*ci/drain.py .*)$", explained.stdout, re.MULTILINE)
+    knows(tmp_path / "slurm", "nid001")
+    done = paste(f"PATH={tmp_path / 'slurm'}:$PATH {drain}", tmp_path)
+    assert done.returncode == 0 and "NodeName=nid001" in done.stdout, done.stderr
+
+
 def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
     """GitLab's job as it stands, but for the set-up: its status is the verdict's, and its files are kept when it is
     red."""
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
-    lines = toy.result.read_text().splitlines(keepends=True)
-    lines[1], lines[-1] = (line.replace('"wrong_bytes":0', '"wrong_bytes":1') for line in (lines[1], lines[-1]))
-    toy.result.write_text("".join(lines))
+    damage(toy)
     job = YAML(typ="safe").load(ROOT / "ci" / "gitlab.yml")["fabricheck"]
     set_up, measure = job["script"]
     assert (ROOT / set_up.split()[0]).is_file()
