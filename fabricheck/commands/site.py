@@ -87,7 +87,7 @@ def init(
 
     When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
     compute node. It overwrites no file: settings.py and references of your own stay as they are. To run it again,
-    remove the three files. Each thing that init could not read, or that cannot be measured, is one line. If a part is
+    remove the files that it wrote. Each thing that init could not read, or that cannot be measured, is one line. If a part is
     missing, or slower than its peers or its data sheet, init prints a code, and the files describe the part as it
     should be. Repair the part, or confirm it with --accept CODE. The exit status is 1 while something has to be
     repaired, confirmed or filled in.
@@ -114,26 +114,26 @@ def init(
     new = write_site(facts, planned, written)
     for file in written.files:
         click.echo(f"{file}{'' if file in new else ' (kept as it was)'}")
-    partitions = planned.partitions if written.files[1] in new else ()
+    of_settings = planned.partitions if written.files[1] in new else ()
     like = likeness(facts.gpus, facts.nics)
     seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
-    click.echo(f"{name}: {hardware_text(facts)}{seems}{_where(partitions)}")
+    click.echo(f"{name}: {hardware_text(facts)}{seems}{_where(of_settings)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
     for doubt in open_:
         click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}", err=True)
     for line in facts.notes:
         click.echo(f"check this: {line}", err=True)
-    for line in planned.left_out if partitions else ():
+    for line in planned.left_out if of_settings else ():
         click.echo(f"left out: {line}", err=True)
-    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions, own=not partitions)
+    ready = _ready(name, f"--site {shlex.quote(str(site))} " if site else "", planned.partitions, own=not of_settings)
     if facts.unseen:
         click.echo(
             "the driver does not show the GPUs on the PCI bus: fix it, remove the files, and run init again", err=True
         )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
-        text = "the files describe it as it should be; to confirm, remove the three files and run init with --accept"
+        text = "the files describe it as it should be; to confirm, remove the files that init wrote and run it with --accept"
         click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
