@@ -87,9 +87,9 @@ def init(
 
     When: once for each system, on a node with GPUs or on a login node of Slurm. On a login node, init starts a job on a
     compute node. It overwrites no file: settings.py and references of your own stay as they are. To run it again,
-    remove the files that it wrote. Each thing that init could not read, or that cannot be measured, is one line. If a part is
-    missing, or slower than its peers or its data sheet, init prints a code, and the files describe the part as it
-    should be. Repair the part, or confirm it with --accept CODE. The exit status is 1 while something has to be
+    remove the files that it wrote. Each thing that init could not read, or that cannot be measured, is one line. If a
+    part is missing, or slower than its peers or its data sheet, init prints a code, and the files describe the part as
+    it should be. Repair the part, or confirm it with --accept CODE. The exit status is 1 while something has to be
     repaired, confirmed or filled in.
 
     \b
@@ -133,7 +133,7 @@ def init(
         )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
-        text = "the files describe it as it should be; to confirm, remove the files that init wrote and run it with --accept"
+        text = "the files describe it as it should be; to confirm, remove what init wrote and run it with --accept"
         click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
