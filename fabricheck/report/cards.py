@@ -30,7 +30,7 @@ from fabricheck.report.parts import NodeParts
 from fabricheck.suite import program
 from fabricheck.units import few, plural
 
-_MOST_NAMED, _MOST_EVIDENCE = 3, 2
+_MOST_EVIDENCE = 2
 _LONGEST_TITLE = 240
 
 
