@@ -52,6 +52,8 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
 
 def counted(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
+    if not runs:
+        return "nothing was measured"
     metrics = [each for run in runs for each in run.judgements]
     of_runs = _counts(each.final_verdict for each in runs)
     of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
