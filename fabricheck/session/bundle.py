@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pwd
+import re
 import shlex
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,7 +181,8 @@ def write_bundle(
     if not (folder / VERDICT).is_file():
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
     session = read_session(folder)
-    hiding = _hiding(session, folder, more, nodes) if hide else None
+    instructions = how_to_reproduce(folder, session)
+    hiding = _hiding(session, folder, more, nodes, instructions) if hide else None
     called: Callable[[str], str] = hiding or str
     own = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
     members = [*((str(file.relative_to(folder)), file) for file in own), *files_of_system(folder)]
@@ -197,7 +199,7 @@ def write_bundle(
 
     writing = refused(f"the bundle {output}", "written")
     with writing, whole_file(output) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
-        add(REPRODUCE, without_names(how_to_reproduce(folder, session)), (folder / VERDICT).stat().st_mtime)
+        add(REPRODUCE, without_names(instructions), (folder / VERDICT).stat().st_mtime)
         for name, file in members:
             content = without_names(file.read_bytes().decode("utf-8", "surrogateescape"))
             add(called(name), content, file.stat().st_mtime)
@@ -216,7 +218,9 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _hiding(session: FinishedSession, folder: Path, more: Iterable[str], nodes: Iterable[str]) -> Hiding:
+def _hiding(
+    session: FinishedSession, folder: Path, more: Iterable[str], nodes: Iterable[str], instructions: str
+) -> Hiding:
     info = read_info(folder / REPORT)
     told = read_json(folder / REPORT)["session_info"]
     known = [*_hosts([read_run(file) for file in session.files]), info.host, *_of_fleet(folder), *nodes]
@@ -224,7 +228,9 @@ def _hiding(session: FinishedSession, folder: Path, more: Iterable[str], nodes: 
     # A run that came from another machine names its folder there.
     paths = {folder.resolve(): RUN, info.outputs.parent: RUN, suite_root(): SUITE, Path.home(): HOME}
     called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
-    return Hiding(known, users, more, _processes(folder), called)
+    # What the instructions start is nobody's, also where another run was busy with it.
+    processes = {*_processes(folder)} - {*re.findall(r"[\w.+-]+", instructions)}
+    return Hiding(known, users, more, processes, called)
 
 
 def _processes(folder: Path) -> Iterator[str]:

@@ -167,7 +167,8 @@ KEPT += " 64 ranks 1795642905123456"
 
 
 def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) -> None:
-    state = {"gpus": [{"processes": [{"pid": 4711, "name": "gmx_mpi"}]}], "busiest": ["vasp_std 12.5"]}
+    busiest = ["vasp_std 12.5", "fabricbench 0.8", "cmake 0.2"]
+    state = {"gpus": [{"processes": [{"pid": 4711, "name": "gmx_mpi"}]}], "busiest": busiest}
     stage = run / "output" / "toy" / "Measures"
     (stage / "node-state" / "login7.before.json").write_text(json.dumps(state))
     (stage / "rfm_job.out").write_text("\n".join([*SECRETS, "vasp_std 12.5", KEPT, "leaf07sw odd.site.other"]))
@@ -179,6 +180,7 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
         assert secret not in text.lower().replace("nvidia", ""), text
     assert KEPT in text and "leaf07" not in text and "/path/libx.so.4" in text
     assert "gmx_mpi" not in "".join([*found, *found.values()])
+    assert "--target fabricbench" in found["toy-20261122T000000Z/REPRODUCE.md"]
     # What nobody can know is a name a person is told of.
     assert "odd.site.other" in bundle.left
     assert write_bundle(run, tmp_path / "c.tar.gz", hide=False).left == ()
