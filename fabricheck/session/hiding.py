@@ -18,10 +18,11 @@ _SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "proc", "sys", "dev", "o
 #: What folders of a run are called.
 RUN, SUITE, HOME = "/RUN", "/SUITE", "/HOME"
 _HEX = "[0-9A-Fa-f]"
-# The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6), GUIDs as sysfs and ibstat have them.
+# The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6), GUIDs as sysfs and ibstat have them; not the
+# hash of a plan in fabricbench's results.
 _BYTES = "|".join(rf"(?:{_HEX}{{2}}[:-]){{{count - 1}}}{_HEX}{{2}}" for count in (20, 8, 6))
 _HARDWARE = re.compile(
-    rf"(?<![\w:])(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}}|(?=[0-9]*[A-Fa-f]){_HEX}{{16}})(?![\w:])"
+    rf"(?<![\w:])(?<!\"hash\":\")(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}}|(?=[0-9]*[A-Fa-f]){_HEX}{{16}})(?![\w:])"
 )
 _ADDRESS = re.compile(
     rf"(?<![\w:.])(?:{_HEX}{{0,4}}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![\w:])|[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?![\w.]))"

@@ -163,7 +163,7 @@ SECRETS = (
     "uid=54021(marie) gid=54022(phys) /run/user/54021 process 4711 (gmx_mpi, 3 GB)",
 )
 KEPT = "/usr/lib/libmpi.so.40 0000:0f:00.0 NVIDIA H200 GPU-0a1b2c3d 12:30:45 std::abc 580.95.05 127.0.0.1 Gb/s"
-KEPT += " 64 ranks 1795642905123456"
+KEPT += ' 64 ranks 1795642905123456 {"hash":"c61abd48333544ca"}'
 
 
 def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) -> None:
