@@ -117,8 +117,8 @@ def _lines(result: Upgrade) -> Iterator[str]:
     from fabricheck.findings.upgrade import CONFIDENCE, Answer
 
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
-    yield from (f"  changed: {each}" for each in result.software)
     for title, reasons in (
+        ("changed", (*result.software, *result.variables, *result.packages)),
         ("does not run", result.failures),
         ("not compared", result.left_out),
         ("left out", result.not_asked),
@@ -133,8 +133,10 @@ def _lines(result: Upgrade) -> Iterator[str]:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
     if result.suspects:
         yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
-    elif result.answer is Answer.WORSE and not result.failures and len(result.software) == 1:
-        yield f"  suspect: {result.software[0]}: nothing else is known to differ"
+    elif result.answer is Answer.WORSE and not result.failures and result.only_change:
+        yield f"  suspect: {result.only_change}: nothing else is known to differ"
+    elif result.answer is Answer.WORSE and not result.failures and len(result.packages) > 1:
+        yield f"  next: compare {result.old} with {result.old} plus one of the packages (LD_LIBRARY_PATH), one by one"
     surely = f"{CONFIDENCE:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"

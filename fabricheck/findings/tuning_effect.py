@@ -216,19 +216,22 @@ def factor(logarithm: float) -> float:
 
 def log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[Key, float]:
     """Logarithm of A's time over B's, averaged over pairs and groups, by metric."""
-    theirs = {_series(each): each for each in b.samples}
-    if {_series(each) for each in a.samples} != set(theirs):
+    if {_series(samples) for samples in a.samples} != {_series(samples) for samples in b.samples}:
         raise UserError("the two sides of a round hold different measurements")
-    gains: dict[Key, list[float]] = defaultdict(list)
-    for samples in a.samples:
-        times = samples.times_ns, theirs[_series(samples)].times_ns
+    of_a, of_b = log_times(a, percentiles), log_times(b, percentiles)
+    return {key: of_a[key] - of_b[key] for key in of_a}
+
+
+def log_times(run: Run, percentiles: Sequence[float]) -> dict[Key, float]:
+    """Logarithm of the time in nanoseconds, averaged over pairs and groups, by metric."""
+    logarithms: dict[Key, list[float]] = defaultdict(list)
+    for samples in run.samples:
         for percentile in percentiles:
-            of_a, of_b = (float(np.percentile(one, percentile)) for one in times)
-            if of_a <= 0 or of_b <= 0:
+            if (time := float(np.percentile(samples.times_ns, percentile))) <= 0:
                 raise UserError(f"{samples.operation} of {samples.bytes} B has a time of zero")
             key = (samples.operation, samples.schedule, samples.groups, samples.bytes, percentile)
-            gains[key].append(math.log(of_a / of_b))
-    return {key: float(np.mean(values)) for key, values in gains.items()}
+            logarithms[key].append(math.log(time))
+    return {key: float(np.mean(values)) for key, values in logarithms.items()}
 
 
 def _series(samples: Samples) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fabricheck import __version__
@@ -17,6 +17,8 @@ from fabricheck.results.environment import set_by_launcher
 
 _LOAD = re.compile(r"^\s*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
+# Libraries of a package that are named, and digits of a build id.
+_SHOWN, _DIGITS = 3, 8
 
 
 def canonical(values: Mapping[str, str]) -> str:
@@ -90,3 +92,58 @@ def tuning_of(run: Run, case: Case | None) -> str:
     variables = {name: str(value) for name, value in environment.items() if not set_by_launcher(name)}
     profile = case.attributes.get("tuning_profile") if case else None
     return canonical({**variables, **({"profile": str(profile)} if profile is not None else {})})
+
+
+def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[str, ...]:
+    """Libraries that other files hold in the new runs than in the old ones, those of one package together.
+
+    `libucp, libuct: /opt/ucx-1.15 -> /opt/ucx-1.17`: a file at another path with the same build id is the same. Empty
+    where the runs of either side do not say what they had loaded.
+    """
+    before, after = _loaded(old), _loaded(new)
+    if not before or not after:
+        return ()
+    packages: dict[tuple[str, str], list[str]] = {}
+    for name in sorted({*before, *after}):
+        sides = before.get(name, {}), after.get(name, {})
+        if set(sides[0]) == set(sides[1]):
+            continue
+        # The first that tells them apart: the folder of the package, the file, the build.
+        left, right = next(
+            pair
+            for pair in (
+                [_texts(map(_package, side.values())) for side in sides],
+                [_texts(side.values()) for side in sides],
+                [_texts(f"{path} (build {identity[:_DIGITS]})" for identity, path in side.items()) for side in sides],
+            )
+            if pair[0] != pair[1]
+        )
+        packages.setdefault((left, right), []).append(name)
+    return tuple(f"{_some(names)}: {left} -> {right}" for (left, right), names in packages.items())
+
+
+def _loaded(runs: Iterable[Run]) -> dict[str, dict[str, str]]:
+    """Paths by what identifies the file, by the name of the library."""
+    files: dict[str, dict[str, str]] = {}
+    for run in runs:
+        for library in (run.footer or {}).get("loaded", ()):
+            path = str(library["path"])
+            name = Path(path).name.split(".so")[0]
+            files.setdefault(name, {})[str(library.get("build_id") or path)] = path
+    return files
+
+
+def _package(path: str) -> str:
+    """The folder that a library was installed below."""
+    folder = Path(path).parent
+    above = [each.parent for each in (folder, *folder.parents) if each.name in ("lib", "lib64")]
+    return str(above[0] if above else folder)
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values))) or "none"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

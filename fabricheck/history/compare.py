@@ -22,7 +22,6 @@ from fabricheck.history.shift_test import (
     BASE,
     CANDIDATE,
     EARLIER,
-    FEWEST_ALIKE,
     FEWEST_SESSIONS,
     CompareOptions,
     Floats,
@@ -31,6 +30,7 @@ from fabricheck.history.shift_test import (
     shift_test,
 )
 from fabricheck.history.software import Changed, named_with_versions, software_crossed, upgrades, what_to_try
+from fabricheck.judge.spread import FEWEST_ALIKE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow

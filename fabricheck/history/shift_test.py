@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
 from fabricheck.history.peaks import ParetoTail, upper_tail
+from fabricheck.judge.spread import CUT, LEAST_SPREAD, Moderated, Prior, moderate
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,13 +22,6 @@ Ints = npt.NDArray[np.int64]
 FEWEST_SESSIONS = 3
 # The sides of a comparison, as `shift_test` takes them.
 EARLIER, BASE, CANDIDATE = 0, 1, 2
-# Sessions further than this from the median of their side, in spreads, count as if they were here: one bad session is
-# no change.
-_CUT = 2.0
-# Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty.
-_LEAST_SPREAD = 1e-4
-# Fewer metrics say nothing of the spread of another.
-FEWEST_ALIKE = 10
 # Correlations of neighbouring sessions that are tried, and how common each is before anything was measured, as if of
 # this many metrics.
 _CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
@@ -139,14 +133,14 @@ def shift_test(
     count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
-    rough = _moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
+    rough = moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
     # Without a spread nothing can be told to be wild.
-    reach = np.nan_to_num(_CUT * np.sqrt(rough.variance), nan=np.inf)
+    reach = np.nan_to_num(CUT * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(packed, reach)
     correlation, varies = _correlation(kept, freedom)
     white = _whiten(kept, correlation)
     level, squares = white.fit(white.y)
-    known = _moderate(squares, freedom, kind)
+    known = moderate(squares, freedom, kind)
     shift = level[:, CANDIDATE] - level[:, BASE]
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
@@ -262,7 +256,7 @@ def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[
     """Correlation of neighbouring sessions of each metric, (metrics,): the mean of what its sessions leave probable;
     and whether they vary, (metrics,): of those that do not, it is what the others have."""
     likelihood = []
-    least = 1e-2 * _LEAST_SPREAD**2
+    least = 1e-2 * LEAST_SPREAD**2
     varies = np.zeros(len(packed.values), dtype=np.bool_)
     middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
     for correlation in _CORRELATIONS:
@@ -290,71 +284,6 @@ def _of_difference(white: _White) -> Floats:
     )  # fmt: skip
 
 
-# Spread
-
-
-@dataclass(frozen=True)
-class _Prior:
-    """Typical variance of metrics of a kind, and the degrees of freedom it is worth to each; shapes (metrics,)."""
-
-    variance: Floats
-    freedom: Floats
-
-    def moderate(self, squares: Floats, freedom: Floats) -> Floats:
-        """Variance of each metric by its sum of squares and by the others; NaN where nothing is known."""
-        least = np.where(freedom > 0, np.maximum(squares, freedom * _LEAST_SPREAD**2), 0.0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((least + self.freedom * self.variance) / (freedom + self.freedom))
-
-
-@dataclass(frozen=True)
-class _Moderated:
-    variance: Floats
-    freedom: Floats
-    prior: _Prior
-
-
-def _moderate(squares: Floats, freedom: Floats, kind: Ints) -> _Moderated:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = np.maximum(squares / freedom, _LEAST_SPREAD**2)
-    use = (freedom > 0) & np.isfinite(variance)
-    # Kinds of few metrics are one kind.
-    numbers, inverse, count = np.unique(kind, return_inverse=True, return_counts=True)
-    group = np.where(count >= FEWEST_ALIKE, np.arange(numbers.size), numbers.size)[inverse]
-    typical, worth = np.zeros(len(squares)), np.zeros(len(squares))
-    for group_number in np.unique(group):
-        of = group == group_number
-        typical[of], worth[of] = _prior(variance[of & use], freedom[of & use])
-    prior = _Prior(typical, worth)
-    return _Moderated(prior.moderate(squares, freedom), freedom + worth, prior)
-
-
-def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
-    """Variance and degrees of freedom by the method of moments (Smyth, section 6.2); no more of these than it is of."""
-    if variance.size < FEWEST_ALIKE:
-        return 0.0, 0.0
-    half, most = freedom / 2, float(freedom.sum())
-    e = np.log(variance) - digamma(half) + np.log(half)
-    mean = float(e.mean())
-    extra = float(((e - mean) ** 2).sum() / (e.size - 1) - polygamma(1, half).mean())
-    if extra <= 0:
-        return math.exp(mean), most
-    prior_half = _inverse_trigamma(extra)
-    return math.exp(mean + float(digamma(prior_half)) - math.log(prior_half)), min(2 * prior_half, most)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Newton's method of Smyth, appendix."""
-    y = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
-        y += step
-        if -step / y < 1e-10:
-            break
-    return y
-
-
 # How improbable
 
 
@@ -369,7 +298,7 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderated, seed: int) -> Floats:
+def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated, seed: int) -> Floats:
     """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
 
     The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
@@ -399,7 +328,7 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: _Moderate
         again = _whiten(drawn, correlation[own])
         fitted, squares = again.fit(again.y)
         with np.errstate(invalid="ignore", divide="ignore"):
-            own_prior = _Prior(prior.variance[own], prior.freedom[own])
+            own_prior = Prior(prior.variance[own], prior.freedom[own])
             error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
             statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
         scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))

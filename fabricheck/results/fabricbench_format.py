@@ -348,6 +348,13 @@ class ProofModel(_Line):
     ccl_modes: dict[CclMode, CclModeProofModel] = {}
 
 
+class LoadedModel(_Line):
+    """A shared library that rank 0 had loaded at the end: its file without links, and what its linker named it by."""
+
+    path: Text
+    build_id: Text = ""
+
+
 class FooterModel(_Line):
     """The last line of a complete result, with the counts of what stands before it and times in nanoseconds."""
 
@@ -363,6 +370,7 @@ class FooterModel(_Line):
     verify_ns: Count
     recording_ns: Count
     proof: ProofModel
+    loaded: list[LoadedModel] = []
 
 
 class ErrorModel(_Line):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from fabricheck.diagnosis.blame import blamed, count_crossing, evidence_of, gain
 from fabricheck.errors import UserError
 from fabricheck.findings.rounds import require_alike
 from fabricheck.findings.upgrade import Answer, Changes, changes_of
-from fabricheck.history.changes import software_of, tuning_of
+from fabricheck.history.changes import packages_changed, software_of, tuning_of
 from fabricheck.history.software import software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
@@ -35,8 +36,9 @@ class Upgrade:
 
     `failures`: why tests that ran with the old one do not with the new one. `left_out`: what could not be compared, and
     why. `not_asked`: tests that do not apply, or cannot be interleaved.
-    `software`: what differs, as `NCCL: 2.28.3 -> 2.29.1`. `suspects`: software that explains what is worse, with its
-    version; more than one where they cannot be told apart.
+    What differs, each as `NCCL: 2.28.3 -> 2.29.1`: versions (`software`), `variables`, and `packages`, by the libraries
+    that were loaded. `suspects`: software that explains what is worse, with its version; more than one where they
+    cannot be told apart.
     """
 
     system: str
@@ -49,6 +51,8 @@ class Upgrade:
     left_out: tuple[str, ...]
     not_asked: tuple[str, ...]
     software: tuple[str, ...]
+    variables: tuple[str, ...]
+    packages: tuple[str, ...]
     suspects: tuple[Component, ...]
 
     @property
@@ -58,6 +62,14 @@ class Upgrade:
             return Answer.WORSE
         known = self.changes.answer
         return Answer.CANNOT_SAY if self.left_out and known is not Answer.WORSE else known
+
+    @property
+    def only_change(self) -> str:
+        """What differs, where that is one package, or one version or variable; else empty."""
+        # The version of a library is that of its file, and what LD_PRELOAD has is loaded.
+        variables = [each for each in self.variables if not (self.packages and each.startswith("LD_PRELOAD:"))]
+        differences = [*(self.packages or self.software), *variables]
+        return differences[0] if len(differences) == 1 else ""
 
     @property
     def exit_status(self) -> int:
@@ -111,10 +123,15 @@ def judge_upgrade(
     pairs: dict[str, list[tuple[Run, Run]]] = {}
     sides: dict[str, tuple[_Side, _Side]] = {}
     failures, left_out = list(_not_built(session.cases, new)), list(_not_built(session.cases, old))
+    cases = [case for case in session.cases if not case.is_build and not case.does_not_apply]
+    if session.interrupted:
+        whole = _whole_rounds(cases)
+        cases = [case for case in cases if case.repetition in whole]
+        left_out.insert(0, f"the run was interrupted: {len(whole)} of {rounds} rounds are compared")
+        rounds = len(whole)
     tests: dict[str, list[Case]] = {}
-    for case in session.cases:
-        if not case.is_build and not case.does_not_apply:
-            tests.setdefault(f"{case.name_without_repeat} @{case.partition}", []).append(case)
+    for case in cases:
+        tests.setdefault(f"{case.name_without_repeat} @{case.partition}", []).append(case)
     for test, own in tests.items():
         before, after = (
             _Side.of(test, rounds, (case for case in own if case.environment == name), suite, system)
@@ -138,7 +155,7 @@ def judge_upgrade(
         changes = Changes((), (), ())
         left_out.append(str(error))
     if session.interrupted:
-        left_out, failures = ["the run was interrupted", *left_out, *failures], []
+        left_out, failures = [*left_out, *failures], []
     versions = [[_software(side[number]) for side in sides.values()] for number in (0, 1)]
     return Upgrade(
         system,
@@ -150,13 +167,21 @@ def judge_upgrade(
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
         tuple(each.message for each in session.findings if each.code == "does-not-apply"),
-        _different(*([json.loads(text) for pair in side for text in pair] for side in versions)),
+        *(_different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)),
+        packages_changed(*([side[number].runs[0] for side in sides.values()] for number in (0, 1))),
         _suspects(
             changes,
             {test: software_crossed(test, _software(before)[0]) for test, (before, _) in sides.items()},
             {test: software_crossed(test, _software(after)[0]) for test, (_, after) in sides.items()},
         ),
     )
+
+
+def _whole_rounds(cases: Iterable[Case]) -> Sequence[int]:
+    """Those of which no test was cut off, an even number: what drifts cancels over A B, B A."""
+    measured = Counter(case.repetition for case in cases if case.trusts_its_run and case.result_files())
+    whole = sorted(number for number, of_round in measured.items() if of_round == max(measured.values()))
+    return whole[: len(whole) // 2 * 2]
 
 
 def _not_built(cases: Iterable[Case], environment: str) -> Iterator[str]:

@@ -10,6 +10,7 @@
 
 #include "fabricbench/errors.hpp"
 #include "fabricbench/json.hpp"
+#include "fabricbench/loaded.hpp"
 #include "fabricbench/statistics.hpp"
 #include "fabricbench/text.hpp"
 
@@ -134,8 +135,13 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
       .field("setup_ns", totals.setup_ns)
       .field("verify_ns", totals.verify_ns)
       .field("recording_ns", totals.recording_ns);
-  json.key("proof").literal(proof);
-  json.end_object();
+  json.key("proof").literal(proof).key("loaded").begin_array();
+  for (const LoadedLibrary& library : loaded_libraries()) {
+    json.begin_object().field("path", library.path);
+    if (!library.build_id.empty()) json.field("build_id", library.build_id);
+    json.end_object();
+  }
+  json.end_array().end_object();
   write_line(json.text());
   if (!closed_.exchange(true) && file_ >= 0 && fsync(file_) != 0 && errno != EINVAL && errno != EROFS) {
     throw RunError("library", "--output " + path_ + " could not be written to disk: " + std::strerror(errno));
