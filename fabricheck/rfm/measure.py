@@ -453,7 +453,8 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def paths(self) -> Paths:
         """The transport paths that the site requires and forbids, by which the library's log is checked."""
-        return paths_of(self.transport, self.current_partition.fullname, self.num_nodes, self.current_environ.extras)
+        where, split = self.current_partition.fullname, getattr(self, "split", "")
+        return paths_of(self.transport, where, self.num_nodes, self.current_environ.extras, split=split)
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""

@@ -21,14 +21,20 @@ from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths, nic
 ANY_PATH = Paths()
 
 
-def paths_of(transport: str, where: str, nodes: int, extras: Mapping[str, Mapping[str, Sequence[str]]]) -> Paths:
+def paths_of(
+    transport: str, where: str, nodes: int, extras: Mapping[str, Mapping[str, Sequence[str]]], *, split: str = ""
+) -> Paths:
     """Those of fabricbench over `transport` on `nodes` nodes of `where`, a `system:partition`.
 
-    The environment's `extras["required_paths"]` adds to what is demanded, by transport.
+    The environment's `extras["required_paths"]` adds to what is demanded, by transport. With the `split` `nodes` *CCL
+    has a communicator in each node, whose data stay there; that of all ranks may have made connections between nodes.
     """
     topology, paths = topology_of(where), ANY_PATH
     if topology is not None and transport == "ccl":
         paths = ccl_paths(topology, nodes)
+        if split == "nodes":
+            inside = ccl_paths(topology, 1)
+            paths = replace(paths, required=inside.required, described=inside.described)
     elif topology is not None and transport == "mpi":
         paths = mpi_paths(topology, nodes)
     elif topology is not None and transport == "fabric":

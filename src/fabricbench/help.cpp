@@ -137,7 +137,8 @@ How often
   --max-iterations N      at most                                                           [1000]
   --budget SECONDS        measuring time of one size of one pair or group                   [1]
   --train N               an iteration is N operations in a row without waiting (over MPI N
-                          messages outstanding, as osu_bw); its time is that of one operation
+                          messages outstanding, as osu_bw), fewer where 8 iterations would
+                          take more than the budget; its time is that of one operation
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
 Safeguards

@@ -173,7 +173,7 @@ class Loop {
 
   // Its time where the device took it, else -1.
   std::int64_t run() {
-    if (options_.train > 0) return work_->run_train(options_.train);
+    if (options_.train > 0) return work_->run_train(calls_);
     work_->run();
     return -1;
   }
@@ -261,7 +261,8 @@ class Loop {
         }
       }
       for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
-      typical_ns_ = calls_ * typical_iteration_ns(spent, lanes_);
+      call_ns_ = typical_iteration_ns(spent, lanes_);
+      typical_ns_ = calls_ * call_ns_;
     }
     totals_.recording_ns += now_ns() - start;
   }
@@ -275,10 +276,16 @@ class Loop {
     return value;
   }
 
-  // The first iteration makes connections, the second says how long one takes.
+  // The first iteration makes connections, the second says how long one takes, and so how long a train is.
   std::int64_t warm_up() {
+    const bool shortens = options_.train > 0 && options_.warmup > 1 && !options_.fixed_iterations;
+    if (shortens) calls_ = kShortestTrain;
     std::int64_t done = 0;
     for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) batch(1, false);
+    if (shortens) {
+      calls_ = from_root(affordable_train(options_.budget_s / kFewestIterations, call_ns_, options_.train));
+      typical_ns_ += (calls_ - kShortestTrain) * call_ns_;
+    }
     std::int64_t more = options_.warmup - done;
     if (!options_.fixed_iterations) more = std::min(more, affordable(kWarmupShare * options_.budget_s));
     more = from_root(more);
@@ -395,6 +402,7 @@ class Loop {
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
+  std::int64_t call_ns_ = 0;     // of one operation of it; on rank 0
   std::int64_t readying_ns_ = 0;
   std::uint64_t wrong_ = 0;
 };

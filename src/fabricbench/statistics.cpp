@@ -129,6 +129,10 @@ std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns) {
       std::min(1e9, seconds * 1e9 / static_cast<double>(std::max<std::int64_t>(iteration_ns, 1))));
 }
 
+std::int64_t affordable_train(double seconds, std::int64_t operation_ns, std::int64_t most) {
+  return std::clamp(affordable_iterations(seconds, operation_ns), kShortestTrain, most);
+}
+
 std::vector<std::size_t> kept_ranks(std::size_t count) {
   constexpr std::size_t kShares = 20;
   constexpr std::size_t kSteps = 12;  // quarters of a root: six standard deviations of the rank of the median

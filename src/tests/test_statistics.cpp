@@ -87,6 +87,13 @@ TEST(no_time_affords_nothing_and_any_time_a_bounded_number) {
   CHECK_EQUAL(affordable_iterations(0.5, 600'000'000), 0);
 }
 
+TEST(a_train_has_the_operations_that_fit_into_its_time) {
+  CHECK_EQUAL(affordable_train(0.0125, 2'000, 32), 32);
+  CHECK_EQUAL(affordable_train(0.0125, 1'250'000, 32), 10);
+  CHECK_EQUAL(affordable_train(0.0125, 600'000'000, 32), 2);
+  CHECK_EQUAL(affordable_train(0.0125, 0, 32), 32);
+}
+
 // tests/records/test_order_statistics.py has the same.
 TEST(a_long_series_is_kept_as_order_statistics) {
   CHECK_EQUAL(kept_ranks(1), (std::vector<std::size_t>{0}));

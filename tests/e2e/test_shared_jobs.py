@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
 from tests.support.bench import built
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 NAMES = ("BothDirections", "EveryMessage", "SmokeLibraries")
 PLANTED = "EveryMessage"
+ENVIRONMENT = {**os.environ, "FABRICHECK_SITES": ""}
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def of_test(name: str, **variables: object) -> list[str]:
     return [f"--setvar={name}.{variable}={value}" for variable, value in variables.items()]
 
 
-def run(folder: Path, *options: str) -> Finished:
+def command_of(folder: Path, *options: str) -> list[str]:
     programs = folder / "built" / "openmpi"
     programs.mkdir(parents=True, exist_ok=True)
     shutil.copy(built("openmpi").program, programs)
@@ -55,17 +60,19 @@ def run(folder: Path, *options: str) -> Finished:
     where = [f"--built={folder / 'built'}", f"--output={folder / 'output'}", "--no-store", "--launches=1"]
     command = [sys.executable, "-m", "fabricheck", "run", "--environment=openmpi", *names, *where, *options]
     quick = [each for name in NAMES for each in of_test(name, budget=0.01, least_iterations=10, node_state="no")]
-    done = subprocess.run(
-        [*command, *([] if "--" in options else ["--"]), *quick],
-        env={**os.environ, "FABRICHECK_SITES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    return [*command, *([] if "--" in options else ["--"]), *quick]
+
+
+def run(folder: Path, *options: str) -> Finished:
+    with subprocess.Popen(command_of(folder, *options), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        status = process.wait(200)
+    return finished(folder, status)
+
+
+def finished(folder: Path, status: int) -> Finished:
     left = max((folder / "output" / "runs").iterdir())
     written = json.loads((left / "verdict.json").read_text())
-    assert done.returncode == {"PASS": 0, "DEGRADED": 1, "FAIL": 3, "INCOMPLETE": 4, "INVALID": 5}[written["verdict"]]
+    assert status == {"PASS": 0, "DEGRADED": 1, "FAIL": 3, "INCOMPLETE": 4, "INVALID": 5}[written["verdict"]]
     judged = {each["test"].split()[0]: each["verdict"] for each in written["runs"]}
     metrics = {
         each["test"].split()[0]: [(metric["name"], metric["unit"]) for metric in each["metrics"]]
@@ -101,6 +108,32 @@ def test_what_ended_early_is_resumed(tmp_path: Path) -> None:
     assert [line for line in plans if line and f"/{PLANTED}_" not in line] == []
 
 
+def test_ctrl_c_ends_the_job_and_what_was_measured_is_judged(tmp_path: Path) -> None:
+    last = "BothDirections"
+    plant = ("--", *of_test(last, more_options="--inject=hang:1"))
+    with subprocess.Popen(command_of(tmp_path, *plant), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        while not (begun := [*tmp_path.glob(f"output/runs/*/stage/*/*/*/{last}_*/{BEGUN}")]):
+            assert process.poll() is None
+            time.sleep(0.1)
+        ended = {file.parent.name.partition("_")[0] for file in begun[0].parents[1].glob(f"*_*/{EXIT_STATUS}")}
+        assert ended
+        process.send_signal(signal.SIGINT)
+        status = process.wait(200)
+    done = finished(tmp_path, status)
+    assert (done.verdict, done.problems[0]["code"]) == ("INCOMPLETE", "run-interrupted")
+    assert [name for name in ended if done.judged[name] == "INCOMPLETE"] == []
+    assert not [words for words in command_lines() if str(tmp_path) in words]
+
+
+def command_lines() -> list[str]:
+    """Of all processes of this machine."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(file.read_text(errors="replace"))
+    return lines
+
+
 @pytest.mark.full
 def test_a_plan_that_takes_too_long_ends_at_its_own_limit(tmp_path: Path) -> None:
     limits = [each for name in NAMES for each in of_test(name, time_limit="65s", timeout=1000)]
@@ -129,7 +162,7 @@ def test_an_upgrade_is_interleaved_in_one_job_and_names_what_does_not_run(tmp_pa
     places = (f"--built={tmp_path / 'built'}", f"--output={tmp_path / 'output'}")
     done = subprocess.run(
         [sys.executable, "-m", "fabricheck", *words, *places, "--", *quick],
-        env={**os.environ, "FABRICHECK_SITES": ""},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,

@@ -13,20 +13,20 @@ from fabricheck_lab.network_suite import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
-NAMES = "NodePairs|NodeWindows|NetworkCollectives %transport=mpi"
+NAMES = "^(NodePairs|NodeWindows|NetworkCollectives %transport=mpi)"
+QUICK = (
+    "--setvar=NodeWindows.warmup=2",
+    "--setvar=NodeWindows.sizes=host:256KiB",
+    "--setvar=NodeWindows.budget=0.02",
+    "--setvar=NetworkCollectives.sizes=host:512KiB",
+    *(f"--setvar={name}.node_state=no" for name in ("NodePairs", "NodeWindows", "NetworkCollectives")),
+)
 
 
 def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     site = Site(cluster, tmp_path, programs, size="1MiB")
-    quick = [
-        "--setvar=NodeWindows.warmup=1",
-        "--setvar=NodeWindows.sizes=host:256KiB",
-        "--setvar=NodeWindows.budget=0.02",
-        "--setvar=NetworkCollectives.sizes=host:512KiB",
-        *(f"--setvar={name}.node_state=no" for name in ("NodePairs", "NodeWindows", "NetworkCollectives")),
-    ]
     planted = "--setvar=NodeWindows.more_options=--inject=crash:1"
-    done = site.run("two-leaves", "--launches=1", "--", *quick, planted, name=f"^({NAMES})")
+    done = site.run("two-leaves", "--launches=1", "--", *QUICK, planted, name=NAMES)
     (job,) = done.folder.glob("stage/*/*/*/shared-job-*")
     assert "#SBATCH --no-requeue" in (job / "job.sh").read_text()
     ended = {path.parent.name: int(path.read_text()) for path in done.folder.glob("*/*/*/*/N*/exit-status")}
@@ -41,3 +41,20 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
     assert all({sample.operation for sample in run.samples} == {"alltoall", "allreduce"} for run in runs)
     judged = json.loads((done.folder / "verdict.json").read_text())["runs"]
     assert [run["verdict"] for run in judged if "NetworkCollectives" in run["test"]] == ["PASS"] * 3, done.output
+
+
+def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    """Slurm ends the job after a minute, in a plan that takes hours; the plans after it have another job."""
+    site = Site(cluster, tmp_path, programs, size="1MiB")
+    names = "^(NodePairs|NodeWindows|NetworkCollectives %transport=mpi %nodes=2)"
+    planted = ("--setvar=NodeWindows.more_options=--iterations=10000000", "--setvar=NodePairs.time_limit=60s")
+    ended = site.run("one-leaf", "--launches=1", "--", *QUICK, *planted, name=names)
+    first, *_ = sorted(ended.folder.glob("stage/*/*/*/shared-job-*"))
+    assert "DUE TO TIME LIMIT" in (first / "job.err").read_text(), ended.output
+    assert ended.verdict == "INCOMPLETE"
+    assert any("NodeWindows" in problem for problem in ended.problems)
+    assert not any(name in problem for problem in ended.problems for name in ("NodePairs", "NetworkCollectives"))
+    resumed = site.run("one-leaf", "--launches=1", f"--resume={ended.folder}", "--", *QUICK, name=names)
+    taken = sorted(file.parent.name.partition("_")[0] for file in resumed.folder.rglob("taken-over"))
+    assert taken == ["NetworkCollectives", "NodePairs"], resumed.output
+    assert resumed.verdict != "INCOMPLETE" and not any("INCOMPLETE" in problem for problem in resumed.problems)

@@ -32,6 +32,10 @@ def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str) -
     settle(Outcome(fault, how, done.verdict, done.status, line), verdict, said[0])
 
 
+def results(done: Finished) -> list[Path]:
+    return [*done.folder.rglob("result.jsonl")]
+
+
 def replace(file: Path, old: str, new: str) -> None:
     text = file.read_text(encoding="utf-8")
     assert old in text, file
@@ -109,6 +113,23 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
     )
     (script,) = done.folder.glob("launch-2/**/NodePairs*/rfm_job.sh")
     assert "#SBATCH --nodelist=nid001,nid002" in script.read_text()
+
+
+@pytest.mark.full
+def test_a_slow_link_is_the_same_finding_in_a_shared_job_and_in_jobs_of_their_own(site: Site) -> None:
+    faults.slow(site.cluster, "nid002:hsn0", 30)
+    quick = ("--launches=1", "--", "--setvar=NodeWindows.sizes=host:1MiB", "--setvar=NodeWindows.node_state=no")
+    runs = [site.run(LEAF, *way, *quick, name="^(NodePairs|NodeWindows)") for way in ((), ("--one-by-one",))]
+    shared, alone = runs
+    assert [len([*run.folder.glob("stage/*/*/*/shared-job-*")]) for run in runs] == [1, 0]
+    assert shared.verdict == alone.verdict == "DEGRADED", shared.output + alone.output
+    assert shared.metrics.keys() == alone.metrics.keys()
+    tests = {name.partition("_")[0] for run in runs for name in (file.parent.name for file in results(run))}
+    assert tests == {"NodePairs", "NodeWindows"}
+    for run in runs:
+        assert any("[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]" in line for line in run.problems), (
+            run.output
+        )
 
 
 @pytest.mark.full

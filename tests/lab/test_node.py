@@ -384,6 +384,15 @@ def test_trains_take_what_the_link_graph_says(alps: Machine, transport: str) -> 
         assert hosts.status == 0, hosts.said
 
 
+def test_a_train_is_no_longer_than_its_budget(machine: Machine) -> None:
+    """Ten whole trains of these links take a minute and more."""
+    options = ("--schedules=uncontended", "--pairs=0-1", f"--sizes={SIZE}", "--train=256", "--budget=0.1")
+    run = machine.run("--transport=copy", "--operations=unidirectional", *options, "--time-limit=20", ranks=2)
+    assert run.status == 0, run.said
+    alone = expected(machine.topology, "copy", 0, 1)
+    assert run.gbps("unidirectional", [0, 1]) == pytest.approx(alone, rel=0.1)
+
+
 def test_a_missing_gpu_and_another_order(alps: Machine) -> None:
     alps.plant({"missing_gpus": ["gpu2"]})
     run = alps.run("--transport=copy", "--operations=alltoall", "--sizes=8", *ITERATIONS)

@@ -18,6 +18,13 @@ def test_ccl_is_held_to_the_path_of_the_site() -> None:
     assert "^NET/" not in paths_of("ccl", "leonardo:gpu", 2, {}).forbidden
 
 
+def test_data_of_groups_of_a_node_stay_in_it() -> None:
+    between = paths_of("ccl", "leonardo:gpu", 2, {})
+    inside = paths_of("ccl", "leonardo:gpu", 2, {}, split="nodes")
+    assert (inside.required, inside.described, inside.forbidden) == (("^P2P",), "P2P", between.forbidden)
+    assert paths_of("ccl", "leonardo:gpu", 2, {}, split="rails") == between
+
+
 def test_what_an_environment_demands_is_demanded_of_its_transport() -> None:
     extras = {"required_paths": {"mpi": ["^cuda: .*cuda_ipc"]}}
     assert paths_of("mpi", "hgx-h200:gpu", 1, extras) == Paths((), ("^cuda: .*cuda_ipc",))
