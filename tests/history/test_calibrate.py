@@ -180,7 +180,7 @@ def test_rare_dips_end_no_calibration(seed: int) -> None:
     ("expectation", "reason"),
     [
         (Expectation(380, 370, 380, 0.5, "the model"), "is above the highest plausible value, 380 Gb/s (the model)"),
-        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is under the floor, 1000 Gb/s (the model)"),
+        (Expectation(2000, 2000, 2000, 0.5, "the model"), "is below the minimum, 1000 Gb/s (the model)"),
     ],
 )
 def test_a_reference_that_cannot_be_is_refused(expectation: Expectation, reason: str) -> None:

@@ -268,7 +268,7 @@ def test_why_the_switch_is_not_used_is_what_nccl_says() -> None:
     made = replace(made, footer={"records": 1, "proof": {"remarks": [remark]}})
     judged = SystemJudge.of("hgx-h200:gpu8", ROOT).judge(named(made, *H200))
     (found,) = (each for each in judged.problems if each.code == "nvls-not-used")
-    assert found.message.endswith("the library: multicast support is not available")
+    assert found.message.endswith("the library reports: multicast support is not available")
 
 
 @pytest.mark.parametrize(
