@@ -180,11 +180,14 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
 
 
 def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
-    """The probability that any of these parts has as many slow sessions in a row as this one has at its end, each as
-    often as those of the others were slow that are not now (Bonferroni). `sessions`: of each part, the latest first."""
-    streak = int(np.argmin(np.append(sessions[member] >= least, False)))
+    """The probability that any of these parts has as many sessions in a row as slow as the last ones of this, by how
+    often the others had one, but for those that are slow now (Bonferroni). `sessions`: of each part how much worse they
+    were, the latest first; those that were worse by `least` are slow."""
     others = np.concatenate([each for each in sessions if each[:_LAST].min() < least] or [np.zeros(1)])
-    return float(min(1.0, len(sessions) * np.mean(others >= least) ** streak))
+    levels = np.minimum.accumulate(sessions[member])
+    levels = levels[levels >= least]
+    chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
+    return float(min(1.0, len(sessions) * min(chances[_LAST - 1 :], default=1.0)))
 
 
 def _within(component: Component) -> Iterator[tuple[str, str]]:
