@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 10
 _USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
+# The standard normal value that nine in ten are below.
+_NINE_IN_TEN = 1.2816
 
 
 @click.command()
@@ -159,12 +161,15 @@ def _why(result: Upgrade) -> str:
         return result.left_out[0] if result.left_out else "no test measured anything with both"
     needed = max(_rounds_for(each, result.rounds, result.margin) for each in unsure)
     needed = _USUAL_ROUNDS if result.rounds < _USUAL_ROUNDS else needed
-    step = f"run --rounds {needed:.0f}" if needed <= _MOST_ROUNDS else "too noisy: use an idle node, or larger tests"
+    step = (
+        f"run --rounds {max(needed, result.rounds + 2):.0f}"
+        if needed <= _MOST_ROUNDS
+        else "too noisy: use an idle node, or larger tests"
+    )
     return f"{unsure[0].of} may have lost more than {result.margin:.0%} ({unsure[0]}): {step}"
 
 
 def _rounds_for(change: UpgradeChange, rounds: int, margin: float) -> float:
-    """How many rounds an answer needs, by the width of the interval; it shrinks with their root at least."""
-    reach = math.log(change.gain / change.interval[0])
-    room = math.log(change.gain) - math.log1p(-margin)
-    return 2 * math.ceil(rounds / 2 * (reach / room) ** 2) if room > 0 else math.inf
+    """How many rounds show nine times in ten that nothing is lost where nothing is; errors shrink with their root."""
+    reach = math.log(change.gain / change.interval[0]) + _NINE_IN_TEN * change.error
+    return 2 * math.ceil(rounds / 2 * (reach / -math.log1p(-margin)) ** 2)

@@ -77,6 +77,7 @@ class Changes:
 
     @property
     def all(self) -> tuple[UpgradeChange, ...]:
+        """Classes, operations and metrics, in this order."""
         return (*self.classes, *self.operations, *self.metrics)
 
     @property

@@ -157,6 +157,9 @@ def judge_upgrade(
     if session.interrupted:
         left_out, failures = [*left_out, *failures], []
     versions = [[_software(side[number]) for side in sides.values()] for number in (0, 1)]
+    software, variables = (
+        _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
+    )
     return Upgrade(
         system,
         old,
@@ -167,7 +170,8 @@ def judge_upgrade(
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
         tuple(each.message for each in session.findings if each.code == "does-not-apply"),
-        *(_different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)),
+        software,
+        variables,
         packages_changed(*([side[number].runs[0] for side in sides.values()] for number in (0, 1))),
         _suspects(
             changes,
