@@ -122,7 +122,6 @@ def run(
 
     \b
     fabricheck run --system alps --tag nightly
-    fabricheck run --system alps --name PeerCopies --launches 1
     fabricheck run --system alps --tag smoke --nodes all --short
     fabricheck run --system alps --tag smoke --resume
     """
@@ -132,13 +131,10 @@ def run(
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
-    if one_by_one and rounds > 1:
-        raise UserError("--one-by-one and --rounds exclude each other: rounds are interleaved in one job")
+    jobs, repeated = _jobs(rounds, one_by_one=one_by_one)
     suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
-    options = (*prebuilt(built), *[f"--repeat={rounds}"] * (rounds > 1), *reframe_options)
-    jobs = "one-by-one" if one_by_one else "interleaved" if rounds > 1 else "together"
-    selection = Selection(system, tags, names, environments, options, jobs)
+    selection = Selection(system, tags, names, environments, (*prebuilt(built), *repeated, *reframe_options), jobs)
     output = remember_output(output or output_folder(suite.root))
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
@@ -160,12 +156,20 @@ def run(
             from fabricheck.session.relaunch import Again
 
             session, known = Again(suite, selection, output, launches, tell, progress, has_locks).judge(session)
-        # The nodes are not needed to judge what they measured.
-        outcome = known or judge_session(session, suite, name)
+        outcome = known or judge_session(session, suite, name)  # which needs no nodes
         click.echo(f"fabricheck: the checks are those of {suite.root}", err=True)
         _say(outcome, name, is_short=is_short)
         kept = _keep(session, outcome, suite, name, kept_in, just_now=True)
     _conclude(context, session, outcome, kept=kept, is_short=is_short)
+
+
+def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:
+    """How tests share jobs, and the options of ReFrame for that. Raises UserError where two ways exclude each other."""
+    if rounds == 1:
+        return "one-by-one" if one_by_one else "together", ()
+    if one_by_one:
+        raise UserError("--one-by-one and --rounds exclude each other: rounds are interleaved in one job")
+    return "interleaved", (f"--repeat={rounds}",)
 
 
 def prebuilt(program: Path | None) -> tuple[str, ...]:
