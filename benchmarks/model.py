@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fabricheck.expectation import optimum
-from fabricheck.expectation.gpus import algorithm_of
 from fabricheck.judge.expected_table import rows
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.suite import suite_root
+from fabricheck.topology import optimum
+from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.model import Cpu, Gpu, Link, Switch, Topology, find_topology
 
 _Pairs = list[tuple[int, int]]

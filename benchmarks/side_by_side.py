@@ -22,15 +22,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fabricheck.diagnosis.cross_check import one_way_us
 from fabricheck.errors import UserError
-from fabricheck.expectation.transfers import Message, Step, steps_of
-from fabricheck.findings.cross_check import one_way_us
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, options, peer, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
+from fabricheck.topology.transfers import Message, Step, steps_of
 from fabricheck.units import format_size, parse_size
 
 # What was measured, such as (operation, bytes, source, destination), to a time in µs or a rate in GB/s.

@@ -19,8 +19,8 @@ from fabricheck.errors import UserError, refused
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
-    from fabricheck.findings.case_runs import CaseRun
-    from fabricheck.findings.observations import Observation
+    from fabricheck.diagnosis.case_runs import CaseRun
+    from fabricheck.diagnosis.observations import Observation
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.records.finding import Finding
@@ -102,7 +102,7 @@ def judge(
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
     """
-    from fabricheck.findings.of_session import with_session_findings
+    from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
@@ -156,8 +156,8 @@ def observations(
     fabricheck observations --session 3f2a
     """
     from fabricheck.commands import rehearsal
-    from fabricheck.findings.case_runs import CaseRun
-    from fabricheck.findings.observations import observe
+    from fabricheck.diagnosis.case_runs import CaseRun
+    from fabricheck.diagnosis.observations import observe
     from fabricheck.judge.policy import Policy
     from fabricheck.judge.system import SystemJudge
     from fabricheck.records.rehearsal import any_rehearsal
@@ -199,7 +199,7 @@ def _note_left_out(runs: Sequence[CaseRun]) -> None:
 
 def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[CaseRun]]:
     """The system of a stored session and its runs."""
-    from fabricheck.findings.case_runs import CaseRun
+    from fabricheck.diagnosis.case_runs import CaseRun
     from fabricheck.history.reading import find_entries, stored_runs
 
     (entry,) = find_entries(store, system, [session])

@@ -138,7 +138,7 @@ def report(
 
 
 def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str | None, keys: Sequence[str]) -> _Shown:
-    from fabricheck.findings.of_session import with_session_findings
+    from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.system import ByHand, SystemJudge, without_references
     from fabricheck.records.case import parse_attribute
 

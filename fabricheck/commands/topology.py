@@ -17,10 +17,10 @@ from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
 if TYPE_CHECKING:
-    from fabricheck.expectation.algorithms import Estimate
     from fabricheck.judge.expected_table import ExpectedRow
     from fabricheck.judge.published import Published
     from fabricheck.judge.references import References
+    from fabricheck.topology.algorithms import Estimate
     from fabricheck.topology.model import Topology
 
 _WIDTH = 80
@@ -56,8 +56,8 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
     """
-    from fabricheck.expectation.algorithms import estimates
     from fabricheck.judge.expected_table import rows
+    from fabricheck.topology.algorithms import estimates
     from fabricheck.topology.drawing import draw
     from fabricheck.wholefile import whole_file
 

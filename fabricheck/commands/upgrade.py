@@ -15,7 +15,7 @@ from fabricheck.commands.run import alone, prebuilt
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
-    from fabricheck.findings.upgrade import UpgradeChange
+    from fabricheck.diagnosis.upgrade import UpgradeChange
     from fabricheck.session.upgrade import Upgrade
 
 _MOST_LINES = 10
@@ -116,7 +116,7 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
 
 
 def _lines(result: Upgrade) -> Iterator[str]:
-    from fabricheck.findings.upgrade import CONFIDENCE, Answer
+    from fabricheck.diagnosis.upgrade import CONFIDENCE, Answer
 
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
     for title, reasons in (
@@ -154,7 +154,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
 
 def _why(result: Upgrade) -> str:
     """What keeps an upgrade from an answer, and what would give it."""
-    from fabricheck.findings.upgrade import Answer
+    from fabricheck.diagnosis.upgrade import Answer
 
     unsure = [each for each in result.changes.classes if each.answer is Answer.CANNOT_SAY]
     if result.left_out or not unsure:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.components import components_of
-from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 
 #: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 SLOW = (Verdict.DEGRADED, Verdict.FAIL)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.of_metric import TRANSPORTS, expectation
-from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.history.series import MetricKey
 from fabricheck.judge.policy import Scope
 from fabricheck.judge.system import SystemJudge
@@ -15,6 +13,8 @@ from fabricheck.records.case import parse_case
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.topology.of_metric import TRANSPORTS, expectation
+from fabricheck.topology.question import FLOOR_FRACTION
 
 # The expectation of a metric measured on so many nodes; None where the model cannot say.
 Limits = Callable[[MetricKey, int], Expectation | None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fabricheck.expectation.components import links_of_pairs
 from fabricheck.history.folders import RUNS, SessionFolder
 from fabricheck.history.reading import read_table
 from fabricheck.history.session import NodeRecord, SessionRecord
@@ -13,6 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.topology.components import links_of_pairs
 
 
 def node_records(

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.expectation.components import components_of
 from fabricheck.history.robust import MAD_OF_NORMAL
 from fabricheck.history.values import (
     UNJUDGED,
@@ -40,6 +39,7 @@ from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.check_judgement import judgement_of_old_reason
 from fabricheck.results.fabricbench_format import parse_utc
 from fabricheck.results.node_state import states_as_json
+from fabricheck.topology.components import components_of
 
 # Among the attributes of a test: what its check came to. Before there was such, the reason alone had it.
 _VERDICT = "$verdict"

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabricheck.expectation.in_rounds import is_in_round, round_of
-from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.statistics import OF_DEVIATION
@@ -28,10 +26,12 @@ from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAI
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.in_rounds import is_in_round, round_of
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.units import format_size
 
 # Fewer iterations do not tell how much a series varies.

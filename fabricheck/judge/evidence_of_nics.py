@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.operations import PAIRS
@@ -19,6 +18,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.nic import nic_of
+from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import few
 
 # Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share

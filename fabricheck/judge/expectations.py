@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from fabricheck.expectation.in_rounds import company_in_rounds
-from fabricheck.expectation.of_metric import expectation
-from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
-from fabricheck.expectation.question import FLOOR_FRACTION
 from fabricheck.judge.judge import Expect
 from fabricheck.judge.part_values import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
@@ -16,7 +12,11 @@ from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import SPARSE, VICTIMS, kernel_settings
 from fabricheck.records.run import Run, Samples
+from fabricheck.topology.in_rounds import company_in_rounds
 from fabricheck.topology.model import Topology
+from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.topology.question import FLOOR_FRACTION
 
 # Variables that name the interfaces or adapters that MPI libraries may use.
 _INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES")

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from fabricheck.errors import UserError
-from fabricheck.expectation import optimum
-from fabricheck.expectation.memory import host_device_gbps, host_link_gbps
-from fabricheck.expectation.of_metric import expectation
-from fabricheck.expectation.payload import Payload, least_payload
 from fabricheck.judge.references import References
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.topology import optimum
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
+from fabricheck.topology.of_metric import expectation
+from fabricheck.topology.payload import Payload, least_payload
 
 # Large enough that start-up times do not count.
 _BYTES = 1 << 30

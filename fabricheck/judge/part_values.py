@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.expectation.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
@@ -40,6 +39,7 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.units import parse_size, plural
 from fabricheck.yamlfile import read_yaml
 

@@ -7,10 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from fabricheck.expectation.algorithms import allreduce_in_switch
-from fabricheck.expectation.gpus import algorithm_of, node_part
-from fabricheck.expectation.payload import least_payload
-from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.part_values import RunContext, is_comparable
 from fabricheck.judge.policy import Policy
@@ -23,8 +19,12 @@ from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import facts_of_remarks
+from fabricheck.topology.algorithms import allreduce_in_switch
+from fabricheck.topology.gpus import algorithm_of, node_part
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology
+from fabricheck.topology.payload import least_payload
+from fabricheck.topology.placement import gpu_of_ranks
 
 # Of 26,830 recorded series of healthy machines (docs/results) none has an iteration that took 0.37 s more than its
 # median; retransmission after a lost link, a hung driver or a paused process take seconds.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.achievable import between_hosts
 from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
@@ -21,6 +20,7 @@ from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.topology.achievable import between_hosts
 from fabricheck.units import apart
 
 # Yardsticks that siblings are stronger than, where all is well.

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.components import components_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.levels import is_of
 from fabricheck.judge.parts import (
@@ -32,6 +31,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.topology.components import components_of
 
 _RED = (Verdict.DEGRADED, Verdict.FAIL)
 _MOST_NAMED = 3

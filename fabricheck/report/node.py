@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.components import components_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.report.content import groups_of, percent, who
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.report.shares import shade_of, shares_of
+from fabricheck.topology.components import components_of
 from fabricheck.topology.drawing import Layout, add, add_device, describe, layout, width_of
 from fabricheck.topology.model import Link, Topology
 from fabricheck.units import plural

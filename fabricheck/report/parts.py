@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.placement import gpu_of_ranks
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.rehearsal import EMULATED
 from fabricheck.records.run import Device
 from fabricheck.topology.model import Topology
+from fabricheck.topology.placement import gpu_of_ranks
 
 # Whose GPUs an emulated one stands for, by the backend.
 _EMULATED = {"cuda": "nvidia", "hip": "amd", "sycl": "intel"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from fabricheck.diagnosis.case_runs import CaseRun
+from fabricheck.diagnosis.of_session import find_all
 from fabricheck.errors import UserError
-from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.of_session import find_all
 from fabricheck.history.accepted import find_accepted
 from fabricheck.history.compare import Comparison, compare
 from fabricheck.history.reading import entries_of, find_entries, history

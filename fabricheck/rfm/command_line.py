@@ -97,8 +97,8 @@ def ranks_together(placement: str, where: str, ranks: int) -> str:
     `where`: `system:partition`, whose topology says which GPUs those are; rank i drives GPU i. Empty where no GPUs can
     be placed so.
     """
-    from fabricheck.expectation.memory import placements
     from fabricheck.rfm.launch import topology_of
+    from fabricheck.topology.memory import placements
 
     topology = topology_of(where)
     if topology is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reframe.core.builtins import variable
 
-from fabricheck.findings.cross_check import compare_rounds, table
+from fabricheck.diagnosis.cross_check import compare_rounds, table
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -34,7 +34,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
     body says the `operation` (fabricbench's name), and `sizes`, `buffers` and `nodes` as for `SuiteParts`; with host
     buffers a partition needs the feature `exclusive`. The result file is that of fabricbench's first round, judged as
     ever; the ratios with their intervals are performance variables and lie in `ratios.md`
-    (`fabricheck.findings.cross_check`).
+    (`fabricheck.diagnosis.cross_check`).
     """
 
     #: 6 at least, or there is no 95% interval.

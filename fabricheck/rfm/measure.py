@@ -432,7 +432,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
-        from fabricheck.findings.of_session import with_session_findings
+        from fabricheck.diagnosis.of_session import with_session_findings
 
         return with_session_findings(alone, judge, self.current_partition.fullname)
 

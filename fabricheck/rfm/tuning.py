@@ -11,9 +11,9 @@ from reframe.core.builtins import run_after, variable
 from reframe.core.exceptions import ReframeError, ReframeSyntaxError
 from reframe.core.pipeline import RegressionTestPlugin
 
+from fabricheck.diagnosis.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
+from fabricheck.diagnosis.tuning_effect import FEWEST_ROUNDS, EffectKind, TuningResult, compare_rounds
 from fabricheck.errors import UserError
-from fabricheck.findings.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
-from fabricheck.findings.tuning_effect import FEWEST_ROUNDS, EffectKind, TuningResult, compare_rounds
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run

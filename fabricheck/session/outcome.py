@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
-from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.of_session import find_all
-from fabricheck.findings.tuning_effect import find_tuning_effects
+from fabricheck.diagnosis.of_session import find_all
+from fabricheck.diagnosis.tuning_effect import find_tuning_effects
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet

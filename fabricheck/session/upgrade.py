@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, evidence_of, gains
+from fabricheck.diagnosis.rounds import require_alike
+from fabricheck.diagnosis.upgrade import Answer, Changes, changes_of
 from fabricheck.errors import UserError
-from fabricheck.findings.rounds import require_alike
-from fabricheck.findings.upgrade import Answer, Changes, changes_of
 from fabricheck.history.changes import packages_changed, software_of, tuning_of
 from fabricheck.history.software import software_crossed
 from fabricheck.judge.system import SystemJudge

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.of_metric import TRANSPORTS, expectation
 from fabricheck.extras import (
     cores_problems,
     effort_problems,
@@ -29,6 +28,7 @@ from fabricheck.records.metrics import MetricName, parse_metric_name
 from fabricheck.records.operations import SPARSE, backend_of
 from fabricheck.suite import outside_roots, site_root
 from fabricheck.topology.model import Topology, load_topology, partition_files
+from fabricheck.topology.of_metric import TRANSPORTS, expectation
 from fabricheck.units import parse_rate
 
 _MOST_SERVICE_LEVEL = 15  # four bits

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.side_by_side import Table, Values, in_turn, nvbandwidth, ze_peer
 from fabricheck.errors import UserError
-from fabricheck.expectation.transfers import steps_of
 from fabricheck.records.run import Groups
+from fabricheck.topology.transfers import steps_of
 
 # nvbandwidth 0.8 on four H200, 2026-11-21; of two GPUs.
 READ = """

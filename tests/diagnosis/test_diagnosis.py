@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
-from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.of_session import find_all
+from fabricheck.diagnosis.of_session import find_all
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.judge.policy import Policy

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck import mpi
-from fabricheck.findings.rounds import RoundLaunch, launches
+from fabricheck.diagnosis.rounds import RoundLaunch, launches
 from fabricheck.history.reading import history
 from fabricheck.records.case import Case
 from fabricheck.session.reading import read_cases

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from fabricheck.expectation.components import components_of
 from fabricheck.history.changes import facts_of_this_host, software_of, tuning_of, versions_of_suite
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.components import components_of
 from fabricheck.topology.model import Topology, find_topology
 from tests.support.result_files import CUDA, HOST
 from tests.support.sessions import ROOT, case

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.payload import least_payload
 from fabricheck.judge.part_values import Part, RunContext, Where, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
@@ -23,6 +22,7 @@ from fabricheck.records.operations import PAIRS, bus_factor
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Nic, Topology
+from fabricheck.topology.payload import least_payload
 from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
 from tests.judge.test_part_values import named

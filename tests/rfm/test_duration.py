@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.of_session import find_shortened
+from fabricheck.diagnosis.case_runs import CaseRun
+from fabricheck.diagnosis.of_session import find_shortened
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
 from fabricheck.records.run import Run

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from fabricheck.expectation.memory import placements
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import load_policy
@@ -21,6 +20,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require
 from fabricheck.rfm.launch import why_not
+from fabricheck.topology.memory import placements
 from tests.rfm.test_checks import CHECKS
 from tests.support.nodes import ROOT, system
 from tests.support.result_files import CUDA, Line, lines_of, said, settle, verdicts, write

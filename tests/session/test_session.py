@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.errors import UserError
-from fabricheck.findings.case_runs import CaseRun
 from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding

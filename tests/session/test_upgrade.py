@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.findings.upgrade import Answer
+from fabricheck.diagnosis.upgrade import Answer
 from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.commands.topology import expected, validate
+from fabricheck.diagnosis.case_runs import CaseRun
+from fabricheck.diagnosis.of_session import scalings
 from fabricheck.errors import UserError
-from fabricheck.findings.case_runs import CaseRun
-from fabricheck.findings.of_session import scalings
 from fabricheck.history.tables import JudgedCase, metrics_table
 from fabricheck.history.writing import yardsticks_of
 from fabricheck.judge.system import SystemJudge

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fabricheck.findings.case_runs import CaseRun
+from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import ROUND_TRIPS
 from fabricheck.records.run import Device, Groups, Rank, Run, Samples

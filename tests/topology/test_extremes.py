@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.expectation import algorithms, memory, optimum
+from fabricheck.topology import algorithms, memory, optimum
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import load_topology
 from tests.support.nodes import node

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricheck.diagnosis.network.routes import Ways
 from fabricheck.errors import UserError
-from fabricheck.expectation.between_nodes import alltoall_gbps, pair_rates
+from fabricheck.topology.between_nodes import alltoall_gbps, pair_rates
 from fabricheck.topology.model import load_topology
 from fabricheck.topology.network import DISTANCES, Network, fold, node_of, unfold
 from tests.support.nodes import ROOT

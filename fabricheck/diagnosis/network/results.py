@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.expectation.placement import ends_of_ranks, port_used
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
+from fabricheck.topology.placement import ends_of_ranks, port_used
 
 #: Both directions are loaded all the time, so that what pairs on one link get does not hang on which of them goes when.
 OPERATION = "bidirectional"

@@ -10,8 +10,8 @@ import pytest
 
 from fabricheck.diagnosis.network.judge import judge_pairs
 from fabricheck.diagnosis.network.results import pairs_of, places_of
+from fabricheck.diagnosis.of_session import find_all
 from fabricheck.errors import UserError
-from fabricheck.findings.of_session import find_all
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.finding import split

@@ -1,0 +1,202 @@
+"""What other software changes: tests with the old and the new software, interleaved and compared round by round.
+
+As in `tuning_effect` the unit is the launch: a round gives, of each metric, one logarithm of a ratio. Metrics of one
+class (who moves the data, between whom, whether small or large messages) gain or lose together when software changes,
+while much of their noise is their own: the mean of a class shows a loss that no single metric does, and that of one
+operation of the class what concerns this alone. A few rounds do not tell how much a metric varies; the others do, since
+those that take as long vary as much (`judge.spread`).
+
+Each answer has its own error. Worse is what is so in one of many comparisons: the three kinds share the probability of
+an error, and the comparisons of a kind share theirs (Bonferroni). That nothing lost the margin has to hold for all
+classes at once, and nothing is shared (Berger, Technometrics 24, 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from fabricheck.diagnosis.tuning_effect import Effect, EffectKind, change_of, factor, log_gains, log_times, percent
+from fabricheck.judge.spread import CUT, Moderated, moderate
+from fabricheck.records.metrics import Quantity
+from fabricheck.records.operations import OPERATIONS
+from fabricheck.records.run import Run
+
+#: Of comparisons of a stack with itself as many find nothing worse, or more; of those with a class that lost the margin
+#: as many do not call all the same. Either bound of an interval holds with it.
+CONFIDENCE = 0.99
+
+
+class Answer(str, Enum):
+    """What can be said of the new software, the worst first."""
+
+    WORSE = "worse"
+    CANNOT_SAY = "cannot say"
+    BETTER = "better"
+    SAME = "same"
+
+
+@dataclass(frozen=True)
+class UpgradeChange:
+    """What the new software changes of the class of metrics `of`, of the operation `name` in it, or of the metric
+    `name` of a `test`.
+
+    `gain`: how many times as fast it is, with its `interval`; `error`: the standard error of its logarithm; `rounds`:
+    that logarithm in each round.
+    """
+
+    of: str
+    test: str
+    name: str
+    quantity: Quantity
+    metrics: int
+    gain: float
+    interval: tuple[float, float]
+    error: float
+    rounds: tuple[float, ...]
+    answer: Answer
+
+    def __str__(self) -> str:
+        low, high = sorted(change_of(each, self.quantity) for each in self.interval)
+        return f"{percent(change_of(self.gain, self.quantity))} ({percent(low)} to {percent(high)})"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """All that was compared; the worst first."""
+
+    classes: tuple[UpgradeChange, ...]
+    operations: tuple[UpgradeChange, ...]
+    metrics: tuple[UpgradeChange, ...]
+
+    @property
+    def all(self) -> tuple[UpgradeChange, ...]:
+        """Classes, operations and metrics, in this order."""
+        return (*self.classes, *self.operations, *self.metrics)
+
+    @property
+    def answer(self) -> Answer:
+        """Worse where anything surely is. Operations and metrics may be too noisy to tell; no class may."""
+        proven = {each.answer for each in self.all}
+        if Answer.WORSE in proven:
+            return Answer.WORSE
+        if not self.classes or any(each.answer is Answer.CANNOT_SAY for each in self.classes):
+            return Answer.CANNOT_SAY
+        return Answer.BETTER if Answer.BETTER in proven else Answer.SAME
+
+
+#: Class of metrics, test and name, as those of a UpgradeChange.
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """The logarithms of the gain in each round, (rounds,), and of the old software's time."""
+
+    operation: str
+    quantity: Quantity
+    gains: npt.NDArray[np.float64]
+    time: float
+
+
+def changes_of(tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effect: float, margin: float) -> Changes:
+    """What changed, by the runs (old, new) of each round of each test; each test has as many rounds, two or more.
+
+    Worse: surely slower, and perhaps by `smallest_effect`; better likewise. Same: a loss of `margin` is ruled out.
+    Raises UserError where the runs of a test do not hold the same measurements.
+    """
+    metrics: dict[_Key, _Metric] = {}
+    for test, rounds in tests.items():
+        of_rounds = [log_gains(old, new, (50.0,)) for old, new in rounds]
+        for key, time in log_times(rounds[0][0], (50.0,)).items():
+            effect = Effect(*key, gain=1, interval=(1, 1), kind=EffectKind.NOTHING)
+            kind = f"{_class_of(rounds[0][0], effect.operation)}, {effect.quantity}"
+            gains = np.array([gains[key] for gains in of_rounds])
+            metrics[kind, test, effect.name] = _Metric(effect.operation, effect.quantity, gains, time)
+    return _changes_of(metrics, len(tests), smallest_effect, -math.log1p(-margin))
+
+
+def _changes_of(metrics: Mapping[_Key, _Metric], tests: int, smallest: float, margin: float) -> Changes:
+    """Of the metrics and of their groups; the launches of a test share what they have in common."""
+    if not metrics:
+        return Changes((), (), ())
+    # One wild metric of a launch is not the mean of it.
+    gains = _Gains.of([[metric] for metric in metrics.values()], tests)
+    cut = [replace(metric, gains=row) for metric, row in zip(metrics.values(), gains.cut, strict=True)]
+    classes: dict[_Key, list[_Metric]] = {}
+    operations: dict[_Key, list[_Metric]] = {}
+    for (kind, _, _), metric in zip(metrics, cut, strict=True):
+        classes.setdefault((kind, "", ""), []).append(metric)
+        operations.setdefault((kind, "", metric.operation), []).append(metric)
+    levels = [(groups, _Gains.of(list(groups.values()), tests)) for groups in (classes, operations)]
+    levels.append(({key: [metric] for key, metric in metrics.items()}, gains))
+    return Changes(*(_changes(groups, of_groups, smallest, margin) for groups, of_groups in levels))
+
+
+@dataclass(frozen=True)
+class _Gains:
+    """Logarithms of gains, (groups, rounds), without those that are `cut` at some spreads; and their spreads."""
+
+    rounds: npt.NDArray[np.float64]
+    cut: npt.NDArray[np.float64]
+    spread: Moderated
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[_Metric]], tests: int) -> _Gains:
+        gains = np.array([np.mean([metric.gains for metric in members], axis=0) for members in groups])
+        time = np.array([np.mean([metric.time for metric in members]) for members in groups])
+        number, rounds = gains.shape
+        freedom, alike = np.full(number, rounds - 1.0), np.zeros(number, dtype=np.int64)
+
+        def moderated(values: npt.NDArray[np.float64]) -> Moderated:
+            squares = rounds * values.var(axis=1)
+            return moderate(squares, freedom, alike, trend=time, independent=tests * (rounds - 1.0))
+
+        middle = np.median(gains, axis=1, keepdims=True)
+        reach = CUT * np.sqrt(moderated(gains).variance)[:, None]
+        cut = np.clip(gains, middle - reach, middle + reach)
+        return cls(gains, cut, moderated(cut))
+
+
+def _changes(
+    groups: Mapping[_Key, Sequence[_Metric]], gains: _Gains, smallest: float, margin: float
+) -> tuple[UpgradeChange, ...]:
+    mean, (number, rounds) = gains.cut.mean(axis=1), gains.cut.shape
+    error = np.sqrt(gains.spread.variance / rounds)
+    alone, among = (error * stdtrit(gains.spread.freedom, 1 - (1 - CONFIDENCE) / share) for share in (1, 3 * number))
+    changes = [
+        UpgradeChange(
+            *key,
+            members[0].quantity,
+            len(members),
+            factor(mean[row]),
+            (factor(mean[row] - alone[row]), factor(mean[row] + alone[row])),
+            float(error[row]),
+            tuple(gains.rounds[row].tolist()),
+            _answer(mean[row], alone[row], among[row], smallest, margin),
+        )
+        for row, (key, members) in enumerate(groups.items())
+    ]
+    order = list(Answer)
+    return tuple(sorted(changes, key=lambda change: (order.index(change.answer), change.gain)))
+
+
+def _class_of(run: Run, operation: str) -> str:
+    nodes = len({each.host for each in run.ranks})
+    where = f"between {nodes} nodes" if nodes > 1 else "in a node"
+    return f"{run.header['transport']} {OPERATIONS[operation].family} {where}"
+
+
+def _answer(gain: float, alone: float, among: float, smallest: float, margin: float) -> Answer:
+    """By how far the bounds are from the gain: of a comparison by itself, and among all."""
+    if gain + among < 0 and gain - among <= -smallest:
+        return Answer.WORSE
+    if gain - among > 0 and gain + among >= smallest:
+        return Answer.BETTER
+    return Answer.SAME if gain - alone > -margin else Answer.CANNOT_SAY

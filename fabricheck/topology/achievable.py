@@ -1,0 +1,175 @@
+"""What of an expected goodput can be data: links carry headers too, and transfers need time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
+from fabricheck.topology.gpus import algorithm_of, collective, in_switch
+from fabricheck.topology.graph import node_graph
+from fabricheck.topology.host import host_links
+from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.network import node_of
+from fabricheck.topology.nic import gpus_gbps, nic_of
+from fabricheck.topology.payload import MOVERS, Payload, least_payload
+from fabricheck.topology.question import Question
+
+# Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
+_MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fabric": "nic"}
+# What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); of a collective for each step.
+_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
+# Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
+_COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
+# What NCCL does between nodes on rings; the messages of an alltoall meet by chance, and pairs of nodes get less.
+_IN_RINGS = ("allreduce", "allgather", "reduce_scatter", *ROOTED)
+# Below, more than the links decides.
+_LEAST_BYTES = 16 << 20
+# Over more, nobody has measured how much of the NICs is left (reference_values/parts).
+_MOST_NODES = 8
+_LEAST_START_UPS = 1000
+# The smallest collectives of which it is known how much of the links they fill (payload.py).
+_FULL_BYTES = 512 << 20
+
+
+@dataclass(frozen=True)
+class Achievable:
+    """Gb/s, whose packets or measurements say so, and the margin of healthy links where these know it."""
+
+    gbps: float
+    source: str
+    margin: float | None = None
+
+
+def achievable(question: Question, expected: float | None) -> Achievable | None:
+    """What is left of `expected`, Gb/s, for data; None where nobody can say how much the links on the way carry.
+
+    Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
+    chance, and over more than one switch between nodes.
+    """
+    if not expected or question.bytes < _LEAST_BYTES or question.groups > 1:
+        return None
+    between = question.nodes > 1 and question.operation in _IN_RINGS
+    whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
+    if whole is None:
+        return None
+    ideal_us = 8e-3 * question.bytes / whole.gbps
+    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
+    return replace(whole, gbps=whole.gbps * ideal_us / (ideal_us + start_up_us))
+
+
+def _of_expected(question: Question, expected: float) -> Achievable | None:
+    """Without what transfers need to start."""
+    data = _payload(question)
+    if data is None:
+        return None
+    fills = question.operation not in COLLECTIVES or (question.bytes >= _FULL_BYTES and _fills(question))
+    why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
+    return Achievable(expected * data.share, why, data.margin if fills else None)
+
+
+def _fills(question: Question) -> bool:
+    """Whether a collective keeps the links as busy as it can: NCCL's do so with more than two GPUs of a node, but for
+    an alltoall, whose messages meet by chance."""
+    return len(question.node_gpus) > 2 and question.operation != "alltoall"
+
+
+def _collective_between_nodes(question: Question, expected: float) -> Achievable | None:
+    """By NCCL over a few nodes, at what rings get of the NICs, the trunks and the links inside a node.
+
+    On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
+    a root; in an allreduce over two nodes trees have it cross once, but of GPUs that were measured to get less.
+    """
+    topology, n = question.topology, question.ranks
+    if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
+        return None
+    models, gpu = [one.model for one in topology.nics], question.gpus[0].model
+    own = (least_payload(models, mover) for mover in MOVERS if gpu.startswith(mover.partition(" nic of ")[2] or "-"))
+    data = next(filter(None, own), None) or least_payload(models, "nic")
+    if data is None:
+        return None
+    ring = 1.0 if question.operation in ROOTED else (n - 1) / n
+    crossings = ring
+    if question.operation == "allreduce":
+        crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * ring
+    rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
+    # Two ranks that add up send and receive as a pair does.
+    known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
+    margin = data.margin if known else None
+    if len(question.node_gpus) > 1:
+        inside, in_node = _inside(question), collective(question).expected
+        if inside is None or in_node is None:
+            return None
+        if in_node * inside.share < rate:
+            rate, data, margin = in_node * inside.share, inside, None
+    return Achievable(
+        rate, f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}", margin
+    )
+
+
+def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
+    """What MPI between two hosts on one switch gets of `expected`, Gb/s, on links so slow that processors keep up.
+
+    That is where the start of a message is no thousandth of its time. None elsewhere.
+    """
+    data = least_payload([nic.model for nic in topology.nics], "nic")
+    if data is None or not expected:
+        return None
+    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _START_UP_US["mpi"]
+    return expected * data.share if slow_enough else None
+
+
+def _payload(question: Question) -> Payload | None:
+    operation, mover = question.operation, _MOVERS.get(question.transport)
+    if mover is None or not question.gpus or question.buffers is not None:
+        return None
+    if question.nodes == 1 and mover == "nic":
+        return least_payload([one.model for one in question.topology.nics], mover)
+    if question.nodes > 1:
+        return _between_nodes(question) if operation in PAIRS else None
+    distinct = len(question.node_gpus)
+    if operation == "local_copy":
+        alone = question.ranks == 1 and mover in ("copy", "kernel")
+        return least_payload(["GPU memory"], mover) if alone and question.bytes >= 256 << 20 else None
+    if operation in ("host_to_device", "device_to_host"):
+        alone = question.ranks == 1 and question.host_memory == "pinned"
+        links = host_links(question.topology, question.gpus)
+        return least_payload([link.technology for link in links], mover) if alone and mover == "copy" else None
+    if operation in PAIRS and distinct == 2:
+        on_the_way = [*_on_the_way(question, *question.gpus)]
+        together = least_payload(on_the_way, f"{mover} both ways") if operation == "bidirectional" else None
+        return together or least_payload(on_the_way, "ccl pair" if mover == "ccl" else mover)
+    if operation in _COLLECTIVES.get(question.transport, ()) and distinct == len(question.gpus) > 1:
+        return _inside(question)
+    return None
+
+
+def _inside(question: Question) -> Payload | None:
+    """Of a collective between the GPUs of a node."""
+    mover = _MOVERS[question.transport]
+    own_algorithm = algorithm_of(question.topology, question.operation, mover, question.node_gpus)
+    if mover == "ccl" and question.operation == "alltoall":
+        mover = "ccl pair"  # which it is made of
+    elif in_switch(question, own_algorithm) is not None:
+        mover = "ccl in switch"
+    return least_payload(_between_gpus(question), mover)
+
+
+def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:
+    graph = node_graph(question.topology)
+    return [link.technology for edge in graph.widest_path(source, destination).edges for link in graph.links_of(edge)]
+
+
+def _between_gpus(question: Question) -> Iterable[str]:
+    graph = node_graph(question.topology).graph
+    return [link.technology for link in question.topology.links if graph.has_edge(*link.ends)]
+
+
+def _between_nodes(question: Question) -> Payload | None:
+    topology = question.topology
+    if topology.network is None or not question.ends or question.schedule != "uncontended":
+        return None
+    if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
+        return None
+    nics = [nic_of(topology, gpu) for gpu in question.gpus]
+    return least_payload([nic.model for nic in nics if nic is not None], "nic")

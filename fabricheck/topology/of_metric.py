@@ -1,0 +1,187 @@
+"""What the judge asks: nominal, expected and highest plausible value of one metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+from fabricheck.errors import UserError
+from fabricheck.records.judgement import Expectation
+from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING, Transport
+from fabricheck.records.run import Groups
+from fabricheck.topology import transfers
+from fabricheck.topology.achievable import achievable
+from fabricheck.topology.across_nodes import across_nodes, in_domains, through_nics, unknown_domain
+from fabricheck.topology.gpus import collective, host_and_device, memory_path, pair, same_gpu, shared_memory, staging
+from fabricheck.topology.in_rounds import Company
+from fabricheck.topology.listed import listed
+from fabricheck.topology.model import Topology
+from fabricheck.topology.question import FLOOR_FRACTION, Limits, Question
+
+TRANSPORTS: tuple[str, ...] = get_args(Transport)
+
+# Rates of data sheets are rounded, and signalling can be a little faster (NVLink's 25 GB/s are 25.8 on the wire).
+_MARGIN = 1.05
+
+
+def expectation(
+    topology: Topology,
+    *,
+    operation: str,
+    implementation: str,
+    transport: str,
+    schedule: str,
+    devices: Sequence[str | int],
+    nodes: int,
+    ends: Sequence[str] = (),
+    beside: Company | None = None,
+    bytes: int,
+    quantity: str,
+    host_copy_gbps: float | None,
+    ranks: int | None = None,
+    oversubscribed: bool = False,
+    host_memory: str | None = None,
+    buffers: str | None = None,
+    floor_fraction: float = FLOOR_FRACTION,
+    groups: Groups | None = None,
+    messages: Sequence[tuple[int, int, int]] = (),
+    places: Sequence[int] | None = None,
+    company: int = 0,
+    step_transports: Sequence[str] = (),
+    without_switch: str = "",
+) -> Expectation:
+    """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
+    parameters is explained here, once.
+
+    `operation`, `implementation`, `transport`, `schedule` and `bytes` as in the result file. `devices`: the GPU of each
+    rank, as node-local index or name, in rank order (source and destination of a pair, the root of a rooted collective
+    first); empty for the host backend. `nodes`: on how many nodes the ranks are. `ends`: the node or port of each rank
+    in the topology's network, where it has one; `beside`: what else is on the links and NICs of a pair or group in such
+    a round. `ranks`: how many; needed only where `devices` is empty or names each GPU of a node once for several nodes
+    (default: as many as `devices`, else two for pairs, else one a node and at least two). `oversubscribed`: ranks share
+    cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
+    the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
+    fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
+    `without_switch`: the variable that keeps NCCL from reducing in the switch, where one does.
+
+    Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source,
+    destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
+    equal size, one after another); `company`, how many ranks do something else at the same time;
+    `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
+
+    Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
+    """
+    for kind, name, known in (
+        ("operation", operation, (*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS)),
+        ("implementation", implementation, ("transfers", "library")),
+        ("transport", transport, TRANSPORTS),
+        ("schedule", schedule, ("uncontended", "contended")),
+        ("quantity", quantity, ("goodput", "latency")),
+    ):
+        if name not in known:
+            raise UserError(f"unknown {kind} {name!r}: {', '.join(known)}")
+    if nodes < 1 or bytes < 1:
+        raise UserError(f"a measurement has at least one node and one byte, not {nodes} and {bytes}")
+    gpus = tuple(topology.gpu(device) for device in devices)
+    if operation in PAIRS and gpus and len(gpus) != 2:
+        raise UserError(f"{operation} is between two devices, not {len(gpus)}")
+    if ranks is None:
+        alone = 1 if operation in MEMORY_PATHS else max(2, nodes)
+        ranks = len(gpus) or (2 if operation in PAIRS else alone)
+    plugged = tuple(ends) if topology.network is not None else ()
+    question = Question(
+        *(topology, operation, transport, schedule, gpus, ranks, nodes, plugged),
+        *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
+        implementation=implementation,
+        beside=beside,
+        without_switch=without_switch,
+    )
+    if operation in LISTED:
+        question = replace(
+            question,
+            steps=transfers.steps_of(operation, ranks=ranks, bytes=bytes, groups=groups, messages=messages),
+            places=tuple(places) if places is not None else tuple(rank * nodes // ranks for rank in range(ranks)),
+            company=company,
+        )
+        question = replace(question, transports=_transports(question, step_transports))
+    by_nvlink = in_domains(question)
+    if by_nvlink is not None and not unknown_domain(question):
+        question = by_nvlink
+    limits = _limits(question)
+    if by_nvlink is not None and by_nvlink is not question and limits.ceiling is not None:
+        limits = replace(limits, ceiling=max(limits.ceiling, _limits(by_nvlink).ceiling or 0.0))
+    if quantity == "latency":
+        return _latency(question, limits)
+    floor = floor_fraction * limits.floor_share
+    if limits.expected:
+        ideal_us = 8e-3 * bytes / limits.expected
+        floor *= ideal_us / (ideal_us + limits.start_up_us)
+    ceiling = _finite(limits.ceiling)
+    if ceiling is not None:
+        ceiling *= _MARGIN
+    of_limits = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
+    data = achievable(question, of_limits.expected)
+    if data is None:
+        return of_limits
+    return replace(of_limits, achievable=data.gbps, achievable_source=data.source, achievable_margin=data.margin)
+
+
+def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:
+    if question.operation in STRIPING and step_transports:
+        split, translate, assemble = step_transports
+        transport = {"striping_split": split, "striping_assemble": assemble}.get(question.operation, translate)
+        if question.operation != "striping_pipelined":  # whose steps all go by one
+            return (split, translate, assemble) if question.operation == "striping" else (transport,)
+    return (question.transport,) * len(question.steps)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+# The least one-way time in microseconds that anything could take; well below what was ever measured, so that only a
+# wrong clock or a transfer that did not happen falls under it.
+_SHARED_MEMORY_US = 0.02  # one cache line between two cores takes tens of ns
+_DEVICE_US = 0.1  # one crossing of PCIe or NVLink; nvbandwidth reads a peer's memory in 0.8 us on an H200
+_LAUNCH_US = 0.5  # a copy or kernel that is launched and waited for
+_NETWORK_US = 0.3  # two NICs and a switch; the best of De Sensi §V-B2 is 1.02 us
+
+
+def _least_plausible_us(transport: str, *, between_nodes: bool, devices: bool) -> float:
+    """One-way time in us below which a latency cannot be right."""
+    least = _SHARED_MEMORY_US
+    if devices:
+        least = _DEVICE_US if transport in ("mpi", "fabric") else _LAUNCH_US
+    return max(least, _NETWORK_US) if between_nodes else least
+
+
+def _latency(question: Question, limits: Limits) -> Expectation:
+    """Below the start of any transfer, or below the time that the bytes need at the highest rate, nothing is right."""
+    least = _least_plausible_us(question.transport, between_nodes=question.nodes > 1, devices=bool(question.gpus))
+    if limits.ceiling and math.isfinite(limits.ceiling):
+        least = max(least, 8e-3 * question.bytes / (limits.ceiling * _MARGIN))
+    return Expectation(None, None, least, 0.0, f"least plausible time; {limits.source}")
+
+
+def _limits(question: Question) -> Limits:
+    if question.transport == "fabric" and question.nodes == 1:
+        return through_nics(question)
+    if question.operation in MEMORY_PATHS:
+        return memory_path(question)
+    if question.steps:
+        return listed(question)
+    if question.nodes > 1:
+        return across_nodes(question)
+    if not question.gpus:
+        return shared_memory(question)
+    if question.buffers is not None:
+        return host_and_device(question)
+    if len(set(question.gpus)) == 1:
+        return same_gpu(question)
+    if question.transport == "staging":
+        return staging(question)
+    if question.operation in PAIRS:
+        return pair(question)
+    return collective(question)
