@@ -8,7 +8,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.commands import upgrade as module
-from fabricheck.findings.upgrade import Answer, UpgradeChange
+from fabricheck.diagnosis.upgrade import Answer, UpgradeChange
 
 
 @pytest.mark.parametrize(
