@@ -33,7 +33,7 @@ class NicPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["unidirectional"]
     schedules = ["contended"]
     rank_a_port = True
-    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
+    sizes = {"host": "8B,8MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"nightly", "acceptance", "layers"}
     nightly_only = {"access": ["write"]}
@@ -51,6 +51,6 @@ class NicPairsOfHosts(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["unidirectional"]
     schedules = ["contended"]
     rank_a_port = True
-    sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
+    sizes = {"host": "8B,8MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"acceptance"}
