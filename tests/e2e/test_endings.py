@@ -137,7 +137,7 @@ def test_what_a_machine_that_went_down_left_is_judged_and_stored(toy: ToySuite) 
     assert "had no verdict; it is INCOMPLETE" in done.stderr
     verdict, problems, judged = verdict_of(folder)
     assert (verdict, judged) == ("INCOMPLETE", 2)
-    assert any("ReFrame left no report" in each for each in problems)
+    assert any("without a report of ReFrame" in each for each in problems)
     assert set(history(toy.output / "store", system="toy")["test"]) == {"Measures", "Sleeps"}
 
 

@@ -292,7 +292,7 @@ def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_pat
         text=True,
         check=False,
     )
-    said = [line for line in done.stdout.splitlines() if line.startswith("finding")]
+    said = [line for line in done.stdout.splitlines() if line.startswith("note")]
     assert len(said) == 1, done.stdout
     assert "does not apply: Open MPI 4.1.6" in said[0] and "SmokeLibraries %transport=mpi @new:default" in said[0]
     assert "is not GPU-aware: use an Open MPI configured" in said[0]
