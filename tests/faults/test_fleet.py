@@ -175,7 +175,7 @@ def test_a_job_that_is_cancelled_is_resumed_and_what_recovers_is_cleared(fleet: 
     second = run_and(fleet, "--resume", programs, ("retest.jsonl.rounds", ""), lambda: faults.clear(fleet.cluster))
     assert second.verdict["fleet"]["message"] == "8 of 8 nodes good, 0 bad, 0 not checked", second.output
     findings = [each["message"] for each in second.verdict["findings"]]
-    assert any("nid002" in each and "with known-good partners" in each for each in findings), findings
+    assert any("nid002" in each and "pairs with good partners" in each for each in findings), findings
     assert any("result files were taken over" in each for each in findings), findings
     # Nothing was measured twice, and each run is stored once.
     assert len(node_runs(first)) == 8
