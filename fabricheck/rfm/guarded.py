@@ -12,10 +12,15 @@ from fabricheck import mpi
 from fabricheck.records.operations import ONE_PATH
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.guards import require, require_fresh
+from fabricheck.results.guards import least_sent, require, require_fresh
 from fabricheck.rfm.outcome import own_status, words_of_job
 from fabricheck.rfm.paths import nics_of, with_logs
 from fabricheck.topology.transport_paths import Paths
+
+
+def sends_between_nodes(run: Run) -> bool:
+    """Whether data were sent between nodes: else what their networks carried is MPI's start alone."""
+    return bool(least_sent(run))
 
 
 def read_guarded(
@@ -28,6 +33,7 @@ def read_guarded(
     run = read_run(file)
     # Copies and kernels go over NVLink, whose bytes no interface counts.
     is_over_nodes = test.num_nodes > 1 and test.transport not in ONE_PATH
+    over_network = is_over_nodes and sends_between_nodes(run)
     extras = test.current_environ.extras
     if test.transport == "mpi" and is_over_nodes:
         run = with_logs(run, test.output() + test.errors())
@@ -46,8 +52,8 @@ def read_guarded(
         paths_forbidden=paths.forbidden,
         paths_required=paths.required,
         described=paths.described,
-        interfaces=test.current_partition.extras.get("network_interfaces", []) if is_over_nodes else [],
-        nics=nics_of(test.current_partition.fullname) if is_over_nodes else [],
+        interfaces=test.current_partition.extras.get("network_interfaces", []) if over_network else [],
+        nics=nics_of(test.current_partition.fullname) if over_network else [],
         verified=test.verified,
     )
     told = (*test.away, *words_of_job(test, run, status, test.errors()), *run.problems, *problems)
