@@ -7,18 +7,18 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fabricheck import __version__
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
 from fabricheck.results.environment import set_by_launcher
+from fabricheck.units import few
 
 _LOAD = re.compile(r"^\s*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
-# Libraries of a package that are named, and digits of a build id.
-_SHOWN, _DIGITS = 3, 8
+_DIGITS = 8  # of a build id
 
 
 def canonical(values: Mapping[str, str]) -> str:
@@ -119,7 +119,7 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[str, ...]:
             if pair[0] != pair[1]
         )
         packages.setdefault((left, right), []).append(name)
-    return tuple(f"{_some(names)}: {left} -> {right}" for (left, right), names in packages.items())
+    return tuple(f"{few(names)}: {left} -> {right}" for (left, right), names in packages.items())
 
 
 def _loaded(runs: Iterable[Run]) -> dict[str, dict[str, str]]:
@@ -142,8 +142,3 @@ def _package(path: str) -> str:
 
 def _texts(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values))) or "none"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

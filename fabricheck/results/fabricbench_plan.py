@@ -13,6 +13,7 @@ from fabricheck.records.run import list_ranks
 from fabricheck.records.split import Split
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import HeaderModel, ProofModel, RuledSeriesModel, SamplesModel, SeriesModel
+from fabricheck.units import few
 
 # What makes two samples lines the same measurement, and what a planned series must agree with: operation, schedule,
 # bytes, ranks, groups, implementation and round.
@@ -65,8 +66,7 @@ def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
         ]
         unproven += [name for name in header.plan.operations if name not in {**told.proven, **told.unproven}]
         if unproven:
-            more = f" and {len(unproven) - 1} more" if len(unproven) > 1 else ""
-            yield (f"the mode {mode} was not in effect in {unproven[0]}{more}, or has no evidence: {told.evidence}")
+            yield (f"the mode {mode} was not in effect in {few(unproven, 1)}, or has no evidence: {told.evidence}")
 
 
 def plan_mistakes(header: HeaderModel, planned: Counter[Key]) -> Iterator[str]:

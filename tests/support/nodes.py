@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from fabricheck.records.judgement import Expectation
 from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.model import Cpu, Gpu, Link, Nic, Switch, Topology, find_topology
+from fabricheck.topology.of_metric import expectation
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = (
@@ -57,3 +60,17 @@ def node(
         links=tuple(joined),
         nic_scheme=scheme,
     )
+
+
+def expected_of(topology: Topology, operation: str, devices: Sequence[int], **others: Any) -> Expectation:
+    """What the model expects of a goodput: of 1 GiB by *CCL on one node, unless `others` say another."""
+    given: dict[str, Any] = {
+        "implementation": "library",
+        "transport": "ccl",
+        "schedule": "uncontended",
+        "nodes": 1,
+        "bytes": 1 << 30,
+        "quantity": "goodput",
+        "host_copy_gbps": None,
+    }
+    return expectation(topology, operation=operation, devices=devices, **{**given, **others})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -14,24 +14,13 @@ from fabricheck.errors import UserError
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.memory import host_link_gbps
-from fabricheck.topology.model import Topology
 from fabricheck.topology.of_metric import TRANSPORTS, expectation
-from tests.support.nodes import PAPERS, node, system
+from tests.support.nodes import PAPERS, expected_of, node, system
 
 GIB = 1 << 30
 
 
-def ask(topology: Topology, operation: str, devices: Sequence[int], **others: Any) -> Expectation:
-    given: dict[str, Any] = {
-        "implementation": "library",
-        "transport": "ccl",
-        "schedule": "uncontended",
-        "nodes": 1,
-        "bytes": GIB,
-        "quantity": "goodput",
-        "host_copy_gbps": 80.0,
-    }
-    return expectation(topology, operation=operation, devices=devices, **{**given, **others})
+ask = partial(expected_of, host_copy_gbps=80.0)
 
 
 def holds(found: Expectation, value: float) -> bool:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from fabricheck.records.judgement import Expectation
 from fabricheck.records.run import Groups
 from fabricheck.topology import algorithms, optimum
 from fabricheck.topology.gpus import algorithm_of
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Gpu, Link, Switch, Topology
-from fabricheck.topology.of_metric import expectation
-from tests.support.nodes import graph, node, system
+from tests.support.nodes import expected_of, graph, node, system
 
 GIB = 1 << 30
 MI250X = ("lumi", "dardel", "frontier")
@@ -27,19 +24,6 @@ def best(topology: Topology, operation: str, gpus: Sequence[Gpu] | None = None) 
 
 def by(topology: Topology, operation: str, transport: str = "ccl") -> float:
     return algorithm_of(topology, operation, transport, topology.gpus).gbps
-
-
-def ask(topology: Topology, operation: str, devices: Sequence[int], **others: Any) -> Expectation:
-    given: dict[str, Any] = {
-        "implementation": "library",
-        "transport": "ccl",
-        "schedule": "uncontended",
-        "nodes": 1,
-        "bytes": GIB,
-        "quantity": "goodput",
-        "host_copy_gbps": None,
-    }
-    return expectation(topology, operation=operation, devices=devices, **{**given, **others})
 
 
 def islands(order: Sequence[int]) -> Topology:
@@ -87,22 +71,24 @@ def test_two_sockets(name: str, ring: float) -> None:
 
 @pytest.mark.parametrize("pattern", ["rail_unidirectional", "asymmetric_unidirectional"])
 def test_dgx_a100_has_a_nic_for_each_gpu(pattern: str) -> None:
-    found = ask(system("dgx-a100"), pattern, list(range(8)) * 2, nodes=2, groups=Groups(2, 8, 1), transport="mpi")
+    found = expected_of(
+        system("dgx-a100"), pattern, list(range(8)) * 2, nodes=2, groups=Groups(2, 8, 1), transport="mpi"
+    )
     assert found.expected == pytest.approx(200)
     # NCCL's plugin may use all of them (CommBench §5.2.1).
     assert found.ceiling == pytest.approx(1.05 * 1600)
 
 
 def test_a_chain_in_a_subset_of_lumi_is_plausible() -> None:
-    found = ask(system("lumi"), "allreduce", (0, 1, 2))
+    found = expected_of(system("lumi"), "allreduce", (0, 1, 2))
     assert found.ceiling is not None and found.ceiling >= 400
     assert found.expected is not None and found.expected <= 400
 
 
 @pytest.mark.parametrize("pair", [(0, 3), (0, 4), (1, 2), (2, 6), (4, 7), (5, 6)])
 def test_an_alltoall_of_two_is_point_to_point_both_ways(pair: tuple[int, int]) -> None:
-    found = ask(system("lumi"), "alltoall", pair)
-    alone = ask(system("lumi"), "pingpong", pair)
+    found = expected_of(system("lumi"), "alltoall", pair)
+    alone = expected_of(system("lumi"), "pingpong", pair)
     assert found.expected == pytest.approx(2 * 400)  # half of the buffer is the own share
     assert alone.expected == pytest.approx(400)
 
@@ -175,18 +161,18 @@ def test_a_link_may_be_slower_one_way() -> None:
     first, second = made.gpus
     assert node_graph(made).widest_path(first, second).rate_gbps == pytest.approx(800)
     assert node_graph(made).widest_path(second, first).rate_gbps == pytest.approx(200)
-    there, back = (ask(made, "unidirectional", pair, transport="copy") for pair in ((0, 1), (1, 0)))
+    there, back = (expected_of(made, "unidirectional", pair, transport="copy") for pair in ((0, 1), (1, 0)))
     assert there.expected == pytest.approx(800)
     assert back.expected == pytest.approx(200)
     # A ping-pong takes half of its time each way.
-    assert ask(made, "pingpong", (0, 1), transport="copy").expected == pytest.approx(2 / (1 / 800 + 1 / 200))
+    assert expected_of(made, "pingpong", (0, 1), transport="copy").expected == pytest.approx(2 / (1 / 800 + 1 / 200))
     assert best(made, "alltoall") == pytest.approx(400)
     assert best(made, "broadcast", (first, second)) == pytest.approx(800)
 
 
 @pytest.mark.parametrize(("operation", "expected"), [("alltoall", 44.6), ("broadcast", 85.9), ("reduce", 85.9)])
 def test_staged_collectives_share_the_hosts_copies(operation: str, expected: float) -> None:
-    found = ask(system("lumi"), operation, range(8), transport="staging")
+    found = expected_of(system("lumi"), operation, range(8), transport="staging")
     assert found.expected == pytest.approx(expected, abs=0.05)
 
 
@@ -204,6 +190,6 @@ def test_packed_trees_are_not_implausible(name: str) -> None:
     topology = system(name)
     everyone = [gpu.index for gpu in topology.gpus]
     for operation in ("alltoall", "allgather", "allreduce", "broadcast"):
-        found = ask(topology, operation, everyone)
+        found = expected_of(topology, operation, everyone)
         assert found.ceiling is not None
         assert found.ceiling >= best(topology, operation)
