@@ -170,7 +170,7 @@ LINK_COUNTERS = (
         few=(None,),
     ),
 )
-# More of one kind say nothing more.
+# As many of one kind are shown; more would not help.
 _MOST_TOGETHER = 4
 
 

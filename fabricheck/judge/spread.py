@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 CUT = 2.0
 #: Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty.
 LEAST_SPREAD = 1e-4
-#: Fewer metrics say nothing of the spread of another.
+#: The spread of a metric is not estimated from fewer others.
 FEWEST_ALIKE = 10
 
 

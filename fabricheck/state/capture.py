@@ -584,7 +584,7 @@ def _pci_place(device: Path) -> Optional[str]:
 
 def _path_speed(device: Path) -> Optional[str]:
     """The kernel's word for the slowest link between a device and its root port, at its best: a PCIe 6 GPU at a CPU of
-    PCIe 5 has `32.0 GT/s PCIe`. None where nothing states; what virtual machines have for bridges says nothing."""
+    PCIe 5 has `32.0 GT/s PCIe`. None where no link states its speed: bridges of virtual machines do not."""
     speeds = []
     place = Path(os.path.realpath(device))
     for folder in (place, *place.parents):

@@ -236,30 +236,30 @@ class Locator:
         left = [without(state, position) for position in range(len(state.faults))]
         # Beside several faults, what none of them slows may be too little to fit a scale to.
         left = [each if each.faults else self.model.null(y) for each in left]
-        gains = [self.model.scan(y, others)[0][fault] for others, fault in zip(left, state.faults, strict=True)]
-        for position in np.argsort(gains, kind="stable").tolist():
-            if self._is_chance(y, left[position], state.faults[position]):
+        gains = [self.model.scan(y, others)[0] for others in left]
+        own = [of_all[fault] for of_all, fault in zip(gains, state.faults, strict=True)]
+        # What most pairs may go over shows in the shape of the noise, which no shuffling changes: that is not asked.
+        somewhere = np.bincount(self.model.entries.key_hypothesis, minlength=len(self.model.members)) < y.size / 2
+        for position in np.argsort(own, kind="stable").tolist():
+            gain = gains[position][somewhere].max(initial=-np.inf)
+            if somewhere[state.faults[position]] and self._is_chance(y, left[position], somewhere, gain):
                 return self._beyond_chance(y, self.model.fit(y, left[position]))
         return state
 
-    def _is_chance(self, y: FloatArray, others: State, fault: int) -> bool:
-        """Whether one more fault gains as much where the readings are shuffled among pairs that the other faults slow
-        alike: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the largest gain of
-        all faults (Westfall and Young, 1993), that ends with the first (Besag and Clifford, Biometrika 78, 1991). What
-        most pairs may go over shows in the shape of the noise, which no shuffling changes: that is not asked."""
+    def _is_chance(self, y: FloatArray, others: State, faults: npt.NDArray[np.bool_], gain: float) -> bool:
+        """Whether one more of the `faults` gains as much where the readings are shuffled among pairs that the other
+        faults slow alike: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the
+        largest gain of all faults (Westfall and Young, 1993), that ends with the first (Besag and Clifford, Biometrika
+        78, 1991)."""
         slow = self.model.effect(others.faults, others.losses)
         share = np.bincount(self.model.reading, self.model.probability * (slow > 0), y.size)
         loss = np.bincount(self.model.reading, self.model.probability * slow, y.size)
         alike = np.unique(np.stack([share, loss]).round(6), axis=1, return_inverse=True)[1].ravel()
         order, random = np.argsort(alike, kind="stable"), np.random.default_rng(y.size)
-        somewhere = np.bincount(self.model.entries.key_hypothesis, minlength=len(self.model.members)) < y.size / 2
-        gains = self.model.scan(y, others)[0]
-        if not somewhere[fault]:
-            return False
         for _ in range(round(1 / self.false_alarm) - 1):
             shuffled = np.empty_like(y)
             shuffled[order] = y[np.lexsort((random.random(y.size), alike))]
-            if self.model.scan(shuffled, others)[0][somewhere].max() >= gains[somewhere].max():
+            if self.model.scan(shuffled, others)[0][faults].max() >= gain:
                 return True
         return False
 
