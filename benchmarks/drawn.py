@@ -23,7 +23,7 @@ from scipy.signal import lfilter
 
 from benchmarks.noise import RECORDED, Floats, Generator, Shape
 from benchmarks.sessions import FAULTS, GPUS, JUDGES, PAIRS, RUNS, Made
-from fabricheck.diagnosis.network.judge import counted_suspects
+from fabricheck.diagnosis.network.pair_findings import counted_suspects
 from fabricheck.history.monitor import monitor
 from fabricheck.history.node_effects import without_node_effects
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, shift_test

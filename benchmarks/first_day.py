@@ -28,8 +28,8 @@ from fabricheck.judge.equal_metrics import Member
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.siblings import Compared
+from fabricheck.judge.slow_iterations import slow_tails
 from fabricheck.judge.system import SystemJudge
-from fabricheck.judge.tails import slow_tails
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict

@@ -23,9 +23,9 @@ from benchmarks.noise import SHAPES, Generator, Shape
 from benchmarks.regression import share
 from benchmarks.sessions import PAIRS, PARTS, launched_again
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Locator
-from fabricheck.diagnosis.network.plan import retest, screen
+from fabricheck.diagnosis.network.pair_findings import counted_suspects
+from fabricheck.diagnosis.network.round_plan import retest, screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.fleet.screen import ROUNDS, ROUNDS_AGAIN
 from fabricheck.judge.outliers import CrossedParts, outliers

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.calibrate import Calibrated, calibrate
-from fabricheck.judge.levels import level_on
+from fabricheck.judge.node_levels import level_on
 from fabricheck.records.judgement import Reference
 
 METRICS, NODES, DIFFER, NOISE, LOSS = 12, 10, 0.02, 0.002, 0.03

@@ -39,7 +39,7 @@ import polars as pl
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
 from fabricheck.history.series import MetricKey, Series, Session, path_of
-from fabricheck.history.software import software_crossed
+from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import Policy

@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from fabricheck.history import folders, tables
+from fabricheck.history import folders, store_tables
 from fabricheck.history.reading import history
 from fabricheck.history.session import SessionRecord, Yardsticks
 from fabricheck.history.upkeep import verify
@@ -98,16 +98,16 @@ class MadeSession:
         """A session whose rows are those of a result file with GPUs, as often as it takes."""
         judged = SystemJudge.of("hgx-h200").judge(read_run(suite_root() / RESULT))
         case = Case("PingPong %transport=ccl", "openmpi", "benchmark:gpu", {}, "pass", None, None, None, False)
-        measured = [tables.JudgedCase(case, judged, '{"NCCL":"2.28.3"}', "{}")]
-        rows = tables.metrics_table(measured, "s", FIRST)
+        measured = [store_tables.JudgedCase(case, judged, '{"NCCL":"2.28.3"}', "{}")]
+        rows = store_tables.metrics_table(measured, "s", FIRST)
         times = np.random.default_rng(0).normal(1e6, 1e4, iterations).astype(np.int64)
-        line = tables.samples_table(measured).head(1)
+        line = store_tables.samples_table(measured).head(1)
         number = np.arange(metrics)
         ids = pl.Series("run_id", [f"{each // A_RUN:032x}" for each in number])
         return cls(
             pl.concat(
                 [
-                    tables.runs_table(measured, "s", FIRST).with_columns(
+                    store_tables.runs_table(measured, "s", FIRST).with_columns(
                         pl.lit(f"{each:032x}").alias("run_id"), pl.lit(_judgement(judged)).alias("judgement")
                     )
                     for each in range(-(-metrics // A_RUN))
@@ -158,9 +158,9 @@ class MadeSession:
         )
         files = {
             folders.SESSION: record.model_dump_json().encode(),
-            folders.RUNS: tables.to_parquet(runs),
-            folders.METRICS: tables.to_parquet(metrics),
-            folders.SAMPLES: tables.to_parquet(self.samples.with_columns(own)),
+            folders.RUNS: store_tables.to_parquet(runs),
+            folders.METRICS: store_tables.to_parquet(metrics),
+            folders.SAMPLES: store_tables.to_parquet(self.samples.with_columns(own)),
         }
         folders.commit(store / "benchmark", started.strftime("%Y%m%dT%H%M%SZ"), session, files)
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.history import tables
+from fabricheck.history import store_tables
 
 pytestmark = pytest.mark.timeout(60)
 COMMANDS = {
@@ -58,7 +58,7 @@ def test_it_is_one_line(
 
 
 def test_a_table_with_more_rows_than_bytes_is_refused() -> None:
-    content = tables.to_parquet(pl.DataFrame([], schema=tables.RUNS).clear(1_000_000))
+    content = store_tables.to_parquet(pl.DataFrame([], schema=store_tables.RUNS).clear(1_000_000))
     assert len(content) < 1_000_000
     with pytest.raises(ValueError, match="cannot be measurements"):
-        tables.from_parquet(content, tables.RUNS)
+        store_tables.from_parquet(content, store_tables.RUNS)

@@ -210,6 +210,14 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
 
+def test_modules_of_one_name_are_of_one_subject() -> None:
+    """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
+    subjects = {"amd", "cross_check", "doctor", "fleet", "node_state", "nvidia", "resume", "screen", "tuning_effect"}
+    subjects |= {"bundle", "explain", "history", "judge", "run", "upgrade", "vendor"}
+    names = Counter(name.rpartition(".")[2] for name, file in modules() if file.name != "__init__.py")
+    assert {name for name, count in names.items() if count > 1} <= subjects
+
+
 def test_a_public_function_has_a_docstring() -> None:
     assert [
         f"{name}: {part.name}"

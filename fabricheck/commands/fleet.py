@@ -143,7 +143,7 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
     fabricheck ledger alps:gpu --oldest 16
     fabricheck run --system alps:gpu --tag smoke --nodes idle:16 --minutes 5
     """
-    from fabricheck.commands import rehearsal
+    from fabricheck.commands import rehearsal_note
     from fabricheck.fleet.nodes import choose
     from fabricheck.history.ledger import read_ledger
     from fabricheck.history.text import ledger_lines, to_json
@@ -154,7 +154,7 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
         raise UserError("--oldest and --json exclude each other")
     known = _nodes_of(Suite(suite_root()), system)
     entries = read_ledger(store, system.partition(":")[0], known.nodes, known.nics)
-    rehearsal.say(entries.rehearsal)
+    rehearsal_note.say(entries.rehearsal)
     if known.note:
         click.echo(f"fabricheck: {known.note}", err=True)
     if entries.others:

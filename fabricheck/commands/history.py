@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands import rehearsal
+from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def compare(
     options = CompareOptions(false_discovery=false_discovery, margin=margin, power=power)
     history = _history(store, system)
     comparison = test(history, system, base, candidate, options)
-    rehearsal.say(bool(history["rehearsal"].any()))
+    rehearsal_note.say(bool(history["rehearsal"].any()))
     _print(to_json(comparison) if as_json else comparison_lines(comparison))
     click.get_current_context().exit(comparison.exit_status)
 
@@ -180,7 +180,7 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     changes = _accepted(system, accepted)
     history = _history(store, system)
     watched = look(history, system, changes, Options(warm_up=warm_up))
-    rehearsal.say(bool(history["rehearsal"].any()))
+    rehearsal_note.say(bool(history["rehearsal"].any()))
     _print(to_json(watched) if as_json else watch_lines(watched))
     click.get_current_context().exit(watched.exit_status)
 
@@ -195,7 +195,7 @@ def _print(text: str | Iterator[str]) -> None:
 
 def _history(store: Path, system: str) -> pl.DataFrame:
     from fabricheck.history import reading as stores
-    from fabricheck.history.memory import check_memory
+    from fabricheck.history.memory_needed import check_memory
     from fabricheck.history.reading import count_values
 
     check_memory(count_values(store, system), system)

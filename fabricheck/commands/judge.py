@@ -155,7 +155,7 @@ def observations(
     \b
     fabricheck observations --session 3f2a
     """
-    from fabricheck.commands import rehearsal
+    from fabricheck.commands import rehearsal_note
     from fabricheck.diagnosis.case_runs import CaseRun
     from fabricheck.diagnosis.observations import observe
     from fabricheck.judge.policy import Policy
@@ -176,7 +176,7 @@ def observations(
         require_partition(suite_root(), system)
     judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
     answers = observe(runs, judge)
-    rehearsal.say(any_rehearsal(each.run for each in runs))
+    rehearsal_note.say(any_rehearsal(each.run for each in runs))
     if as_json:
         click.echo(json.dumps([asdict(each) for each in answers], indent=2, allow_nan=False))
     else:

@@ -83,7 +83,7 @@ def plan(
     \b
     fabricheck pairwise plan emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
     """
-    from fabricheck.diagnosis.network.plan import all_pairs, retest, screen, write_rounds
+    from fabricheck.diagnosis.network.round_plan import all_pairs, retest, screen, write_rounds
     from fabricheck.diagnosis.network.routes import Ways
     from fabricheck.topology.network import unfold
 
@@ -144,9 +144,9 @@ def locate(
     \b
     fabricheck pairwise locate pairs.jsonl --system emulated
     """
-    from fabricheck.commands import rehearsal
-    from fabricheck.diagnosis.network.judge import as_distance, as_fast_pairs
+    from fabricheck.commands import rehearsal_note
     from fabricheck.diagnosis.network.localize import locate as locate_in
+    from fabricheck.diagnosis.network.pair_findings import as_distance, as_fast_pairs
     from fabricheck.diagnosis.network.results import OPERATION, pairs_of
     from fabricheck.diagnosis.network.routes import Ways, design
     from fabricheck.records.rehearsal import any_rehearsal
@@ -156,7 +156,7 @@ def locate(
 
     topology, network = _network(system)
     runs = [read_run(file) for file in files]
-    rehearsal.say(any_rehearsal(runs))
+    rehearsal_note.say(any_rehearsal(runs))
     worst = Verdict.PASS
     for problem in (problem for run in runs for problem in run.problems):
         worst = max(worst, problem.verdict, key=list(Verdict).index)
@@ -179,7 +179,7 @@ def locate(
 
 def report(located: Localization, ways: Ways) -> Iterable[str]:
     """Lines for the administrator: the suspects, and what could not have been seen."""
-    from fabricheck.diagnosis.network.judge import finding_of
+    from fabricheck.diagnosis.network.pair_findings import finding_of
 
     for suspect in located.suspects:
         yield f"{Verdict.DEGRADED.value}  {finding_of(suspect, located).message}"

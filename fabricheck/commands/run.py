@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fabricheck.report.past import Past
     from fabricheck.session.outcome import Outcome
     from fabricheck.session.progress import Progress
-    from fabricheck.session.reading import FinishedSession
     from fabricheck.session.reframe import Selection
+    from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.suite import Suite
 
 
@@ -139,7 +139,7 @@ def run(
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
         return _list(suite, selection, output)
-    from fabricheck.session.run import run_suite
+    from fabricheck.session.suite_run import run_suite
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
@@ -265,7 +265,7 @@ def _list(suite: Suite, selection: Selection, output: Path) -> None:
 def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:
     """What a run came to, on the terminal."""
     from fabricheck.report.fleet import short, table
-    from fabricheck.report.parts import NodeParts
+    from fabricheck.report.part_names import NodeParts
     from fabricheck.report.terminal import render
 
     width, color = shutil.get_terminal_size((80, 40)).columns, sys.stdout.isatty()
@@ -361,7 +361,7 @@ def _keep(
 
 def _say_failed(folder: Path, failed: Sequence[tuple[str, OSError | UserError]]) -> None:
     """A line for each file that could not be written; one for all, with what to do, where there is no room."""
-    from fabricheck.session.reading import VERDICT
+    from fabricheck.session.reframe_report import VERDICT
 
     reasons = [reason_of_system(error) if isinstance(error, OSError) else str(error) for _, error in failed]
     full = [has_no_room(error) for _, error in failed]

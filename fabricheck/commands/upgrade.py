@@ -69,8 +69,8 @@ def upgrade(
     from fabricheck.history.text import to_json
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
-    from fabricheck.session.run import run_suite
     from fabricheck.session.start import require_ready
+    from fabricheck.session.suite_run import run_suite
     from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
 

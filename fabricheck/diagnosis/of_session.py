@@ -13,7 +13,7 @@ from fabricheck.diagnosis.association import find_associations
 from fabricheck.diagnosis.case_runs import CaseRun, is_sound
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.diagnosis.crossover import find_crossovers
-from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.pair_findings import judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
 from fabricheck.diagnosis.network.wiring import find_swapped
 from fabricheck.diagnosis.observations import find_observations

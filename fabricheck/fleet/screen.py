@@ -23,10 +23,10 @@ from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Localization, locate
-from fabricheck.diagnosis.network.plan import RoundsPlan, retest, screen, write_rounds
+from fabricheck.diagnosis.network.pair_findings import counted_suspects
 from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
+from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over

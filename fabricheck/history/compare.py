@@ -29,7 +29,7 @@ from fabricheck.history.shift_test import (
     Tested,
     shift_test,
 )
-from fabricheck.history.software import Changed, named_with_versions, software_crossed, upgrades, what_to_try
+from fabricheck.history.software_of_metrics import Changed, named_with_versions, software_crossed, upgrades, what_to_try
 from fabricheck.judge.spread import FEWEST_ALIKE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding

@@ -11,10 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.history.percent import percent
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
-from fabricheck.history.shares import percent
-from fabricheck.history.software import ANY_MOVER, Changed, named_with_versions, software_crossed, what_to_try
+from fabricheck.history.software_of_metrics import (
+    ANY_MOVER,
+    Changed,
+    named_with_versions,
+    software_crossed,
+    what_to_try,
+)
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow

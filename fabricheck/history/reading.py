@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, tables
+from fabricheck.history import folders, store_tables
 from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
 from fabricheck.history.session import read_record
 
-_SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
+_SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 #: More threads than cores: on a network file system reading is waiting.
 READERS = 8
 
@@ -82,13 +82,13 @@ def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tu
     return tuple(dict.fromkeys(chosen))
 
 
-def stored_runs(entry: SessionFolder) -> Iterator[tables.StoredRun]:
+def stored_runs(entry: SessionFolder) -> Iterator[store_tables.StoredRun]:
     """The runs of an entry, exactly as they were. Raises UserError where samples were pruned and for damage."""
     sums = entry.sums()
     samples = read_table(entry, SAMPLES, sums=sums)
     runs = read_table(entry, RUNS, sums=sums)
     try:
-        yield from tables.stored_runs(runs, samples)
+        yield from store_tables.stored_runs(runs, samples)
     except ValueError as error:
         raise entry.damage(f"{RUNS}: {error}") from None
 
@@ -109,7 +109,7 @@ def _metrics(entry: SessionFolder) -> pl.DataFrame:
     foreign = entry.foreign()
     if foreign:
         raise UserError(_foreign(entry.path / foreign[0]))
-    columns = [name for name in tables.HISTORY if name in tables.METRICS]
+    columns = [name for name in store_tables.HISTORY if name in store_tables.METRICS]
     table = read_table(entry, METRICS, columns)
     system = entry.path.parent.name
     others = table.filter((pl.col("system") != system) | (pl.col("session") != entry.session))
@@ -124,7 +124,7 @@ def read_table(
     """A table of an entry, or some of its columns; `sums`: checksums read before. Raises UserError for damage."""
     content = entry.check(name, sums if sums is not None else entry.sums())
     try:
-        return tables.from_parquet(content, _SCHEMAS[name], columns)
+        return store_tables.from_parquet(content, _SCHEMAS[name], columns)
     except ValueError as error:
         raise entry.damage(f"{name} {error}") from None
 

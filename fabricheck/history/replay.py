@@ -12,7 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.folders import SessionFolder
 from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.session import SessionRecord, Yardsticks, read_record
-from fabricheck.history.tables import StoredRun, judgement_bytes
+from fabricheck.history.store_tables import StoredRun, judgement_bytes
 from fabricheck.history.writing import digest_of, yardsticks_of
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.references import load_references, require_references_of

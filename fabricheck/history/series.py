@@ -16,7 +16,7 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.node_effects import without_node_effects
-from fabricheck.history.software import software_crossed
+from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.records.component import Component, read_keys
 from fabricheck.records.rehearsal import REHEARSAL
 

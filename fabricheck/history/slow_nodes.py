@@ -15,9 +15,9 @@ import numpy.typing as npt
 import polars as pl
 
 from fabricheck.history.incidents import Alert, Incident
+from fabricheck.history.percent import percent
 from fabricheck.history.robust import FEWEST
 from fabricheck.history.series import Series, numbered, path_of
-from fabricheck.history.shares import percent
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
 from fabricheck.records.component import Component, Kind, only_node

@@ -14,8 +14,8 @@ from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange, Side
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
+from fabricheck.history.percent import percent, size
 from fabricheck.history.series import MetricKey
-from fabricheck.history.shares import percent, size
 from fabricheck.history.shift_test import FEWEST_SESSIONS
 from fabricheck.history.watch import Improvement, WatchResult
 from fabricheck.records.component import Component

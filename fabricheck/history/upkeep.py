@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, tables
+from fabricheck.history import folders, store_tables
 from fabricheck.history.folders import FILES, METRICS, RUNS, SAMPLES, SESSION, SessionFolder
 from fabricheck.history.session import SessionRecord, read_record
 
@@ -147,17 +147,17 @@ def _check_tables(entry: SessionFolder, record: SessionRecord, contents: dict[st
     """Raises UserError where the tables do not belong to each other, though each is what its checksum says."""
     name = RUNS
     try:
-        runs = tables.from_parquet(contents[RUNS], tables.RUNS)
+        runs = store_tables.from_parquet(contents[RUNS], store_tables.RUNS)
         name = METRICS
-        metrics = tables.from_parquet(contents[METRICS], tables.METRICS)
+        metrics = store_tables.from_parquet(contents[METRICS], store_tables.METRICS)
         name = SAMPLES
         if SAMPLES in contents:
-            samples = tables.from_parquet(contents[SAMPLES], tables.SAMPLES)
+            samples = store_tables.from_parquet(contents[SAMPLES], store_tables.SAMPLES)
             strangers = set(samples["run_id"]) - set(record.runs)
             if strangers:
                 raise ValueError(f"has samples of run {min(strangers)}, which is not in the session")
             name = RUNS
-            list(tables.stored_runs(runs, samples))
+            list(store_tables.stored_runs(runs, samples))
     except ValueError as error:
         raise entry.damage(f"{name} {error}") from None
     if runs["run_id"].to_list() != record.runs:

@@ -12,9 +12,9 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from fabricheck.records.finding import Finding
+from fabricheck.records.node_state import States
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.records.run import Rank, Run, Samples
-from fabricheck.records.state import States
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import FooterModel, HeaderModel, with_todays_words
 from fabricheck.results.node_state import states_of_json

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, tables
+from fabricheck.history import folders, store_tables
 from fabricheck.history.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.history.folders import SessionFolder
 from fabricheck.history.session import FindingRecord, NodeRecord, SessionRecord, Yardsticks, read_record
+from fabricheck.history.store_tables import clean
 from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
@@ -67,7 +68,7 @@ class Appended:
 
 def made_up_session(judged: Sequence[RunJudgement]) -> str:
     """The id of a session of result files that no report of ReFrame belongs to: the same for the same runs."""
-    return str(uuid.uuid5(_NO_SESSION, " ".join(sorted(tables.run_id_of(each.run) for each in judged))))
+    return str(uuid.uuid5(_NO_SESSION, " ".join(sorted(store_tables.run_id_of(each.run) for each in judged))))
 
 
 def append(store: Path, new: NewSession, now: datetime | None = None) -> Appended:
@@ -83,7 +84,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     older, remarks = _older(store)
     _check_clock(new, older, now)
     measured = tuple(
-        tables.JudgedCase(
+        store_tables.JudgedCase(
             case,
             judged,
             software_of(judged.run, case, new.software, new.host_facts),
@@ -91,41 +92,41 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         )
         for case, judged in zip(new.cases, new.judged, strict=True)
     )
-    run_ids = [tables.run_id_of(each.judged.run) for each in measured]
+    run_ids = [store_tables.run_id_of(each.judged.run) for each in measured]
     _check_runs(new, run_ids, older)
     _check_platform(new, older)
-    metrics = tables.metrics_table(measured, new.session, new.started)
+    metrics = store_tables.metrics_table(measured, new.session, new.started)
     record = SessionRecord(
         session=new.session,
         system=new.system,
         started=_text(new.started),
         ended=_text(new.ended),
         stored=_text(now),
-        host=tables.clean(new.host),
-        software={tables.clean(name): tables.clean(value) for name, value in new.software.items()},
-        judged_by={tables.clean(name): tables.clean(value) for name, value in versions_of_suite(new.root).items()},
+        host=clean(new.host),
+        software={clean(name): clean(value) for name, value in new.software.items()},
+        judged_by={clean(name): clean(value) for name, value in versions_of_suite(new.root).items()},
         yardsticks=yardsticks_of(new.system, new.root),
         verdict=new.verdict.value,
         problems=[_recorded(each) for each in new.problems],
         findings=[_recorded(each) for each in new.findings],
         rehearsal=rehearsed(new.judged),
-        level=tables.clean(new.level) if new.level is not None else None,
-        nodes={tables.clean(name): each for name, each in new.nodes.items()} if new.nodes is not None else None,
+        level=clean(new.level) if new.level is not None else None,
+        nodes={clean(name): each for name, each in new.nodes.items()} if new.nodes is not None else None,
         runs=run_ids,
         metrics=metrics.height,
     )
     files = {
         folders.SESSION: record.model_dump_json(indent=1).encode() + b"\n",
-        folders.RUNS: tables.to_parquet(tables.runs_table(measured, new.session, new.started)),
-        folders.METRICS: tables.to_parquet(metrics),
-        folders.SAMPLES: tables.to_parquet(tables.samples_table(measured)),
+        folders.RUNS: store_tables.to_parquet(store_tables.runs_table(measured, new.session, new.started)),
+        folders.METRICS: store_tables.to_parquet(metrics),
+        folders.SAMPLES: store_tables.to_parquet(store_tables.samples_table(measured)),
     }
     entry = folders.commit(store / new.system, new.started.strftime("%Y%m%dT%H%M%SZ"), new.session, files)
     return Appended(entry, remarks)
 
 
 def _recorded(finding: Finding) -> FindingRecord:
-    return FindingRecord.model_validate(tables.clean_json(finding.as_json()))
+    return FindingRecord.model_validate(store_tables.clean_json(finding.as_json()))
 
 
 def yardsticks_of(system: str, root: Path) -> Yardsticks:
@@ -185,7 +186,7 @@ def _check_clock(new: NewSession, older: Sequence[tuple[SessionFolder, SessionRe
             f"session {new.session} ended at {_text(new.ended)}, before it began at {_text(new.started)}: "
             "the clock went backwards; nothing was stored"
         )
-    latest = max([new.started, *(tables.started_of(each.run, new.started) for each in new.judged)])
+    latest = max([new.started, *(store_tables.started_of(each.run, new.started) for each in new.judged)])
     if latest > now + _SLACK:
         raise UserError(
             f"a run of session {new.session} began at {_text(latest)} and it is {_text(now)}: wrong clock; nothing "

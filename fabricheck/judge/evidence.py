@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run
-from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 
 _BUSY_SHARE, _BUSY_CORES = 0.5, 1.0

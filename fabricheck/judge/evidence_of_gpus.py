@@ -16,7 +16,7 @@ from fabricheck.judge.counter_rules import (
     rises_of,
 )
 from fabricheck.judge.evidence import MPS, Evidence, NodeReport
-from fabricheck.records.state import GpuState, Xid
+from fabricheck.records.node_state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from fabricheck.errors import UserError
 from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
+from fabricheck.records.node_state import BlockedPath, NicState
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
-from fabricheck.records.state import BlockedPath, NicState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold

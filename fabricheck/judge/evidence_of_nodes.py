@@ -10,14 +10,14 @@ from typing import Any
 
 from fabricheck.extras import parse_cores
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
+from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run
-from fabricheck.records.state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
 from fabricheck.units import few
 
-# A launcher starts all nodes within its own time-out (fabricheck.rfm.state); what is more is the clock.
+# A launcher starts all nodes within its own time-out (fabricheck.rfm.node_state); what is more is the clock.
 _CLOCK_S = 60.0
 _LITTLE_MEMORY = 0.1
 # What makes copies and libraries slower or chooses their way, whoever set it.

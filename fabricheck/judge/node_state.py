@@ -21,8 +21,8 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
+from fabricheck.records.node_state import NodeState, States
 from fabricheck.records.run import Run, Samples
-from fabricheck.records.state import NodeState, States
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology

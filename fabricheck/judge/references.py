@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
 from fabricheck.judge.evidence import short_name
-from fabricheck.judge.levels import of_nodes, pair
+from fabricheck.judge.node_levels import of_nodes, pair
 from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
 from fabricheck.records.case import Key

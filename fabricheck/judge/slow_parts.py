@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from fabricheck.errors import UserError
 from fabricheck.judge.evidence import short_name
-from fabricheck.judge.levels import is_of
+from fabricheck.judge.node_levels import is_of
 from fabricheck.judge.parts import (
     CUT,
     LAUNCH,

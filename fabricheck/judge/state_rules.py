@@ -1,8 +1,8 @@
 """Rules on what nodes report beside counters: firmware, kernel, limits, and events in the kernel's log.
 
-A rule is a fact, a condition, and a code. The facts are the `settings` of `fabricheck.records.state.NodeState` by name
-(`fabricheck.state.platform`) and those of its GPUs. What only explains something stands beside a slow metric or a wrong
-path.
+A rule is a fact, a condition, and a code. The facts are the `settings` of `fabricheck.records.node_state.NodeState` by
+name (`fabricheck.state.platform`) and those of its GPUs. What only explains something stands beside a slow metric or a
+wrong path.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fabricheck.judge.evidence import Evidence, NodeReport
-from fabricheck.records.state import NVLINK_DOMAIN, NodeState
+from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.verdict import Verdict
 
 

@@ -11,7 +11,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
-from fabricheck.judge.levels import is_of, level_on
+from fabricheck.judge.node_levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, load_parts, yardsticks_of_parts
 from fabricheck.judge.policy import Policy, load_policy

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.records.finding import Finding
+from fabricheck.records.node_state import States
 from fabricheck.records.operations import ROUND_TRIPS
 from fabricheck.records.order_statistics import as_series
-from fabricheck.records.state import States
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fabricheck.report.content import (
     who,
 )
 from fabricheck.report.lines import checks_to_name, headline, steps
-from fabricheck.report.parts import NodeParts
+from fabricheck.report.part_names import NodeParts
 from fabricheck.suite import program
 from fabricheck.units import few, plural
 

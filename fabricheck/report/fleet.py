@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from fabricheck.fleet.verdict import BadNode, FleetVerdict
+from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import printable
 from fabricheck.report.lines import steps
-from fabricheck.report.parts import NodeParts
+from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.network import fold
 
 #: What `--short` may take.

@@ -45,7 +45,7 @@ from fabricheck.report.cards import cards_of
 from fabricheck.report.content import NotPassed, label_of, number, printable, reason_without_source
 from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.figures import figures_of
-from fabricheck.report.figures.changes import changes_figure
+from fabricheck.report.figures.comparison import changes_figure
 from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.figures.plot import plotly_js, plotly_notice
 from fabricheck.report.figures.tables import Figure

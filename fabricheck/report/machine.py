@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
-from fabricheck.fleet.verdict import FleetVerdict, as_json
+from fabricheck.fleet.node_verdicts import FleetVerdict, as_json
 from fabricheck.judge.as_json import run_as_json
 from fabricheck.judge.overall import overall, rehearsed
 from fabricheck.judge.verdicts import RunJudgement

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.history.shares import percent as signed_percent
+from fabricheck.history.percent import percent as signed_percent
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement

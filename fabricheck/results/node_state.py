@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from fabricheck.records.state import NodeState, States
+from fabricheck.records.node_state import NodeState, States
 
 #: The folder beside a result file.
 FOLDER = "node-state"

@@ -16,8 +16,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.container import rank_command
+from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
 from fabricheck.suites.benchmarks import BenchmarkRequest, lengths_file, options, peer
 from fabricheck.suites.outputs import parse

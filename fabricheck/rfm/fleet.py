@@ -18,7 +18,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.bounds import attributes_of
 from fabricheck.rfm.guarded import read_guarded
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, UNSUPPORTED, not_judged, unsupported_reason
+from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, UNSUPPORTED, not_judged, unsupported_reason
 
 #: What a test over a fleet leaves beside what every test does.
 FILES_OF_NODES = (NODES, TROUBLES)

@@ -13,7 +13,7 @@ from fabricheck.records.operations import ONE_PATH
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.guards import least_sent, require, require_fresh
-from fabricheck.rfm.outcome import own_status, words_of_job
+from fabricheck.rfm.job_end import own_status, words_of_job
 from fabricheck.rfm.paths import nics_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 

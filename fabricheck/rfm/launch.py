@@ -25,7 +25,7 @@ from fabricheck.fleet.settings import KEY
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.rfm.build import API_OF_CCL, missing_backend
+from fabricheck.rfm.build_fabricbench import API_OF_CCL, missing_backend
 from fabricheck.state.programs import module_command
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.gpu_models import gpu_product

@@ -30,13 +30,25 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
-from fabricheck.rfm.build import BuildFabricbench
+from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.command_line import MeasurementPlan, case_options, ranks_together
 from fabricheck.rfm.container import enter_container
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import adopt
 from fabricheck.rfm.guarded import read_guarded
+from fabricheck.rfm.job_end import (
+    EXIT_STATUS,
+    RESULT,
+    describe_end,
+    lost_nodes_text,
+    no_results,
+    not_judged,
+    read_exit_status,
+    read_words,
+    summary,
+    unsupported_reason,
+)
 from fabricheck.rfm.launch import (
     cores_of,
     fitting_partitions,
@@ -49,20 +61,8 @@ from fabricheck.rfm.launch import (
     started_at,
     why_not,
 )
-from fabricheck.rfm.outcome import (
-    EXIT_STATUS,
-    RESULT,
-    describe_end,
-    lost_nodes_text,
-    no_results,
-    not_judged,
-    read_exit_status,
-    read_words,
-    summary,
-    unsupported_reason,
-)
+from fabricheck.rfm.node_state import ask_nodes
 from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
-from fabricheck.rfm.state import ask_nodes
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
-from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS, RESULT, WRONG_DATA, has_footer
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, RESULT, WRONG_DATA, has_footer
 
 
 def take_over(check: Any) -> None:

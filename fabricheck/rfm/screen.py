@@ -15,8 +15,8 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.guarded import read_guarded
+from fabricheck.rfm.job_end import not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import not_judged
 
 
 class FleetScreen(FabricbenchCheck):

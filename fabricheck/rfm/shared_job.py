@@ -24,10 +24,10 @@ from reframe.utility import osext
 
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.build import BuildFabricbench
+from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
 from fabricheck.rfm.resume import take_over
 
 #: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once

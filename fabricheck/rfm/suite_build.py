@@ -11,8 +11,8 @@ from reframe.core.builtins import run_after, run_before, sanity_function, variab
 from reframe.core.exceptions import SanityError
 
 from fabricheck.errors import UserError
-from fabricheck.rfm.build import built_on_login_node
-from fabricheck.rfm.outcome import EXIT_STATUS
+from fabricheck.rfm.build_fabricbench import built_on_login_node
+from fabricheck.rfm.job_end import EXIT_STATUS
 from fabricheck.suite import suite_root
 from fabricheck.suites.build import CHECKED, Toolchain, build_once, explain_failure
 from fabricheck.suites.sources import (

@@ -16,8 +16,8 @@ from fabricheck.results.environment import without_values
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.foreign import say_once
+from fabricheck.rfm.job_end import EXIT_STATUS
 from fabricheck.rfm.launch import fitting_partitions
-from fabricheck.rfm.outcome import EXIT_STATUS
 from fabricheck.rfm.paths import paths_of, paths_of_suite
 from fabricheck.rfm.suite_build import BuildImb, BuildNcclTests, BuildOneCcl, BuildOsu, BuildRcclTests, vendor_tool
 from fabricheck.suites.benchmarks import (

@@ -16,8 +16,8 @@ from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import place_options
 from fabricheck.rfm.container import container_of, rank_command
+from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.outcome import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, lengths_file, nccl_report_command, options
 from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of

@@ -24,7 +24,7 @@ from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
-from fabricheck.session.reading import VERDICT, FinishedSession, SessionInfo, read_session
+from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionInfo, read_session
 
 #: For `--resume` without a name.
 LAST = "last"

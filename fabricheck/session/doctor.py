@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.records.state import NodeState
+from fabricheck.records.node_state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state

@@ -13,9 +13,9 @@ from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.diagnosis.of_session import find_all
 from fabricheck.diagnosis.tuning_effect import find_tuning_effects
+from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
-from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
@@ -30,7 +30,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import Known, problems_of_cases
-from fabricheck.session.reading import FinishedSession
+from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
 from fabricheck.topology.network import fold

@@ -29,9 +29,9 @@ from fabricheck.session.launches import (
 )
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
-from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection
-from fabricheck.session.run import launch
+from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.suite_run import launch
 from fabricheck.suite import Suite
 from fabricheck.units import few
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.fleet.resume import is_taken_over
 from fabricheck.history.changes import facts_of_this_host, versions_of_suite
-from fabricheck.history.nodes import node_records
-from fabricheck.history.tables import run_id_of, started_of
+from fabricheck.history.session_nodes import node_records
+from fabricheck.history.store_tables import run_id_of, started_of
 from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case, Key, parse_attribute
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import worst
 from fabricheck.session.outcome import Outcome, judge_session, read_result
-from fabricheck.session.reading import FinishedSession, read_session
+from fabricheck.session.reframe_report import FinishedSession, read_session
 from fabricheck.suite import Suite, site_root
 from fabricheck.topology.model import find_topology
 

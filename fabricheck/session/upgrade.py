@@ -18,7 +18,7 @@ from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, changes_of
 from fabricheck.errors import UserError
 from fabricheck.history.changes import packages_changed, software_of, tuning_of
-from fabricheck.history.software import software_crossed
+from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component
@@ -26,7 +26,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.outcome import read_result
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import FinishedSession
+from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.suite import Suite
 
 

@@ -15,8 +15,8 @@ import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
 from fabricheck.site.amd import from_kfd, from_rocm_topo
-from fabricheck.site.association import associate, gpudirect, one_a_card
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_generation
+from fabricheck.site.nearest_nics import associate, gpudirect, one_a_card
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.shapes import likeness
 from fabricheck.site.slurm import as_captured, read_slurm

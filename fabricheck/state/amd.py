@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fabricheck.records.state import GpuLink, GpuProcess, GpuState
+from fabricheck.records.node_state import GpuLink, GpuProcess, GpuState
 from fabricheck.state.pcie import generation
 from fabricheck.state.programs import ask
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from fabricheck.records.state import BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import amd, host, intel, nics, paths, platform
+from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
+from fabricheck.state import amd, intel, kernel, nics, packet_sizes, platform
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -42,9 +42,9 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
     unknown: dict[str, str] = {}
     no_ports: tuple[NicState, ...] = ()
     driver, gpus, silent = _within("the GPUs", _gpus, no_gpus, notes)
-    versions = _within("versions", host.versions, unknown, notes)
-    busy, busiest = _within("load", lambda: host.load(WATCH_S), no_load, notes) if when == "before" else no_load
-    total, free = _within("memory", host.memory, (0, 0), notes)
+    versions = _within("versions", kernel.versions, unknown, notes)
+    busy, busiest = _within("load", lambda: kernel.load(WATCH_S), no_load, notes) if when == "before" else no_load
+    total, free = _within("memory", kernel.memory, (0, 0), notes)
     ports = _within("the NICs", nics.nic_states, no_ports, notes)
     name = socket.gethostname().partition(".")[0]
     return NodeState(
@@ -53,7 +53,7 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
         settings={
-            **_within("settings", host.settings, unknown, notes),
+            **_within("settings", kernel.settings, unknown, notes),
             **_within("the platform", platform.platform, unknown, notes),
         },
         cores=os.cpu_count() or 0,
@@ -61,8 +61,8 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        xids=_within("the kernel's log", host.xids, None, notes),
-        events=_within("the kernel's log of devices", host.events, None, notes),
+        xids=_within("the kernel's log", kernel.xids, None, notes),
+        events=_within("the kernel's log of devices", kernel.events, None, notes),
         tcp=_within("TCP", nics.tcp_counters, {}, notes),
         gpus=gpus,
         nics=ports,
@@ -95,10 +95,10 @@ def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]
     """After the test, when all nodes have left their addresses before it."""
     if folder is None:
         return ()
-    own = paths.own_addresses([port.name for port in ports if port.kind == "ethernet"])
+    own = packet_sizes.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
-        return paths.blocked_paths(folder, host, own)
-    paths.leave_addresses(folder, host, own)
+        return packet_sizes.blocked_paths(folder, host, own)
+    packet_sizes.leave_addresses(folder, host, own)
     return ()
 
 

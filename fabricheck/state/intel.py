@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.state import GpuProcess, GpuState
+from fabricheck.records.node_state import GpuProcess, GpuState
 from fabricheck.state.capture import read
 from fabricheck.state.pcie import generation_of_text
 from fabricheck.state.programs import ask

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabricheck.records.state import NicState
+from fabricheck.records.node_state import NicState
 from fabricheck.state.capture import infiniband_ports, read, slingshot_ports
 from fabricheck.state.programs import ask
 

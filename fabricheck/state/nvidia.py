@@ -1,4 +1,4 @@
-"""What NVML says of the NVIDIA GPUs of this node now: links, clocks, errors, processes (`fabricheck.records.state`)."""
+"""What NVML reports of the NVIDIA GPUs of this node now: links, clocks, errors, processes (`records/node_state.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from fabricheck.records.state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
+from fabricheck.records.node_state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
 from fabricheck.state.capture import LINKS_A_GPU
 from fabricheck.state.nvml import answer, each_gpu, field, text
 

@@ -33,7 +33,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.outcome import read_result
 from fabricheck.session.progress import past_seconds
-from fabricheck.session.reading import REPORT, VERDICT, read_session
+from fabricheck.session.reframe_report import REPORT, VERDICT, read_session
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from fabricheck.topology.model import Link, Topology
 from fabricheck.topology.payload import payload

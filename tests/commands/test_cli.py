@@ -285,7 +285,7 @@ def test_the_order_of_verdicts_is_known() -> None:
 
 def test_a_listing_imports_nothing_that_judges(tmp_path: Path) -> None:
     """ReFrame lists; what started it and the modules of the checks need no tables of numbers and no graphs."""
-    modules = ["scipy", "networkx", "polars", "fabricheck.judge.system", "fabricheck.session.run"]
+    modules = ["scipy", "networkx", "polars", "fabricheck.judge.system", "fabricheck.session.suite_run"]
     say = f"print([each for each in {modules!r} if each in sys.modules])"
     ours = (
         f"import sys\nfrom fabricheck.cli import main\n"

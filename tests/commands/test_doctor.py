@@ -14,7 +14,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.records.state import GpuProcess, NodeState
+from fabricheck.records.node_state import GpuProcess, NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.session import doctor
 from fabricheck.suite import suite_root

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.pair_findings import judge_pairs
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.finding import split

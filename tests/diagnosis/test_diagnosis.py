@@ -14,8 +14,8 @@ import pytest
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.diagnosis.of_session import find_all
+from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import Fleet
-from fabricheck.fleet.verdict import FleetVerdict, verdict_of_fleet
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement

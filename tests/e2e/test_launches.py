@@ -13,7 +13,7 @@ from fabricheck.history.reading import history
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
-from fabricheck.session.reading import read_session
+from fabricheck.session.reframe_report import read_session
 from tests.support.sessions import result_file
 from tests.support.toy import ToySuite
 

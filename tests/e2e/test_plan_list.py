@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.results.fabricbench import read_run
-from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.shared_job import LAUNCH
 from tests.support.bench import Bench, built
 

@@ -12,9 +12,9 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection, reframe_program
-from fabricheck.session.run import run_suite
+from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.suite_run import run_suite
 from tests.support.toy import CHECK, SETTINGS, ToySuite
 
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from tests.support.bench import built
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]

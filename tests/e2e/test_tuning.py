@@ -16,7 +16,7 @@ from fabricheck import mpi
 from fabricheck.diagnosis.rounds import RoundLaunch, launches
 from fabricheck.history.reading import history
 from fabricheck.records.case import Case
-from fabricheck.session.reading import read_cases
+from fabricheck.session.reframe_report import read_cases
 from fabricheck.suite import suite_root
 from tools import build
 

@@ -13,7 +13,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.problems import problems_of_cases
 from fabricheck.session.reframe import Selection
-from fabricheck.session.run import run_suite
+from fabricheck.session.suite_run import run_suite
 from tests.support.toy import ToySuite
 
 ROOT = Path(__file__).resolve().parents[2]

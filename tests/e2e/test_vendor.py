@@ -19,7 +19,7 @@ import pytest
 from fabricheck import mpi
 from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
-from fabricheck.session.reading import read_cases
+from fabricheck.session.reframe_report import read_cases
 from fabricheck.suite import suite_root
 from tools import build
 

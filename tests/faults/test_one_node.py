@@ -16,7 +16,7 @@ from fabricheck import mpi
 from fabricheck.records.case import Case
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reading import FinishedSession, read_cases
+from fabricheck.session.reframe_report import FinishedSession, read_cases
 from fabricheck.suite import Suite, suite_root
 from tests.faults.matrix import NO_COUNTERPART, NOTICES, PASSES, Outcome, settle
 from tools import build

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.fleet.node_verdicts import verdict_of_fleet
 from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, not_run, proved, read_findings, write_findings
 from fabricheck.fleet.resume import carry_on, is_taken_over, take_launch
 from fabricheck.fleet.sweep import sweep
-from fabricheck.fleet.verdict import verdict_of_fleet
 from fabricheck.topology.network import unfold
 from tests.support.result_files import HOST
 

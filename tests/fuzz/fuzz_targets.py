@@ -19,9 +19,9 @@ import polars as pl
 from ci.drain import Node
 from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
-from fabricheck.history import tables
+from fabricheck.history import store_tables
 from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SUMS
-from fabricheck.history.tables import to_parquet
+from fabricheck.history.store_tables import to_parquet
 from fabricheck.history.writing import append
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -34,7 +34,7 @@ from tests.support.synthetic import pair_run
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
-SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
+SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 Words = Sequence[str | Path]
 COMMANDS = (
     "judge", "observations", "report", "pairwise locate", "pairwise plan", "expected",

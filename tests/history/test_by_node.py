@@ -17,7 +17,7 @@ from fabricheck.history.references_file import updated_text, write
 from fabricheck.history.robust import FEWEST
 from fabricheck.history.text import calibration_lines
 from fabricheck.history.writing import append
-from fabricheck.judge.levels import level_on
+from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement

@@ -14,7 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.history import calibrate as calibrating
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
-from fabricheck.history.memory import check_memory
+from fabricheck.history.memory_needed import check_memory
 from fabricheck.history.monitor import monitor
 from fabricheck.history.reading import count_values
 from fabricheck.history.text import calibration_lines, comparison_lines, watch_lines

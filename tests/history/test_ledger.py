@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode, read_ledger
-from fabricheck.history.nodes import node_records
 from fabricheck.history.session import NodeRecord, VerdictName
+from fabricheck.history.session_nodes import node_records
 from fabricheck.history.text import ledger_lines
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import CheckJudgement

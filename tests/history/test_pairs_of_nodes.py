@@ -16,7 +16,7 @@ from fabricheck.history import calibrate as calibrating
 from fabricheck.history.by_node import nodes_of
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.writing import append
-from fabricheck.judge.levels import level_on
+from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement, Reference

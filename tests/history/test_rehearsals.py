@@ -14,7 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.folders import SessionFolder
 from fabricheck.history.reading import history, stored_runs
 from fabricheck.history.session import read_record
-from fabricheck.history.tables import judgement_bytes
+from fabricheck.history.store_tables import judgement_bytes
 from fabricheck.history.writing import NewSession, append
 from fabricheck.records.rehearsal import REHEARSAL, as_rehearsal, is_rehearsal
 from tests.support.result_files import CUDA, Line

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.history import tables
+from fabricheck.history import store_tables
 from fabricheck.history.reading import stored_runs
 from fabricheck.history.replay import ReplayedSession, replay
 from fabricheck.history.writing import append
@@ -85,7 +85,7 @@ def test_nothing_changed_and_so_not_a_byte(root: Path, store: Path) -> None:
         assert (done.other, done.pruned, done.changed) == ((), False, False)
         for run, stored in zip(done.runs, stored_runs(done.entry), strict=True):
             assert run.changes == ()
-            assert tables.judgement_bytes(run.judged) == stored.judgement == run.stored.judgement
+            assert store_tables.judgement_bytes(run.judged) == stored.judgement == run.stored.judgement
     assert sum(len(each.runs) for each in replay(store, root)) == 6
 
 
@@ -103,7 +103,7 @@ def test_another_reference(root: Path, store: Path, tmp_path: Path) -> None:
     ((name, before, after),) = changes_of(sessions)
     assert [text.partition(":")[0] for text in (before, after)] == ["PASS", "PASS"] and before != after
     assert name == "pingpong_uncontended_0_1_1mib_goodput"
-    assert next(iter(stored_runs(sessions[0].entry))).judgement == tables.judgement_bytes(judged[0])
+    assert next(iter(stored_runs(sessions[0].entry))).judgement == store_tables.judgement_bytes(judged[0])
 
 
 def test_another_policy(root: Path, store: Path, tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_a_judgement_that_was_changed_in_the_store_is_seen(root: Path, store: Pa
     from tests.history.test_upkeep import forge
 
     entry, judged = add(root, store, 0)
-    table = tables.from_parquet(entry.read("runs.parquet"), tables.RUNS)
+    table = store_tables.from_parquet(entry.read("runs.parquet"), store_tables.RUNS)
     text = table["judgement"][0].replace(str(judged[0].judgements[0].value), "1.5", 1)
     assert text != table["judgement"][0]
     import polars as pl
 
     changed = table.with_columns(pl.Series("judgement", [text]))
-    forge(entry, "runs.parquet", tables.to_parquet(changed))
+    forge(entry, "runs.parquet", store_tables.to_parquet(changed))
     ((name, before, after),) = changes_of(list(replay(store, root)))
     assert (name, "value 1.5" in before) == (judged[0].judgements[0].name, True)
     assert str(judged[0].judgements[0].value) in after

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, tables
+from fabricheck.history import folders, store_tables
 from fabricheck.history.folders import FILES, METRICS, SAMPLES, SESSION, SUMS
 from fabricheck.history.reading import entries_of, history, stored_runs
 from fabricheck.history.series import check_history
@@ -65,7 +65,7 @@ def test_runs_come_back_exactly(root: Path, store: Path) -> None:
     assert len(found) == 3
     for before, after in zip(judged, found, strict=True):
         assert_same(before.run, after.run)
-        assert after.judgement == tables.judgement_bytes(before)
+        assert after.judgement == store_tables.judgement_bytes(before)
         assert after.run_id == before.run.header["run_id"]
         assert after.case == case(judged=CheckJudgement(Verdict.PASS))
 
@@ -83,7 +83,7 @@ def test_files_that_cannot_be_judged_come_back_too(root: Path, store: Path, text
     entry = append(store, new, NOW).entry
     (found,) = stored_runs(entry)
     assert_same(new.judged[0].run, found.run)
-    assert found.judgement == tables.judgement_bytes(new.judged[0])
+    assert found.judgement == store_tables.judgement_bytes(new.judged[0])
     with pytest.raises(UserError, match="has no metric of local yet"):
         history(store, system="local")
 
@@ -136,11 +136,13 @@ def test_any_run_comes_back(
     )
     run = Run(path, header, (), samples, None, tuple(bad_finding(*each) for each in problems))
     judged = RunJudgement(run, Verdict.INVALID, run.problems, ())
-    measured = [tables.JudgedCase(case(), judged, "{}", "{}")]
-    table = tables.runs_table(measured, "s", FIRST_NIGHT)
-    runs = tables.from_parquet(tables.to_parquet(table), tables.RUNS)
-    kept = tables.from_parquet(tables.to_parquet(tables.samples_table(measured)), tables.SAMPLES)
-    (found,) = tables.stored_runs(runs, kept)
+    measured = [store_tables.JudgedCase(case(), judged, "{}", "{}")]
+    table = store_tables.runs_table(measured, "s", FIRST_NIGHT)
+    runs = store_tables.from_parquet(store_tables.to_parquet(table), store_tables.RUNS)
+    kept = store_tables.from_parquet(
+        store_tables.to_parquet(store_tables.samples_table(measured)), store_tables.SAMPLES
+    )
+    (found,) = store_tables.stored_runs(runs, kept)
     assert_same(run, found.run)
 
 
@@ -151,7 +153,7 @@ def test_history_is_what_was_judged(root: Path, store: Path) -> None:
     for night in (1, 0):  # in whatever order they were stored
         _, judged = add(root, store, night, runs=2)
     found = history(store, system="local")
-    assert dict(found.schema) == dict(tables.HISTORY)
+    assert dict(found.schema) == dict(store_tables.HISTORY)
     assert found.height == 2 * 2 * 2
     assert found["started"].is_sorted()
     first = found.row(0, named=True)
@@ -197,11 +199,11 @@ def test_a_run_that_was_stored_before_checks_left_judgements_is_what_its_reason_
     words = f"performance error: {verdict.value}: it is slow"
     failed = case(result="fail", phase="sanity", reason=words, judged=CheckJudgement(verdict))
     (judged,) = session_of(root, 0, [result_file(root, 0)], cases=[failed]).judged
-    measured = [tables.JudgedCase(failed, judged, "{}", "{}")]
-    now, kept = tables.runs_table(measured, "s", FIRST_NIGHT), tables.samples_table(measured)
+    measured = [store_tables.JudgedCase(failed, judged, "{}", "{}")]
+    now, kept = store_tables.runs_table(measured, "s", FIRST_NIGHT), store_tables.samples_table(measured)
     before = now.with_columns(attributes=pl.lit(json.dumps(dict(failed.attributes))))
     for table in (now, before):
-        (found,) = tables.stored_runs(table, kept)
+        (found,) = store_tables.stored_runs(table, kept)
         assert found.case.verdict is verdict
         assert found.case.trusts_its_run is (verdict is Verdict.DEGRADED)
         assert found.case.attributes == failed.attributes

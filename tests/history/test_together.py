@@ -15,7 +15,7 @@ from benchmarks.sessions import parts_of_metrics
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
-from fabricheck.history.tables import HISTORY, JudgedCase, metrics_table
+from fabricheck.history.store_tables import HISTORY, JudgedCase, metrics_table
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.references import load_references
 from fabricheck.judge.siblings import Compared

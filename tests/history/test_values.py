@@ -12,21 +12,21 @@ import polars as pl
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.history import tables
+from fabricheck.history import store_tables
 from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
 from fabricheck.history.reading import count_values, history, stored_runs
 from fabricheck.history.upkeep import verify
 from tests.history.test_upkeep import forge
 from tests.support.sessions import add
 
-SCHEMAS = {RUNS: tables.RUNS, METRICS: tables.METRICS, SAMPLES: tables.SAMPLES}
+SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 
 
 def forge_value(entry: SessionFolder, name: str, column: str, change: Callable[[Any], Any]) -> None:
     table = pl.read_parquet(entry.path / name)
     rows = table.rows(named=True)
     rows[0][column] = change(rows[0][column])
-    forge(entry, name, tables.to_parquet(pl.DataFrame(rows, schema=SCHEMAS[name])))
+    forge(entry, name, store_tables.to_parquet(pl.DataFrame(rows, schema=SCHEMAS[name])))
 
 
 def of_json(change: Callable[[Any], Any]) -> Callable[[str], str]:

@@ -19,8 +19,8 @@ from fabricheck.judge.node_state import (
 )
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
+from fabricheck.records.node_state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
 from fabricheck.records.run import Run
-from fabricheck.records.state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology

@@ -15,7 +15,7 @@ from fabricheck.judge.state_rules import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.judgement import Expectation
-from fabricheck.records.state import GpuLink, KernelEvent, NodeState
+from fabricheck.records.node_state import GpuLink, KernelEvent, NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Cpu, Gpu, Link, Topology
 from tests.support.states import gpu, nic, node, run_with

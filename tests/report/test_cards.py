@@ -14,7 +14,7 @@ from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import Card
 from fabricheck.report.lines import general_steps, steps
-from fabricheck.report.parts import NodeParts
+from fabricheck.report.part_names import NodeParts
 from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fabricheck.report.figures.changes import changes_figure
+from fabricheck.report.figures.comparison import changes_figure
 from fabricheck.report.figures.plot import told_apart
 from fabricheck.report.figures.tables import Figure, Rows
 from tests.report.test_figures import plot

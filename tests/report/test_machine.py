@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fabricheck.records.finding import Finding
-from fabricheck.records.state import GpuProcess, States
+from fabricheck.records.node_state import GpuProcess, States
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.lines import summary
 from fabricheck.report.machine import write_json, write_junit, write_prometheus

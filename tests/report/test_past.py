@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.history import tables
+from fabricheck.history import store_tables
 from fabricheck.history.folders import remove_samples
 from fabricheck.history.writing import append
 from fabricheck.records.verdict import Verdict
@@ -37,7 +37,9 @@ def test_the_latest_session_is_judged_again(root: Path, store: Path) -> None:
     _, judged = add(root, store, 1, runs=2, problems=[problem], findings=[note("it scales")])
     found = stored_session(store, "local", None, root)
     assert (found.session, found.started) == (session(1), "2026-09-02T02:00:00Z")
-    assert [tables.judgement_bytes(each) for each in found.judged] == [tables.judgement_bytes(each) for each in judged]
+    assert [store_tables.judgement_bytes(each) for each in found.judged] == [
+        store_tables.judgement_bytes(each) for each in judged
+    ]
     assert found.problems == (problem,)
     assert found.findings == (note("it scales"),)
     assert found.notes == ()

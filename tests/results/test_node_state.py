@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.records.state import States
+from fabricheck.records.node_state import States
 from fabricheck.results.node_state import FOLDER, read_states, states_as_json, states_of_json
 from tests.support.states import node, states
 

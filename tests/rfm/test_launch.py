@@ -16,6 +16,7 @@ from fabricheck.errors import UserError
 from fabricheck.extras import cores_problems, parse_cores
 from fabricheck.fleet.steps import words_of_step
 from fabricheck.results.check_judgement import read_judgement
+from fabricheck.rfm.job_end import RESULT, read_exit_status
 from fabricheck.rfm.launch import (
     binding_options,
     devices_of_ranks,
@@ -25,7 +26,6 @@ from fabricheck.rfm.launch import (
     nodes_undescribed,
     nodes_up,
 )
-from fabricheck.rfm.outcome import RESULT, read_exit_status
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.schema import FabricEntry
 from tests.support.nodes import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from reframe.core.exceptions import JobError
 
-from fabricheck.rfm.outcome import BEGUN, EXIT_STATUS
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _line, _of_a_job, in_turns
 
 

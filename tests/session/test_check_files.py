@@ -10,8 +10,8 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.session.check_files import check_files, require_tags
-from fabricheck.session.reading import level_of
 from fabricheck.session.reframe import Selection
+from fabricheck.session.reframe_report import level_of
 from tests.support.nodes import ROOT
 
 CHECKS = ROOT / "checks"

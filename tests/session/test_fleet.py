@@ -18,7 +18,7 @@ from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import LAST, RUN, Started, abandoned, chosen_by, find_earlier, read_abandoned
 from fabricheck.session.outcome import judge_session
-from fabricheck.session.reading import VERDICT, level_of
+from fabricheck.session.reframe_report import VERDICT, level_of
 from fabricheck.session.storing import store_session
 from fabricheck.suite import Suite
 from tests.support.sessions import make_suite, result_file

@@ -31,7 +31,7 @@ from fabricheck.session.launches import (
     write_launched,
 )
 from fabricheck.session.problems import problems_of_cases
-from fabricheck.session.reading import FinishedSession
+from fabricheck.session.reframe_report import FinishedSession
 from tests.support.sessions import case
 
 P, N, F = (Launch(each) for each in (Verdict.PASS, Verdict.INCOMPLETE, Verdict.FAIL))

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from fabricheck.diagnosis.causes import Diagnosis
-from fabricheck.history.nodes import node_records
+from fabricheck.history.session_nodes import node_records
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.launches import MOST_LAUNCHES, Thing, read_launched
 from fabricheck.session.outcome import Outcome, judge_session
-from fabricheck.session.reading import FinishedSession
 from fabricheck.session.reframe import Selection
+from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
@@ -81,7 +81,9 @@ def judged_again(
     again = Again(Suite(root), Selection("hgx-h200"), tmp_path, MOST_LAUNCHES, lambda _: None, lambda: None)
     left = iter(cases[1:])
     monkeypatch.setattr("fabricheck.session.relaunch.launch", lambda *_, **__: ((next(left),), ""))
-    monkeypatch.setattr("fabricheck.session.reading._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],))
+    monkeypatch.setattr(
+        "fabricheck.session.reframe_report._moved_cases", lambda folder: (cases[int(folder.name[-1]) - 1],)
+    )
     session, _ = again.judge(FinishedSession.of(runs, cases[:1], 1))
     return session, judge_session(session, Suite(root), "hgx-h200")
 

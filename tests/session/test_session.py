@@ -19,9 +19,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import JUDGEMENT, read_judgement, write_judgement
 from fabricheck.session.outcome import judge_session, read_result
 from fabricheck.session.problems import Known, find_applicability, find_problems, problems_of_cases
-from fabricheck.session.reading import FinishedSession, read_cases
 from fabricheck.session.reframe import Selection
-from fabricheck.session.run import run_suite
+from fabricheck.session.reframe_report import FinishedSession, read_cases
+from fabricheck.session.suite_run import run_suite
 from fabricheck.suite import MINIATURE, Suite, suite_root
 from tests.support.made_runs import made_run
 from tests.support.result_files import HOST

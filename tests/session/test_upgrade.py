@@ -13,7 +13,7 @@ from fabricheck.records.case import Case, CheckJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.reading import FinishedSession
+from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import Upgrade, judge_upgrade
 from fabricheck.suite import Suite
 from tests.support.result_files import CUDA, HOST, Line

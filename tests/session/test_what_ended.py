@@ -9,9 +9,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from fabricheck.records.component import Component
-from fabricheck.records.state import NodeState
+from fabricheck.records.node_state import NodeState
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.outcome import RESULT, first_ended, first_failure, no_results
+from fabricheck.rfm.job_end import RESULT, first_ended, first_failure, no_results
 from tests.support.made_runs import made_run
 from tests.support.states import gpu, nic, node
 

@@ -17,7 +17,7 @@ from fabricheck.commands.topology import expected, validate
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.of_session import scalings
 from fabricheck.errors import UserError
-from fabricheck.history.tables import JudgedCase, metrics_table
+from fabricheck.history.store_tables import JudgedCase, metrics_table
 from fabricheck.history.writing import yardsticks_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.operations import backend_of

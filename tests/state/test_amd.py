@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricheck.records.state import GpuProcess
+from fabricheck.records.node_state import GpuProcess
 from fabricheck.state.amd import entries_of, link_marks, read_gpus
 
 # The fields and forms are those of ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py; the numbers are made up.

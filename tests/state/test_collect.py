@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.results.node_state import FOLDER, read_state, read_states
-from fabricheck.rfm.state import state_command
-from fabricheck.state import collect, host
+from fabricheck.rfm.node_state import state_command
+from fabricheck.state import collect, kernel
 
 
 def launch(folder: Path, when: str, launcher: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_a_launcher_that_fails_costs_the_test_nothing(tmp_path: Path, launcher: 
 
 
 def test_a_launcher_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabricheck.rfm.state.LIMIT_S", 1)
+    monkeypatch.setattr("fabricheck.rfm.node_state.LIMIT_S", 1)
     assert launch(tmp_path, "before", "sleep 50; ").returncode == 0
 
 
@@ -70,7 +70,7 @@ def test_what_hangs_or_fails_is_noted_and_the_rest_stands(monkeypatch: pytest.Mo
     monkeypatch.setattr(collect, "PATIENCE_S", 0.3)
     monkeypatch.setattr(collect, "WATCH_S", 0.0)
     monkeypatch.setattr(collect, "_gpus", lambda: threading.Event().wait(20))
-    monkeypatch.setattr(host, "memory", fails)
+    monkeypatch.setattr(kernel, "memory", fails)
     state = collect.collect("before")
     assert state.notes == ("the GPUs: no response in 0.3 s", "memory: the driver says no")
     assert state.gpus == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabricheck.records.state import GpuProcess
+from fabricheck.records.node_state import GpuProcess
 from fabricheck.state.intel import read_gpus
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.state import host
+from fabricheck.state import kernel
 from fabricheck.state.amd import link_marks
 from fabricheck.state.platform import platform
 
@@ -129,9 +129,9 @@ def test_modules_limits_and_channels(tmp_path: Path) -> None:
 def test_what_the_kernel_logs_of_devices(line: str, kind: str, part: str, tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     log.write_text(f"4,812,73112345,-;{line}\n")
-    found = [(each.kind, each.part, each.at_s) for each in host.events(log) or ()]
+    found = [(each.kind, each.part, each.at_s) for each in kernel.events(log) or ()]
     assert found == ([(kind, part, 73.112345)] if kind else [])
-    assert host.events(tmp_path / "none") is None
+    assert kernel.events(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(

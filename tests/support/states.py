@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fabricheck.records.node_state import GpuLink, GpuState, NicState, NodeState, States
 from fabricheck.records.run import Run
-from fabricheck.records.state import GpuLink, GpuState, NicState, NodeState, States
 from tests.support.made_runs import MIB, made_run, made_samples
 
 LINKS = 18

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from fabricheck.diagnosis.blame import SlowGroup
-from fabricheck.diagnosis.network.model import Model
+from fabricheck.diagnosis.network.likelihood import Model
 from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError

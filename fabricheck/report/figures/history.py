@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.incidents import Incident
+from fabricheck.history.percent import percent, size
 from fabricheck.history.series import MetricKey, Series, Session
-from fabricheck.history.shares import percent, size
 from fabricheck.history.text import incident_name
 from fabricheck.history.watch import MetricState, Watched
 from fabricheck.report.content import number, unit_shown

@@ -10,7 +10,7 @@ import pytest
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, locate
-from fabricheck.diagnosis.network.plan import retest, screen
+from fabricheck.diagnosis.network.round_plan import retest, screen
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.records.finding import Finding
 from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure, names_of, taken

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabricheck.diagnosis.network.localize import Localization, Locator, locate
-from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 from fabricheck.errors import UserError
 from fabricheck_lab.simulated_network import (

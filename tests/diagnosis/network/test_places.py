@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.diagnosis.network.judge import judge_pairs
+from fabricheck.diagnosis.network.pair_findings import judge_pairs
 from fabricheck.diagnosis.network.results import pairs_of, places_of
 from fabricheck.diagnosis.of_session import find_all
 from fabricheck.errors import UserError

@@ -7,9 +7,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.judge import counted_suspects
 from fabricheck.diagnosis.network.localize import Localization, locate
-from fabricheck.diagnosis.network.plan import screen
+from fabricheck.diagnosis.network.pair_findings import counted_suspects
+from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, Ways, design
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.suite import suite_root

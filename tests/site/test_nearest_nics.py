@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabricheck.site.association import associate
 from fabricheck.site.found import FoundGpu, FoundNic
+from fabricheck.site.nearest_nics import associate
 from fabricheck.site.nvidia import TopoTable
 
 

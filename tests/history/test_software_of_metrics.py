@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from fabricheck.history.compare import Comparison, compare
-from fabricheck.history.software import software_crossed
+from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.history.text import comparison_lines, to_json, watch_lines
 from fabricheck.history.watch import WatchResult, watch
 from fabricheck.records.component import Component, Kind

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.drain import proven_bad
+from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict, as_json, verdict_of_fleet
 from fabricheck.fleet.record import FILE, Fleet, not_run, proved, read_findings, write_findings
-from fabricheck.fleet.verdict import BadNode, FleetVerdict, as_json, verdict_of_fleet
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Device
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.fleet import COLUMNS, LINES, next_command, short, table
-from fabricheck.report.parts import NodeGpu, NodeParts
+from fabricheck.report.part_names import NodeGpu, NodeParts
 from fabricheck.topology.network import unfold
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from fabricheck.records.state import BlockedPath
+from fabricheck.records.node_state import BlockedPath
 
 #: Of more nodes each asks those that are 1, 2, 4, … further in the order of their names.
 MOST_NODES = 9

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.diagnosis.network.plan import RoundsPlan, all_pairs, circle, retest, screen, write_rounds
+from fabricheck.diagnosis.network.round_plan import RoundsPlan, all_pairs, circle, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.topology.network import node_of

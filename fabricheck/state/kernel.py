@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from fabricheck.records.state import KernelEvent, Xid
+from fabricheck.records.node_state import KernelEvent, Xid
 from fabricheck.state.capture import read
 
 # NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fabricheck.history.folders import RUNS, SessionFolder
 from fabricheck.history.reading import read_table
 from fabricheck.history.session import NodeRecord, SessionRecord
-from fabricheck.history.tables import verdict_of_whole
+from fabricheck.history.store_tables import verdict_of_whole
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding

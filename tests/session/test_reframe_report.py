@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.session.reading import read_session
+from fabricheck.session.reframe_report import read_session
 from tests.support.result_files import HOST
 
 

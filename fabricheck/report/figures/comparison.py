@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange
-from fabricheck.history.shares import percent, size
+from fabricheck.history.percent import percent, size
 from fabricheck.report.content import number, unit_shown
 from fabricheck.report.figures.history import short_names
 from fabricheck.report.figures.plot import (

@@ -111,7 +111,7 @@ class Xid:
 @dataclass(frozen=True)
 class KernelEvent:
     """What the kernel's log says of a device, `at_s` seconds after the node started. `kind`: a row of
-    `fabricheck.state.host.EVENTS`; `part` as the log names it, a PCI address or a port."""
+    `fabricheck.state.kernel.EVENTS`; `part` as the log names it, a PCI address or a port."""
 
     kind: str
     part: str

@@ -33,8 +33,8 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started
 from fabricheck.session.check_files import check_files
 from fabricheck.session.progress import Progress, past_seconds
-from fabricheck.session.reading import REPORT, FinishedSession, read_cases, read_info
 from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed, with_checks
+from fabricheck.session.reframe_report import REPORT, FinishedSession, read_cases, read_info
 from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
 

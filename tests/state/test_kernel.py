@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.state import Xid
-from fabricheck.state import host
+from fabricheck.records.node_state import Xid
+from fabricheck.state import kernel
 
 
 def test_this_machine() -> None:
-    total, free = host.memory()
+    total, free = kernel.memory()
     assert 0 < free <= total
-    assert host.versions()["kernel"]
-    assert set(host.settings()) <= {"governor", "transparent huge pages"}
+    assert kernel.versions()["kernel"]
+    assert set(kernel.settings()) <= {"governor", "transparent huge pages"}
 
 
 def test_the_load_of_others_is_seen_and_named() -> None:
     """A process beside this one has a core for itself, or its share of one."""
     spin = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        busy, names = host.load(1.0)
+        busy, names = kernel.load(1.0)
     finally:
         spin.kill()
         spin.wait()
@@ -35,10 +35,10 @@ def test_errors_of_gpus_in_the_kernels_log(tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     said = "NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
     log.write_text(f"4,812,73112345,-;{said}\n")
-    (found,) = host.xids(log) or ()
+    (found,) = kernel.xids(log) or ()
     assert (found.number, found.bus_id, found.at_s) == (79, "0000:18:00", 73.112345)
     assert found.text.endswith("GPU has fallen off the bus.")
-    assert host.xids(tmp_path / "none") is None
+    assert kernel.xids(tmp_path / "none") is None
 
 
 def test_a_long_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_long_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
         return record
 
     monkeypatch.setattr("os.read", read)
-    found = host.xids(Path("/dev/null")) or ()
+    found = kernel.xids(Path("/dev/null")) or ()
     assert records == []
     assert found[-1] == Xid(63, "0000:18:00", 149 / 1e6, "row")
     assert len(found) == 100
