@@ -62,7 +62,7 @@ def judge_nodes(test: rfm.RegressionTest) -> RunJudgement:
                 problems.append(not_run(node.name, f"left no results (exit status {node.status})"))
             continue
         status = node.status if node.status is not None else 1
-        run = read_guarded(test, node.folder / RESULT, status, test.wanted_environment(), test.paths())
+        run = read_guarded(test, node.folder / RESULT, status, test.wanted_environment(), test.paths)
         if any(one.verdict is Verdict.INVALID for one in run.problems):
             (node.folder / RESULT).rename(node.folder / _INVALID)
             problems += [_of_node(one, node.name) for one in run.problems]

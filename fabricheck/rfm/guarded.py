@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,22 +18,25 @@ from fabricheck.rfm.paths import nics_of, with_logs
 from fabricheck.topology.transport_paths import Paths
 
 
-def sends_between_nodes(run: Run) -> bool:
-    """Whether data were sent between nodes: else what their networks carried is MPI's start alone."""
-    return bool(least_sent(run))
-
-
 def read_guarded(
-    test: rfm.RegressionTest, file: Path, status: int, environment: Mapping[str, str | None], paths: Paths
+    test: rfm.RegressionTest,
+    file: Path,
+    status: int,
+    environment: Mapping[str, str | None],
+    paths_of: Callable[[bool], Paths],
 ) -> Run:
     """The run in a result file, with all that keeps it from being the run that `test` requested as problems.
 
-    `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset).
+    `status`: fabricbench's exit status. `environment`: variables that have to be in effect (`None`: unset). `paths_of`:
+    the transport paths to check, given whether all data stayed inside their nodes.
     """
     run = read_run(file)
+    sent = bool(least_sent(run))
+    paths = paths_of(bool(run.samples) and not sent)
     # Copies and kernels go over NVLink, whose bytes no interface counts.
     is_over_nodes = test.num_nodes > 1 and test.transport not in ONE_PATH
-    over_network = is_over_nodes and sends_between_nodes(run)
+    # Else what their networks carried is MPI's start alone.
+    over_network = is_over_nodes and sent
     extras = test.current_environ.extras
     if test.transport == "mpi" and is_over_nodes:
         run = with_logs(run, test.output() + test.errors())

@@ -428,7 +428,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         if not file.exists() or file.stat().st_size == 0:
             where = self.current_partition.fullname
             raise not_judged(Path(self.stagedir), no_results(file, status, self.stderr_tail(), where))
-        run = read_guarded(self, file, status, self.wanted_environment(), self.paths())
+        run = read_guarded(self, file, status, self.wanted_environment(), self.paths)
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))
         # A second of imports, which a list of the checks does without.
@@ -451,10 +451,13 @@ class FabricbenchCheck(RegressionTestPlugin):
         """The variables that the site's own tuning puts into effect."""
         return {**self.current_environ.extras.get("required_environment", {}), **self.tuning}
 
-    def paths(self) -> Paths:
-        """The transport paths that the site requires and forbids, by which the library's log is checked."""
-        where, split = self.current_partition.fullname, getattr(self, "split", "")
-        return paths_of(self.transport, where, self.num_nodes, self.current_environ.extras, split=split)
+    def paths(self, inside: bool) -> Paths:
+        """The transport paths that the site requires and forbids, by which the library's log is checked.
+
+        `inside`: whether all data stayed inside their nodes.
+        """
+        where = self.current_partition.fullname
+        return paths_of(self.transport, where, self.num_nodes, self.current_environ.extras, inside=inside)
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""

@@ -22,21 +22,20 @@ ANY_PATH = Paths()
 
 
 def paths_of(
-    transport: str, where: str, nodes: int, extras: Mapping[str, Mapping[str, Sequence[str]]], *, split: str = ""
+    transport: str, where: str, nodes: int, extras: Mapping[str, Mapping[str, Sequence[str]]], *, inside: bool = False
 ) -> Paths:
     """Those of fabricbench over `transport` on `nodes` nodes of `where`, a `system:partition`.
 
-    The environment's `extras["required_paths"]` adds to what is demanded, by transport. With the `split` `nodes` *CCL
-    has a communicator in each node, whose data stay there; that of all ranks may have made connections between nodes.
+    The environment's `extras["required_paths"]` adds to what is demanded, by transport. Data that stay `inside` the
+    nodes have to take a path there; that of all ranks may have made connections between nodes.
     """
     topology, paths = topology_of(where), ANY_PATH
-    if topology is not None and transport == "ccl":
-        paths = ccl_paths(topology, nodes)
-        if split == "nodes":
-            inside = ccl_paths(topology, 1)
-            paths = replace(paths, required=inside.required, described=inside.described)
-    elif topology is not None and transport == "mpi":
-        paths = mpi_paths(topology, nodes)
+    library_paths = {"ccl": ccl_paths, "mpi": mpi_paths}.get(transport)
+    if topology is not None and library_paths is not None:
+        paths = library_paths(topology, nodes)
+        if inside:
+            alone = library_paths(topology, 1)
+            paths = replace(paths, required=alone.required, described=alone.described)
     elif topology is not None and transport == "fabric":
         paths = nic_paths(topology)
     return replace(paths, required=(*paths.required, *extras.get("required_paths", {}).get(transport, ())))

@@ -66,7 +66,7 @@ class FleetScreen(FabricbenchCheck):
             if not file.exists():
                 problems.append(Finding("not-measured", Verdict.INCOMPLETE, f"{launch['file']} was not measured"))
                 continue
-            problems += read_guarded(self, file, 0, self.wanted_environment(), self.paths()).problems
+            problems += read_guarded(self, file, 0, self.wanted_environment(), self.paths).problems
         if not launches:
             none = Finding("not-measured", Verdict.INCOMPLETE, f"nothing was launched{self.stderr_tail()}")
             raise not_judged(stage, problems or [none])

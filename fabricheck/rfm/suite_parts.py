@@ -180,9 +180,10 @@ class SuiteParts(RegressionTestPlugin):
             self.modules = [self.suite.module]
         return str(program)
 
-    def paths(self) -> Paths:
+    def paths(self, inside: bool) -> Paths:
         """As for FabricbenchCheck, for what this tool's log can show."""
-        paths = paths_of(self.transport, self.current_partition.fullname, self.nodes, self.current_environ.extras)
+        where, extras = self.current_partition.fullname, self.current_environ.extras
+        paths = paths_of(self.transport, where, self.nodes, extras, inside=inside)
         return paths_of_suite(paths, self.transport, self.backend, self.nodes)
 
     def output(self) -> str:

@@ -134,7 +134,7 @@ class InterleavedCheck(FabricbenchCheck):
     def read_side(self, case: Path, launch: RoundLaunch) -> Run:
         """The run of one launch, checked with the variables of its side."""
         environment = {**self.wanted_environment(), **self.compared.of(launch.side)}
-        paths = self.paths() if self.compared.site in (launch.side, "a") else ANY_PATH
+        paths = self.paths if self.compared.site in (launch.side, "a") else lambda inside: ANY_PATH
         return read_guarded(self, launch.result(case), 0, environment, paths)
 
     def further_metrics(self) -> Iterable[tuple[str, float]]:

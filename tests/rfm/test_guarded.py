@@ -1,14 +1,57 @@
-"""Which runs are held to the networks of the site."""
+"""Which path is asked for, by where the data of a run went."""
 
 from __future__ import annotations
 
-from fabricheck.rfm.guarded import sends_between_nodes
-from tests.support.made_runs import made_run, made_samples
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fabricheck.rfm.guarded import read_guarded
+from fabricheck.topology.transport_paths import Paths
+from tests.support.nodes import ROOT
+
+MEASURED = ROOT / "tests" / "data" / "fabricbench" / "synthetic_host_2ranks.jsonl"
 
 
-def test_groups_of_a_node_use_no_network() -> None:
-    hosts = ["a", "a", "b", "b"]
-    inside = [made_samples("allgather", ranks, 524288, 1) for ranks in ((0, 1), (2, 3))]
-    assert not sends_between_nodes(made_run(hosts, inside))
-    rails = [made_samples("allgather", ranks, 524288, 1) for ranks in ((0, 2), (1, 3))]
-    assert sends_between_nodes(made_run(hosts, rails))
+@pytest.mark.parametrize(("hosts", "inside"), [(("a", "b"), False), (("a", "a"), True)])
+def test_data_that_stay_in_their_nodes_take_a_path_inside(tmp_path: Path, hosts: tuple[str, str], inside: bool) -> None:
+    """As groups within the nodes of a run on two nodes."""
+    header, *records = MEASURED.read_text().splitlines()
+    made = json.loads(header)
+    for rank, host in zip(made["ranks"], hosts, strict=True):
+        rank["host"] = host
+    file = tmp_path / "result.jsonl"
+    file.write_text("\n".join([json.dumps(made), *records]))
+    asked = []
+
+    def paths_of(inside: bool) -> Paths:
+        asked.append(inside)
+        return Paths()
+
+    read_guarded(_test(tmp_path), file, 0, {}, paths_of)
+    assert asked == [inside]
+
+
+def _test(folder: Path) -> Any:
+    """What is read of a test on two nodes."""
+    partition = SimpleNamespace(fullname="emulated:pair", extras={})
+    return SimpleNamespace(
+        num_nodes=2,
+        num_tasks=2,
+        transport="mpi",
+        backend="host",
+        current_environ=SimpleNamespace(extras={}),
+        current_partition=partition,
+        operations=["pingpong"],
+        chosen_settings=dict,
+        verified=False,
+        away=(),
+        stagedir=str(folder),
+        started=datetime.now(timezone.utc),
+        output=str,
+        errors=str,
+    )

@@ -20,9 +20,9 @@ def test_ccl_is_held_to_the_path_of_the_site() -> None:
 
 def test_data_of_groups_of_a_node_stay_in_it() -> None:
     between = paths_of("ccl", "leonardo:gpu", 2, {})
-    inside = paths_of("ccl", "leonardo:gpu", 2, {}, split="nodes")
+    inside = paths_of("ccl", "leonardo:gpu", 2, {}, inside=True)
     assert (inside.required, inside.described, inside.forbidden) == (("^P2P",), "P2P", between.forbidden)
-    assert paths_of("ccl", "leonardo:gpu", 2, {}, split="rails") == between
+    assert paths_of("mpi", "leonardo:gpu", 2, {}, inside=True).required == ()
 
 
 def test_what_an_environment_demands_is_demanded_of_its_transport() -> None:
