@@ -127,7 +127,11 @@ def plural(times: int, what: str) -> str:
     return f"{times:,} {what}" if times == 1 else f"{times:,} {what}s"
 
 
-def few(names: Sequence[str], most: int = 3, *, between: str = ", ") -> str:
+#: So many names fit into a line.
+FEW = 3
+
+
+def few(names: Sequence[str], most: int = FEW, *, between: str = ", ") -> str:
     """The first so many names, and how many more there are."""
     return between.join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from fabricheck.judge.statistics import fewest_for_interval, median_interval
+from fabricheck.judge.statistics import CONFIDENCE, MARGIN, fewest_for_interval, median_interval
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
@@ -19,8 +19,6 @@ from fabricheck.units import format_size
 # short a time that the start of a transfer, some microseconds, is a part of it that counts: 16 MiB over 400 GB/s.
 LARGE_BYTES = 16 << 20
 LEAST_US = 200.0
-TOLERANCE = 0.03
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -62,14 +60,11 @@ def compare(
     *,
     unit: str,
     tool: str,
-    large_bytes: int = LARGE_BYTES,
-    tolerance: float = TOLERANCE,
-    confidence: float = CONFIDENCE,
 ) -> CrossCheckedSize:
     """The comparison of `operation` at `size` bytes over rounds in which both ran.
 
     INVALID where a number is no measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%). At
-    sizes of `large_bytes` and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± `tolerance`, or
+    sizes of LARGE_BYTES and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± MARGIN, or
     its interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass:
     there the two differ in what they put inside the clock (docs/vendor-suites.md).
     """
@@ -82,22 +77,22 @@ def compare(
         return CrossCheckedSize(operation, size, unit, none, none, none, (none, none), verdict, reason)
     ours, theirs = median(each.ours for each in rounds), median(each.theirs for each in rounds)
     ratios = [each.ratio for each in rounds]
-    ratio, interval = median(ratios), median_interval(ratios, confidence)
+    ratio, interval = median(ratios), median_interval(ratios, CONFIDENCE)
     low, high = interval
     remarks = (
         f"{what}: fabricbench {ours:.4g} {unit}, {tool} {theirs:.4g} {unit}, ratio {ratio:.3f} "
-        f"({confidence:.0%} interval {low:.3f} to {high:.3f} of {len(rounds)} rounds)"
+        f"({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f} of {len(rounds)} rounds)"
     )
     time_us = theirs if unit == "us" else 8e-3 * size / theirs
-    verdict, reason = Verdict.PASS, f"{remarks}: they agree within ±{tolerance:.0%}"
-    if len(rounds) < fewest_for_interval(confidence):
-        verdict, reason = Verdict.INCOMPLETE, f"{remarks}: {fewest_for_interval(confidence)} rounds are needed"
-    elif size < large_bytes or time_us < LEAST_US:
-        reason = f"{remarks}: not judged, because it is below {format_size(large_bytes)} or {LEAST_US:g} us"
-    elif abs(ratio - 1) > tolerance:
-        verdict, reason = Verdict.DEGRADED, f"{remarks}: outside ±{tolerance:.0%}, so one of the two is wrong"
-    elif (high - low) / 2 > tolerance:
-        verdict, reason = Verdict.DEGRADED, f"{remarks}: too noisy to show agreement within ±{tolerance:.0%}"
+    verdict, reason = Verdict.PASS, f"{remarks}: they agree within ±{MARGIN:.0%}"
+    if len(rounds) < fewest_for_interval(CONFIDENCE):
+        verdict, reason = Verdict.INCOMPLETE, f"{remarks}: {fewest_for_interval(CONFIDENCE)} rounds are needed"
+    elif size < LARGE_BYTES or time_us < LEAST_US:
+        reason = f"{remarks}: not judged, because it is below {format_size(LARGE_BYTES)} or {LEAST_US:g} us"
+    elif abs(ratio - 1) > MARGIN:
+        verdict, reason = Verdict.DEGRADED, f"{remarks}: outside ±{MARGIN:.0%}, so one of the two is wrong"
+    elif (high - low) / 2 > MARGIN:
+        verdict, reason = Verdict.DEGRADED, f"{remarks}: too noisy to show agreement within ±{MARGIN:.0%}"
     return CrossCheckedSize(operation, size, unit, ours, theirs, ratio, interval, verdict, reason)
 
 

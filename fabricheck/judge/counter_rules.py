@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.records.verdict import Verdict
+from fabricheck.units import few
 
 #: By how much each counter of a part rose during the test.
 Rises = Mapping[str, int]
@@ -170,8 +171,6 @@ LINK_COUNTERS = (
         few=(None,),
     ),
 )
-# As many of one kind are shown; more would not help.
-_MOST_TOGETHER = 4
 
 
 def rises_of(now: Mapping[str, int], before: Mapping[str, int] | None) -> Rises:
@@ -197,7 +196,7 @@ def judge_counters(
             else:
                 yield rule.code, text, verdicts[0]
         if items:
-            yield rule.code, rule.text.format(names=", ".join(items[:_MOST_TOGETHER])), rule.verdict
+            yield rule.code, rule.text.format(names=few(items)), rule.verdict
 
 
 def _counters(rule: CounterRule, rises: Rises) -> Iterator[tuple[str, str]]:

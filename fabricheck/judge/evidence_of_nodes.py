@@ -15,7 +15,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
-from fabricheck.units import few
+from fabricheck.units import FEW, few
 
 # A launcher starts all nodes within its own time-out (fabricheck.rfm.node_state); what is more is the clock.
 _CLOCK_S = 60.0
@@ -27,7 +27,6 @@ _OF_FILE = " (set by a file such as /etc/nccl.conf)"
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # Of these each node, or each rank, has its own.
 _OWN = ("SLURM_", "PMIX_")
-_MOST_NAMED = 6
 
 
 def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[Evidence]:
@@ -112,7 +111,7 @@ def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> I
 
 
 def _named(hosts: Sequence[str]) -> str:
-    return few(hosts, _MOST_NAMED) if len(hosts) > _MOST_NAMED else fold(hosts)
+    return few(hosts) if len(hosts) > FEW else fold(hosts)
 
 
 def _unlike_gpus(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
@@ -131,7 +130,7 @@ def _unlike_gpus(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
         counted = Counter(values.values())
         usual, most = counted.most_common(1)[0]
         odd = [key for key, value in values.items() if value != usual]
-        for host, index in odd[:_MOST_NAMED]:
+        for host, index in odd[:FEW]:
             text = f"{name} is {values[host, index]}, and {usual} on {most} others"
             yield Evidence("nodes-differ", host, index, text, Verdict.DEGRADED)
 

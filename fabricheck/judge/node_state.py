@@ -26,10 +26,8 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology
-from fabricheck.units import few
+from fabricheck.units import FEW, few
 
-#: More evidence beside one metric says nothing more.
-_MOST_BESIDE = 3
 #: Codes of errors that hardware counts, which nothing but a fault of it or of its link raises.
 _COUNTED = frozenset(
     (
@@ -100,7 +98,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
         text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} respond"
         here = {gpu.bus_id for gpu in state.gpus}
         lost_gpus = {gpu.bus_id: (other.host, gpu.index) for other in others for gpu in other.gpus}
-        for bus_id in list(lost_gpus.keys() - here)[:_MOST_BESIDE] if here else ():
+        for bus_id in list(lost_gpus.keys() - here)[:FEW] if here else ():
             host, index = lost_gpus[bus_id]
             text += f", none at {bus_id}, where {host} has GPU {index}"
         yield Evidence(

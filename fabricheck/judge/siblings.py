@@ -21,11 +21,10 @@ from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.achievable import between_hosts
-from fabricheck.units import apart
+from fabricheck.units import FEW, apart
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
-_MOST_NAMED = 3
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 # Of names in a line.
 _LONGEST = 200
@@ -180,7 +179,7 @@ def _judge_nodes(
 
 
 def _where(places: Sequence[Component], outlier: Outlier[Component]) -> str:
-    return (" and " if outlier.both else " or ").join(each.text for each in places[:_MOST_NAMED])
+    return (" and " if outlier.both else " or ").join(each.text for each in places[:FEW])
 
 
 def _peers(count: int, what: str = "") -> str:
@@ -311,7 +310,7 @@ def _addresses(runs: Sequence[RunJudgement]) -> dict[Component, str]:
 def _gpus_in(places: Sequence[Component], addresses: Mapping[Component, str]) -> str:
     ends = (Component(Kind.DEVICE, end.name, end.node) for each in places for end in each.ends)
     named = [addresses[end] for end in dict.fromkeys(ends) if end in addresses]
-    return f" ({', '.join(named[:_MOST_NAMED])})" if named else ""
+    return f" ({', '.join(named[:FEW])})" if named else ""
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:

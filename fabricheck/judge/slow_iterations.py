@@ -16,6 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
+from fabricheck.units import FEW
 
 # A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
 _LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
@@ -35,7 +36,7 @@ def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator
     members = [each for each in equals.members if each.tail is not None]
     for outlier in slow_tails(members, error):
         slow = [members[each] for each in outlier.members]
-        text = _line(either(outlier.parts[:3]), equals, outlier, _times_over_median(slow, run))
+        text = _line(either(outlier.parts[:FEW]), equals, outlier, _times_over_median(slow, run))
         yield Finding("slow-now-and-then", Verdict.DEGRADED, text, outlier.parts)
 
 
@@ -59,7 +60,7 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
         return
     shared = [name for name in slow[0].parts.all if all(name in each.parts.all for each in slow)]
     places = slow[0].places if len(slow) == 1 else tuple(shared or [part for each in slow for part in each.places])
-    where = either(places[:3])
+    where = either(places[:FEW])
     times = run.judgements[slow[0].number].samples.times_ns
     count, middle = starts[slow[0].number], float(np.median(times))
     lost_s = float((times[:count] - middle).sum()) / 1e9

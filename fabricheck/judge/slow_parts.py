@@ -32,9 +32,9 @@ from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.components import components_of
+from fabricheck.units import FEW
 
 _RED = (Verdict.DEGRADED, Verdict.FAIL)
-_MOST_NAMED = 3
 
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]
@@ -150,7 +150,7 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], pa
     alone = sum(each.verdict in _RED for each in judged)
     at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
-    where = either(at_fault[:_MOST_NAMED]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
+    where = either(at_fault[:FEW]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
     text = (
         f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
         f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
