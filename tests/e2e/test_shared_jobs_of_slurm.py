@@ -10,6 +10,7 @@ import pytest
 from fabricheck.results.fabricbench import read_run
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
+from tests.support.cluster import run_and
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -44,11 +45,19 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
 
 
 def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
-    """Slurm ends the job after a minute, in a plan that takes hours; the plans after it have another job."""
+    """Slurm ends the job in a plan that takes hours; the plans after it have another job."""
     site = Site(cluster, tmp_path, programs, size="1MiB")
     names = "^(NodePairs|NodeWindows|NetworkCollectives %transport=mpi %nodes=2)"
-    planted = ("--setvar=NodeWindows.more_options=--iterations=10000000", "--setvar=NodePairs.time_limit=60s")
-    ended = site.run("one-leaf", "--launches=1", "--", *QUICK, *planted, name=names)
+    planted = "--setvar=NodeWindows.more_options=--iterations=10000000"
+    # As if its time were over: it need not be waited for.
+    limit = ["sh", "-c", "scontrol update JobId=$(squeue --noheader --states=RUNNING --format=%i) EndTime=now"]
+    ended = run_and(
+        lambda: site.run("one-leaf", "--launches=1", "--", *QUICK, planted, name=names),
+        lambda: cluster.run(limit, timeout_s=20),
+        '"header"',
+        tmp_path,
+        "output1/runs/*/stage/**/NodeWindows*/result.jsonl",
+    )
     first, *_ = sorted(ended.folder.glob("stage/*/*/*/shared-job-*"))
     assert "DUE TO TIME LIMIT" in (first / "job.err").read_text(), ended.output
     assert ended.verdict == "INCOMPLETE"

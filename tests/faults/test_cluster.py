@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.layout import Device
 from fabricheck_lab.network_suite import Finished, Site
 from tests.faults.matrix import Outcome, settle
+from tests.support.cluster import run_and
 from tests.support.effort import is_full
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -57,7 +56,7 @@ def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatc
 def test_ports_are_told_by_the_group_patterns(site: Site) -> None:
     """Four ranks of a node use its two ports in turn."""
     # Of eight iterations a few that TCP has to send again are enough for several ways to fit.
-    more = ("--", "--setvar=NodeGroups.budget=5")
+    more = ("--", "--setvar=NodeGroups.budget=2")
     said = "rail_unidirectional: association to NICs: round-robin over 2 NICs"
     done = until(
         lambda: site.run("two-ports", *more, environment="openmpi-round-robin", name="NodeGroups"),
@@ -118,7 +117,7 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
 @pytest.mark.full
 def test_a_slow_link_is_the_same_finding_in_a_shared_job_and_in_jobs_of_their_own(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 30)
-    quick = ("--launches=1", "--", "--setvar=NodeWindows.sizes=host:1MiB", "--setvar=NodeWindows.node_state=no")
+    quick = ("--launches=1", "--", "--setvar=NodeWindows.sizes=host:256KiB", "--setvar=NodeWindows.node_state=no")
     runs = [site.run(LEAF, *way, *quick, name="^(NodePairs|NodeWindows)") for way in ((), ("--one-by-one",))]
     shared, alone = runs
     assert [len([*run.folder.glob("stage/*/*/*/shared-job-*")]) for run in runs] == [1, 0]
@@ -265,27 +264,13 @@ def test_what_happens_during_the_job(
     site: Site, fault: str, how: str, plant: Callable[[Site], None], said: str
 ) -> None:
     # Ranks have to say what they miss before Slurm, which waits ten seconds for a node, ends the job.
-    done = run_and(site, plant, "--", "--setvar=NodePairs.timeout=4", "--setvar=NodePairs.budget=2")
+    measures = '"samples"', site.root / f"output{site.runs + 1}", "runs/*/stage/**/result.jsonl"
+    options = "--setvar=NodePairs.timeout=4", "--setvar=NodePairs.budget=2"
+    done = run_and(lambda: site.run(LEAF, "--", *options), lambda: plant(site), *measures)
     expect(done, fault, how, Verdict.INCOMPLETE, said)
     # What was measured before is still there.
     (result,) = done.folder.glob("stage/**/result.jsonl")
     assert sum('"record":"samples"' in line for line in result.read_text().splitlines()) >= 1
-
-
-def run_and(site: Site, plant: Callable[[Site], None], *options: str) -> Finished:
-    """Runs the check, and plants something once it measures."""
-    box: list[Finished] = []
-    output = site.root / f"output{site.runs + 1}"
-    thread = threading.Thread(target=lambda: box.append(site.run(LEAF, *options)))
-    thread.start()
-    deadline = time.monotonic() + 120
-    while not any('"samples"' in file.read_text() for file in output.glob("runs/*/stage/**/result.jsonl")):
-        assert thread.is_alive(), box
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    plant(site)
-    thread.join()
-    return box[0]
 
 
 def power_off(site: Site, node: str) -> None:

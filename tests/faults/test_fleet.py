@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +22,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
 from tests.faults.matrix import Outcome, settle
+from tests.support.cluster import run_and
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -47,7 +45,7 @@ NODE = (
 )
 NETWORK = (
     *("FleetNetwork.budget=0.02", "FleetNetwork.least_iterations=8", "FleetNetwork.sizes=host:512KiB"),
-    *("FleetNetwork.timeout=6", "FleetNetwork.patience=20"),
+    *("FleetNetwork.timeout=6", "FleetNetwork.patience=10"),
 )
 # What nodes of one machine measure of themselves is the machine's load.
 _SPREAD = """
@@ -104,7 +102,7 @@ def test_each_bad_node_is_named_and_all_others_are_measured(fleet: Site, program
     """A slow NIC, a hung rank, a node that does not start, and one that dies in the screen; all in one job."""
     planted = plant(fleet, programs, hangs="nid003", ends="nid006")
     faults.slow(fleet.cluster, "nid002:hsn0", 50)
-    done = run_and(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007"))
+    done = run_nodes(fleet, "--nodes=all", planted, MEASURES_PAIRS, lambda: faults.node_down(fleet.cluster, "nid007"))
     assert set(done.bad) == {"nid002", "nid003", "nid006", "nid007"}, done.output
     assert "nid002:hsn0" in [each.text for each in done.bad["nid002"].components]
     said = done.verdict["fleet"]["message"]
@@ -130,28 +128,12 @@ def plant(fleet: Site, programs: Path, hangs: str, ends: str) -> Path:
     return planted.parents[1]
 
 
-def run_and(site: Site, which: str, programs: Path, when: tuple[str, str], act: Callable[[], object]) -> Done:
+def run_nodes(site: Site, which: str, programs: Path, when: tuple[str, str], act: Callable[[], object]) -> Done:
     """A run over nodes; `act` is called once a new file of a name has a word: `when`."""
     name, word = when
     known = {*site.root.glob("output/runs/*")}
-
-    def is_there() -> bool:
-        with contextlib.suppress(OSError):  # files come and go while the run goes on
-            runs = {*site.root.glob("output/runs/*")} - known
-            return any(word in file.read_text() for run in runs for file in run.glob(f"stage/**/{name}"))
-        return False
-
-    def wait() -> None:
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            if is_there():
-                act()
-                return
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    answer = site.cluster.run(command(site, which, programs), timeout_s=500)
+    measures = word, site.root, f"output/runs/*/stage/**/{name}"
+    answer = run_and(lambda: site.cluster.run(command(site, which, programs), timeout_s=500), act, *measures)
     assert answer.returncode != 2, answer.stdout + answer.stderr
     (folder,) = {*site.root.glob("output/runs/*")} - known
     verdict = json.loads((folder / "verdict.json").read_text())
@@ -169,10 +151,10 @@ def test_a_job_that_is_cancelled_is_resumed_and_what_recovers_is_cleared(fleet: 
     """A NIC is slow in the screen and not in the retest; between them the first job is lost."""
     faults.slow(fleet.cluster, "nid002:hsn0", 50)
     cancel = ["scancel", "--name=fabricheck-fleet"]
-    first = run_and(fleet, "--nodes=all", programs, MEASURES_PAIRS, lambda: fleet.cluster.run(cancel, timeout_s=20))
+    first = run_nodes(fleet, "--nodes=all", programs, MEASURES_PAIRS, lambda: fleet.cluster.run(cancel, timeout_s=20))
     assert first.verdict["fleet"]["message"] == "0 of 8 nodes good, 0 bad, 8 not checked", first.output
     assert first.verdict["verdict"] == "INCOMPLETE"
-    second = run_and(fleet, "--resume", programs, ("retest.jsonl.rounds", ""), lambda: faults.clear(fleet.cluster))
+    second = run_nodes(fleet, "--resume", programs, ("retest.jsonl.rounds", ""), lambda: faults.clear(fleet.cluster))
     assert second.verdict["fleet"]["message"] == "8 of 8 nodes good, 0 bad, 0 not checked", second.output
     findings = [each["message"] for each in second.verdict["findings"]]
     assert any("nid002" in each and "pairs with good partners" in each for each in findings), findings

@@ -238,7 +238,7 @@ def test_noise_of_any_shape_is_no_regression(shape: str, sessions: tuple[int, in
 def test_the_smallest_change_is_found_as_often_as_promised() -> None:
     rng = np.random.default_rng(2)
     found, expected = [], []
-    for _ in range(100):
+    for _ in range(50):
         base, candidate, earlier = (0.02 * rng.standard_normal((40, runs)) for runs in (5, 5, 40))
         none = shifts(base, candidate, earlier)
         candidate[0] += none.smallest[0]

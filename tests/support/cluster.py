@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +18,8 @@ from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster, emulated_cluster, require_machine
 from fabricheck_lab.network_suite import TOPOLOGY
 from tools import build
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +48,27 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("packed", "round-robin"):
         (folder / f"openmpi-{name}").symlink_to(folder / "openmpi")
     return folder
+
+
+def run_and(run: Callable[[], T], act: Callable[[], object], word: str, folder: Path, pattern: str) -> T:
+    """What `run` returns; `act` is called meanwhile, once a file of `folder` has a `word`, which has to come."""
+    ended = threading.Event()
+
+    def has_word() -> bool:
+        with contextlib.suppress(OSError):  # files come and go while the run goes on
+            return any(word in file.read_text() for file in folder.glob(pattern))
+        return False
+
+    def wait_and_act() -> None:
+        while not has_word():
+            assert not ended.wait(0.05), f"the run ended without {word!r}"
+        act()
+
+    with ThreadPoolExecutor(1) as pool:
+        acted = pool.submit(wait_and_act)
+        try:
+            result = run()
+        finally:
+            ended.set()
+        acted.result()
+    return result
