@@ -21,7 +21,6 @@ import numpy as np
 from fabricheck.errors import UserError
 from fabricheck.judge.statistics import median_interval
 from fabricheck.records.finding import Finding
-from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
@@ -64,13 +63,12 @@ class _Candidate:
 
 
 def infer_association(
-    goodput_gbps: Mapping[int, float], *, nic_gbps: float, gpus: int, family: str = "rail", noise: float = 0.0
+    goodput_gbps: Mapping[int, float], *, nic_gbps: float, gpus: int, noise: float = 0.0
 ) -> MeasuredAssociation:
     """The association that explains the goodput by the number k of active GPUs, of `gpus` on each of two nodes.
 
-    `goodput_gbps`: of one direction in Gb/s, by k. `nic_gbps`: nominal rate of one NIC. `family`: rail, asymmetric or
-    symmetric; in an asymmetric pattern all GPUs of the other node receive, so that their NICs bound it too. `noise`:
-    relative half-width of the interval of the medians. One scheme has to fit, and no other: else `scheme` is None.
+    `goodput_gbps`: of one direction in Gb/s, by k. `nic_gbps`: nominal rate of one NIC. `noise`: relative half-width
+    of the interval of the medians. One scheme has to fit, and no other: else `scheme` is None.
     Raises UserError for k outside 1…`gpus`, or values that are no measurements.
     """
     points = dict(sorted(goodput_gbps.items()))
@@ -78,8 +76,6 @@ def infer_association(
         raise UserError(f"active GPUs are 1 to {gpus}, not {', '.join(map(str, points)) or 'none'}")
     if not all(math.isfinite(value) and value > 0 for value in (*points.values(), nic_gbps)):
         raise UserError("an association needs goodputs and a NIC's rate above 0")
-    if family not in ("rail", "asymmetric", "symmetric"):
-        raise UserError(f"{family!r} is not a group pattern: rail, asymmetric or symmetric")
     if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
         share = points[1] / nic_gbps
         why = f"one GPU reaches {share:.2f} x the rate of a NIC, so it uses more than one NIC"
@@ -88,7 +84,7 @@ def infer_association(
         return MeasuredAssociation(
             None, None, None, None, "only one number of active GPUs was measured: measure with more numbers"
         )
-    candidates = list(_candidates(points, nic_gbps, gpus, family))
+    candidates = list(_candidates(points, nic_gbps, gpus))
     fitting = [
         each
         for each in candidates
@@ -115,11 +111,9 @@ def _decide(fitting: list[_Candidate], candidates: list[_Candidate]) -> Measured
     return MeasuredAssociation(best.scheme, nics, best.efficiency, best.deviation, why)
 
 
-def _candidates(points: Mapping[int, float], nic_gbps: float, gpus: int, family: str) -> Iterator[_Candidate]:
+def _candidates(points: Mapping[int, float], nic_gbps: float, gpus: int) -> Iterator[_Candidate]:
     for scheme, nics, model in _models(nic_gbps, gpus):
-        # All GPUs of the other node receive an asymmetric pattern.
-        bound = model(gpus) if family == "asymmetric" else math.inf
-        ratios = [value / min(model(k), bound) for k, value in points.items()]
+        ratios = [value / model(k) for k, value in points.items()]
         # The middle of the range, from which the farthest point is as near as can be.
         efficiency = (min(ratios) + max(ratios)) / 2
         yield _Candidate(scheme, nics, efficiency, max(abs(ratio / efficiency - 1) for ratio in ratios))
@@ -135,13 +129,11 @@ def _models(nic_gbps: float, gpus: int) -> Iterator[tuple[Scheme, int, Callable[
             yield "round-robin", nics, lambda k, r=nics: round_robin(nic_gbps, k, r)  # type: ignore[misc]
 
 
-def goodput_by_active(run: Run, operation: str) -> dict[int, Samples]:
-    """The samples of a group pattern between two groups, by the number k of active ranks, each at its largest size."""
-    if operation not in GROUP_PATTERNS:
-        raise UserError(f"{operation!r} is not a group pattern: {', '.join(GROUP_PATTERNS)}")
+def _goodput_by_active(run: Run) -> dict[int, Samples]:
+    """The samples of the rail pattern between two groups, by the number k of active ranks, each at its largest size."""
     by_active: dict[int, Samples] = {}
     for samples in run.samples:
-        if samples.operation != operation or samples.groups is None or samples.groups.count != 2:
+        if samples.operation != _RAIL or samples.groups is None or samples.groups.count != 2:
             continue
         if samples.groups.active not in by_active or by_active[samples.groups.active].bytes < samples.bytes:
             by_active[samples.groups.active] = samples
@@ -158,7 +150,7 @@ def find_associations(run: Run, topology: Topology) -> Iterator[Finding]:
     if len(hosts) != 2 or len(set(hosts.values())) != 1 or not topology.nics or run.footer is None:
         return
     rate = min(nic.rate_gbps for nic in topology.nics)
-    samples = goodput_by_active(run, _RAIL)
+    samples = _goodput_by_active(run)
     if not samples:
         return
     goodput = {active: float(np.median(each.goodput_gbps)) for active, each in samples.items()}

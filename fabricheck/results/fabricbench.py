@@ -143,8 +143,8 @@ class _Reader:
     def problem(self, line: int, message: str, verdict: Verdict, code: str = "") -> Finding:
         return Finding(code or _CODES[verdict], verdict, _one_line(f"{self.path}:{line}: {message}"))
 
-    def incomplete(self, line: int, message: str, code: str = "") -> None:
-        self.problems.append(self.problem(line, message, Verdict.INCOMPLETE, code))
+    def incomplete(self, line: int, message: str) -> None:
+        self.problems.append(self.problem(line, message, Verdict.INCOMPLETE))
 
     def read(self, lines: Iterable[bytes]) -> None:
         before: bytes | None = None

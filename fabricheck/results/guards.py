@@ -31,7 +31,6 @@ def require(
     devices: bool,
     exit_code: int,
     operations: Collection[str],
-    implementation: str | None = None,
     environment: Mapping[str, str | None] | None = None,
     mpi_library: str | None = None,
     plan: Mapping[str, str] | None = None,
@@ -45,15 +44,15 @@ def require(
     """What keeps `run` from being the run that was requested; an empty tuple where nothing does.
 
     `ranks` and `nodes` are how many, `devices` whether each rank must have driven one, `exit_code` the program's exit
-    status, `operations` exactly those that were to be measured, `implementation` (`transfers` or `library`) of all of
-    them. `environment` must have been in effect on all ranks (`None`: must have been unset there). `mpi_library` is the
-    name of the MPI library, where it is known. `plan`: what its fields of these names must say, such as `host_memory`.
-    `paths_forbidden` and `paths_required` are regular expressions, searched for in the paths that the libraries
-    reported (`NET/Socket`): any match of a forbidden one and a required one without a match are INVALID, and so is a
-    library that reported nothing where something is required; `described`: the path that the site's files ask for, in
-    their words. `interfaces`: the network interfaces over which the data
-    of several nodes may go; where nobody names them, `nics` are those of the topology, and what other networks carried
-    counts where it is a share of what the run itself moved. `verified`: the data must have been checked.
+    status, `operations` exactly those that were to be measured. `environment` must have been in effect on all ranks
+    (`None`: must have been unset there). `mpi_library` is the name of the MPI library, where it is known. `plan`: what
+    its fields of these names must say, such as `host_memory`. `paths_forbidden` and `paths_required` are regular
+    expressions, searched for in the paths that the libraries reported (`NET/Socket`): any match of a forbidden one and
+    a required one without a match are INVALID, and so is a library that reported nothing where something is required;
+    `described`: the path that the site's files ask for, in their words. `interfaces`: the network interfaces over which
+    the data of several nodes may go; where nobody names them, `nics` are those of the topology, and what other networks
+    carried counts where it is a share of what the run itself moved. `verified`: the data must have been checked.
+
     Raises UserError for a regular expression that is not one.
     """
     forbidden, required = compile_patterns(paths_forbidden), compile_patterns(paths_required)
@@ -69,7 +68,7 @@ def require(
         return tuple(problems)
     mistakes: list[tuple[str, Iterable[str]]] = [
         ("wrong-ranks", _place_mistakes(run, ranks, nodes, devices)),
-        ("wrong-plan", _plan_mistakes(run.header, transport, backend, operations, implementation, verified)),
+        ("wrong-plan", _plan_mistakes(run.header, transport, backend, operations, verified)),
         ("wrong-library", _library_mistakes(run.header, mpi_library)),
         ("setting-not-in-effect", _environment_mistakes(run.header, environment or {})),
         ("wrong-plan", _setting_mistakes(run.header["plan"], plan or {})),
@@ -228,12 +227,11 @@ def _place_mistakes(run: Run, ranks: int, nodes: int, devices: bool) -> Iterable
         yield f"ranks {list_ranks(wrong)} {what}"
 
 
-def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
+def _plan_mistakes(
     header: Mapping[str, Any],
     transport: str,
     backend: str,
     operations: Collection[str],
-    implementation: str | None,
     verified: bool,
 ) -> Iterable[str]:
     for name, wanted in (("transport", transport), ("backend", backend)):
@@ -242,10 +240,6 @@ def _plan_mistakes(  # noqa: PLR0917  (each is what the caller asked for)
     plan = header["plan"]
     if set(plan["operations"]) != set(operations):
         yield f"the operations were {', '.join(sorted(plan['operations']))} instead of {', '.join(sorted(operations))}"
-    if implementation is not None:
-        other = sorted({each["operation"] for each in plan["series"] if each["implementation"] != implementation})
-        if other:
-            yield f"{', '.join(other)} did not use the implementation {implementation}"
     if verified and plan["verify"] in (False, "off"):
         yield "the data were not verified: leave out --verify off"
 

@@ -157,7 +157,7 @@ def pattern_gbps(topology: Topology, pattern: GroupPattern) -> float:
     return one_way if pattern.direction == "unidirectional" else 2 * one_way
 
 
-def alltoall_asymptotic_gbps(topology: Topology, active: int | None = None) -> float:
+def alltoall_asymptotic_gbps(topology: Topology) -> float:
     """Goodput of one GPU in an alltoall over very many nodes: its share of the node's NICs (De Sensi §V-C), in Gb/s."""
-    gpus = len(topology.gpus) if active is None else active
+    gpus = len(topology.gpus)
     return node_gbps(topology, gpus) / gpus if gpus else 0.0

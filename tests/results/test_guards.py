@@ -69,7 +69,6 @@ TUNING = ": the requested tuning was not in effect"
             {"operations": {"pingpong", "allreduce", "alltoall"}},
             ":1: the operations were allreduce, pingpong instead of allreduce, alltoall, pingpong",
         ),
-        ({"implementation": "library"}, ":1: pingpong did not use the implementation library"),
         (
             {"environment": {"NCCL_NVLS_ENABLE": "1"}},
             f":1: NCCL_NVLS_ENABLE was '0' instead of '1' on all ranks{TUNING}",
