@@ -20,7 +20,6 @@ class GpuLink:
 
     number: int
     active: bool
-    speed_mbps: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
@@ -23,7 +22,7 @@ TOOLS = ("nvbandwidth", "p2pBandwidthLatencyTest", "TransferBench", "perftest")
 
 @dataclass(frozen=True)
 class ToolValue:
-    """The lowest of `count` numbers of one kind, in Gb/s, or us of a latency, and their median.
+    """The lowest of `count` numbers of one kind, in Gb/s, or us of a latency.
 
     `operation` and `transport`: as of fabricbench, or `nic` where the data crossed a network alone; `bytes` is 0 where
     the tool does not state it; `memory`: of a NIC, `host` or `gpu`.
@@ -35,7 +34,6 @@ class ToolValue:
     transport: str
     bytes: int
     value: float
-    middle: float
     count: int
     access: str = "write"
     memory: str = ""
@@ -167,5 +165,5 @@ def _perftest(text: str) -> Iterator[ToolValue]:
         yield ToolValue("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory)
 
 
-def _of(values: list[float]) -> tuple[float, float, int]:
-    return min(values), median(values), len(values)
+def _of(values: list[float]) -> tuple[float, int]:
+    return min(values), len(values)

@@ -160,7 +160,6 @@ def _link(handle: Any, number: int) -> GpuLink | None:
     return GpuLink(
         number=number,
         active=state == pynvml.NVML_FEATURE_ENABLED,
-        speed_mbps=field(handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, number),
         counters={name: int(value) for name, value in errors.items() if value is not None},
     )
 

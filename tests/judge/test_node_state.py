@@ -47,7 +47,7 @@ def told(run: Run, topology: Topology | None = None) -> list[tuple[Verdict | Non
 def links(down: Sequence[int] = (), **rise: int) -> tuple[GpuLink, ...]:
     usual = {"replay": 1, "crc_flit": 7}
     counters = {name: value + rise.get(name, 0) for name, value in usual.items()}
-    return tuple(GpuLink(each, each not in down, 26562, counters if each == 3 else usual) for each in range(LINKS))
+    return tuple(GpuLink(each, each not in down, counters if each == 3 else usual) for each in range(LINKS))
 
 
 def counted(**rise: int) -> Mapping[str, int]:

@@ -211,8 +211,8 @@ def test_a_slot_that_limits_pcie(most: int, own: int, known: Topology | None, ve
 
 
 def test_errors_of_nvlink5_are_fields_of_their_own() -> None:
-    before = (GpuLink(0, True, None, {"effective_errors": 5, "recoveries_failed": 0}),)
-    after = (GpuLink(0, True, None, {"effective_errors": 9, "recoveries_failed": 1}),)
+    before = (GpuLink(0, True, {"effective_errors": 5, "recoveries_failed": 0}),)
+    after = (GpuLink(0, True, {"effective_errors": 9, "recoveries_failed": 1}),)
     run = run_with([node("a", gpus=(gpu(0, links=before),))], [node("a", "after", gpus=(gpu(0, links=after),))])
     found = {(each.code, each.verdict) for each in evidence_of(run, None)}
     assert found >= {("gpu-link-errors", Verdict.DEGRADED), ("gpu-link-errors", None)}

@@ -33,7 +33,7 @@ def gpu(index: int = 0, **changed: Any) -> GpuState:
         temperature_c=35,
         settings={"ECC": "on", "MIG": "off", "persistence mode": "on"},
         counters=counters,
-        links=tuple(GpuLink(number, True, 26562, {"replay": 1, "crc_flit": 7}) for number in range(LINKS)),
+        links=tuple(GpuLink(number, True, {"replay": 1, "crc_flit": 7}) for number in range(LINKS)),
     )
     return replace(healthy, **changed)
 
