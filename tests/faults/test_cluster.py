@@ -148,15 +148,16 @@ def test_the_port_and_the_direction_of_a_loss_are_named(site: Site) -> None:
 
 
 @pytest.mark.full
-def test_a_slow_trunk(site: Site) -> None:
+def test_a_slow_trunk(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "size", "512KiB")
     faults.slow(site.cluster, "leaf0--spine0", 60)
     expect(site.run(ALL), "a trunk is 60% slower", "fault slow leaf0--spine0", Verdict.FAIL, "leaf0--spine0")
 
 
 @pytest.mark.full
 def test_a_cable_with_more_delay(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goodput does not show it."""
-    monkeypatch.setattr(site, "size", None)
+    """Goodput would not show it."""
+    monkeypatch.setattr(site, "size", "8B")
     site.let_waiting_ranks_sleep()
     faults.delay(site.cluster, "nid002:hsn0", 400)
     done = until(lambda: site.run(LEAF), lambda done: done.status != 0)
