@@ -17,7 +17,7 @@ from reframe.core.logging import getlogger
 
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
-from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, VICTIMS
+from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, SYMMETRIC_PAIRS, VICTIMS
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.units import coarser_sizes, count_sizes
@@ -126,7 +126,7 @@ def _rule(plan: MeasurementPlan, operation: str, schedule: str) -> PairRule | No
     if operation not in PAIRS or any(each.startswith("--pairs=") for each in plan.more):
         return None
     group = plan.ranks // plan.nodes if plan.pairs == "rails" else 1
-    rule = PairRule(plan.ranks, group, 1 if operation == "bidirectional" else 2, schedule == "contended")
+    rule = PairRule(plan.ranks, group, 1 if operation in SYMMETRIC_PAIRS else 2, schedule == "contended")
     if not rule.is_possible:
         return None
     return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)
