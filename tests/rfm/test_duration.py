@@ -74,6 +74,11 @@ def test_ports_of_512_nodes_are_screened() -> None:
     assert "--turns=12" in fitted.plan.options("r.jsonl")
 
 
+def test_host_memory_takes_time_beside_its_budgets() -> None:
+    of_host, of_device = (replace(pingpong(2), operations=[name]) for name in ("host_to_device", "local_copy"))
+    assert seconds_of(of_host) > seconds_of(of_device) + 1
+
+
 def test_a_test_without_a_budget_keeps_its_plan() -> None:
     plan = replace(pingpong(512, 128), budget=0.0)
     assert fit(plan, TEN_MINUTES).plan == plan
