@@ -6,9 +6,9 @@ from fabricheck.rfm import FabricbenchCheck
 
 @rfm.simple_test
 class PingPong(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Goodput and latency of every ordered pair, alone and with other pairs (De Sensi et al., SC24, section III)."""
+    """Goodput and latency of every pair, alone and with other pairs (De Sensi et al., SC24, section III)."""
 
-    descr = "ping-pong between all ordered pairs"
+    descr = "ping-pong between all pairs"
     transport = parameter(["staging", "copy", "ccl", "mpi"])
     operations = ["pingpong"]
     sizes = {"host": "1B:16MiB:4", "staging": "1B:64MiB:4", "other": "1B:1GiB:4"}

@@ -313,23 +313,19 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
 
 
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
-    from fabricheck.fleet.allocation import cancel
-    from fabricheck.fleet.record import Fleet
-    from fabricheck.session.abandoned import read_abandoned, set_aside
+    from fabricheck.session.abandoned import end_jobs, read_abandoned, set_aside
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
     from fabricheck.session.scrub import scrub
 
     scrub(folder, os.environ)
     try:
+        end_jobs(folder)
         session = read_abandoned(folder)
     except UserError as error:
         set_aside(folder)
         click.echo(f"fabricheck: the earlier run in {folder} cannot be judged and was set aside: {error}", err=True)
         return
-    if (fleet := Fleet.of_run(folder)) is not None:
-        with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
-            cancel(fleet.job)
     outcome = judge_session(session, suite, system)
     kept = _keep(session, outcome, suite, system, store, just_now=False)
     where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"

@@ -20,7 +20,6 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.operations import ORDERED_PAIRS
 from fabricheck.records.verdict import Verdict, worst
 
 # A cause whose measurements are nearer than that to those that pass costs nobody anything.
@@ -277,7 +276,7 @@ def _between(ends: Sequence[Component], rows: Sequence[Measurement]) -> Componen
     if len(ends) == 1:
         return ends[0]
     ways = {row.ends for row in rows}
-    if len(ways) > 1 or any(row.judgement.samples.operation not in ORDERED_PAIRS for row in rows):
+    if len(ways) > 1 or any(row.judgement.samples.operation != "unidirectional" for row in rows):
         return Component.between(ends[0], ends[1])
     source, destination = ways.pop()
     return Component.between(source, destination, "out")

@@ -29,7 +29,7 @@ from fabricheck.judge.statistics import (
 )
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
-from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, VICTIMS
+from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, VICTIMS
 from fabricheck.topology.network import DISTANCES
 from fabricheck.units import format_size
 
@@ -341,7 +341,7 @@ def _test_of_distance(
 
 
 def _is_between_nodes(point: SizePoint) -> bool:
-    return point.operation in ORDERED_PAIRS and len(point.hosts) == 2
+    return point.operation in ONE_AT_A_TIME and len(point.hosts) == 2
 
 
 # 8. Noise ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import PAIRS
+from fabricheck.records.operations import PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
@@ -154,12 +154,12 @@ class _Places:
             return frozenset(), ends
         components = set(components_of(self.judged.run, samples, self.judged.topology))
         components.update(ends)
-        source, destination = ends
         components.add(Component.between(min(ends), max(ends)))
         if samples.operation == "unidirectional" or samples.schedule == "uncontended":
-            components.add(replace(source, direction="sending"))
-            components.add(replace(destination, direction="receiving"))
-            components.update(self._links(samples.ranks))
+            for source, destination in (ends, ends[::-1]) if samples.operation in SYMMETRIC_PAIRS else (ends,):
+                components.add(replace(source, direction="sending"))
+                components.add(replace(destination, direction="receiving"))
+            components.update(self._links(samples))
         components.update(self._of_network(samples.ranks))
         return frozenset(components), ends
 
@@ -170,13 +170,16 @@ class _Places:
         crossed = components_of(self.judged.run, samples, self.judged.topology)
         return tuple(part for part in crossed if part.kind is Kind.NIC)
 
-    def _links(self, ranks: Sequence[int]) -> Iterator[Component]:
-        """The links between two GPUs of a node, in the direction of their data."""
+    def _links(self, samples: Samples) -> Iterator[Component]:
+        """The links between two GPUs of a node, in the directions of their data."""
+        ranks = samples.ranks
         topology, hosts = self.judged.topology, {self.parts[rank].node for rank in ranks}
         if topology is not None and len(hosts) == 1 and all(self.parts[rank].kind is Kind.GPU for rank in ranks):
             gpus = {gpu.name: gpu for gpu in topology.gpus}
             (host,), (source, destination) = hosts, (gpus[self.parts[rank].name] for rank in ranks)
-            for first, second in node_graph(topology).widest_path(source, destination).edges:
+            there = node_graph(topology).widest_path(source, destination).edges
+            back = node_graph(topology).widest_path(destination, source).edges
+            for first, second in (*there, *(back if samples.operation in SYMMETRIC_PAIRS else ())):
                 yield Component(Kind.LINK, first, host, second, host, "out")
 
     def _of_network(self, ranks: Sequence[int]) -> Iterator[Component]:

@@ -56,9 +56,9 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
         cancel(job)
 
 
-def cancel(job: str) -> None:
-    """Gives back the job of a fleet; nothing happens to another one that has its number by now."""
-    ask_slurm(["scancel", "--quiet", f"--name={_NAME}", job])
+def cancel(job: str, name: str = _NAME) -> None:
+    """Gives back a job, by default that of a fleet; nothing happens to another one that has its number by now."""
+    ask_slurm(["scancel", "--quiet", f"--name={name}", job])
 
 
 def is_over(fleet: Fleet) -> bool:

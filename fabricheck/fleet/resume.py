@@ -20,6 +20,8 @@ STATUS = "exit-status"
 TAKEN = "taken-over"
 #: Variable of ReFrame's environment: the folder of the run that is resumed without --nodes.
 RESUMES = "FABRICHECK_RESUMES"
+#: In the folder of a shared job: its scheduler, its name and its number.
+JOB_ID = "job-id.json"
 
 
 def folders_in(run: Path, test: Path) -> tuple[Path, ...]:

@@ -22,7 +22,7 @@ from fabricheck.judge.statistics import OF_DEVIATION
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS
+from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.graph import node_graph
@@ -212,11 +212,12 @@ class _Places:
         ends = [self._end(rank) for rank in samples.ranks]
         places = tuple(ends)
         units = ends if len(ends) < len(self.ranks) else []
+        symmetric = samples.operation in SYMMETRIC_PAIRS
         others: list[Component] = []
         if len(ends) == 2:
             units = ends
-            others += _ways(ends[0], ends[1])
-            places = (Component.between(ends[0], ends[1], "" if samples.operation == "bidirectional" else "out"),)
+            others += _ways(ends[0], ends[1], symmetric=symmetric)
+            places = (Component.between(ends[0], ends[1], "" if symmetric else "out"),)
         elif len(hosts) == 1 and len(ends) == sum(each.host == hosts[0] for each in self.ranks.values()) > 1:
             places = (Component.of_node(hosts[0]),)
         if self.several_hosts:
@@ -224,7 +225,7 @@ class _Places:
             if len(hosts) > 1:
                 units += self._nics(samples)
             if len(hosts) == 2:
-                others += _ways(*map(Component.of_node, hosts))
+                others += _ways(*map(Component.of_node, hosts), symmetric=symmetric)
                 others += self._trunks_and_load(samples)
         return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
 
@@ -261,9 +262,11 @@ class _Places:
         return [Component(Kind.NIC, nic.name, self.ranks[rank].host) for rank, nic in own if nic is not None]
 
 
-def _ways(source: Component, destination: Component) -> Iterator[Component]:
+def _ways(source: Component, destination: Component, *, symmetric: bool) -> Iterator[Component]:
     """What two ends have in common with other pairs beside themselves: both together, and each in one direction."""
     yield Component.between(min(source, destination), max(source, destination))
+    if symmetric:
+        return
     yield replace(source, direction="sending")
     yield replace(destination, direction="receiving")
 

@@ -14,7 +14,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
-from fabricheck.records.operations import ORDERED_PAIRS, PAIRS, bus_factor, kernel_settings
+from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, bus_factor, kernel_settings
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -120,7 +120,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
     pairs = [
         (each.value / each.expectation.expected, each)
         for each in judged.judgements
-        if each.samples.operation in (PAIRS if mover == "ccl nic pair" else ORDERED_PAIRS)
+        if each.samples.operation in (PAIRS if mover == "ccl nic pair" else ONE_AT_A_TIME)
         and each.better == "higher"
         and each.samples.bytes >= _LEAST_BYTES
         and each.expectation.expected

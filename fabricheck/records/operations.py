@@ -89,8 +89,10 @@ def _of(*families: Family) -> tuple[str, ...]:
 
 
 PAIRS = _of("pair")
-#: Those whose ends differ: data go from the first rank to the second first, or only so.
-ORDERED_PAIRS = tuple(name for name in PAIRS if name != "bidirectional")
+#: Those that use both directions, so that a pair is measured once.
+SYMMETRIC_PAIRS = ("pingpong", "bidirectional")
+#: Those in which data go in one direction at a time.
+ONE_AT_A_TIME = ("pingpong", "unidirectional")
 COLLECTIVES = _of("collective")
 MEMORY_PATHS = _of("memory")
 #: Of these, what goes one way: data do not share a path with others.

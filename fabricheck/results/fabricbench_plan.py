@@ -115,7 +115,9 @@ def rule_mistake(series: RuledSeriesModel, header: HeaderModel) -> str | None:
     rule, ranks = _rule_of(series), len(header.ranks)
     if header.format == 1:
         return "a file of format version 1 has no rules: it was changed"
-    if series.operation not in PAIRS or (rule.directions == 1) != (series.operation == "bidirectional"):
+    # A ping-pong was measured from either end by earlier versions.
+    allowed = {"unidirectional": (2,), "bidirectional": (1,), "pingpong": (1, 2)}
+    if rule.directions not in allowed.get(series.operation, ()):
         return f"{series.operation} has no rule for pairs that are measured {rule.directions} times"
     if rule.ranks != ranks or not rule.is_possible:
         return f"no rule has {rule.ranks} ranks in groups of {rule.group}, of this run of {ranks} ranks"

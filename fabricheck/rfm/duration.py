@@ -17,7 +17,15 @@ from reframe.core.logging import getlogger
 
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
-from fabricheck.records.operations import GROUP_PATTERNS, MEMORY_PATHS, PAIRS, STRIPING, VICTIMS
+from fabricheck.records.operations import (
+    GROUP_PATTERNS,
+    HOST_PATHS,
+    MEMORY_PATHS,
+    PAIRS,
+    STRIPING,
+    SYMMETRIC_PAIRS,
+    VICTIMS,
+)
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.units import coarser_sizes, count_sizes
@@ -25,6 +33,8 @@ from fabricheck.units import coarser_sizes, count_sizes
 _OF_BUDGET = 1.2
 # MPI, allocations and handles; with thousands of ranks a minute more for each thousand.
 _START_S = 60.0
+# Beside its budgets a plan with host memory has to lock it, fill it and take it out of caches: 1.5 to 4 s on two H100.
+_HOST_MEMORY_S = 2.5
 # The job may be so much slower than the plan says, and no shorter than that.
 _RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
 # As many as a processor judges in some minutes (docs/how-we-know.md).
@@ -60,7 +70,8 @@ def seconds_of(plan: MeasurementPlan) -> float:
     if plan.budget <= 0:
         return 0.0
     measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
-    return start_seconds(plan) + _OF_BUDGET * plan.budget * measurements
+    host_memory = _HOST_MEMORY_S if any(operation in HOST_PATHS for operation in plan.operations) else 0.0
+    return start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements
 
 
 def start_seconds(plan: MeasurementPlan) -> float:
@@ -126,7 +137,7 @@ def _rule(plan: MeasurementPlan, operation: str, schedule: str) -> PairRule | No
     if operation not in PAIRS or any(each.startswith("--pairs=") for each in plan.more):
         return None
     group = plan.ranks // plan.nodes if plan.pairs == "rails" else 1
-    rule = PairRule(plan.ranks, group, 1 if operation == "bidirectional" else 2, schedule == "contended")
+    rule = PairRule(plan.ranks, group, 1 if operation in SYMMETRIC_PAIRS else 2, schedule == "contended")
     if not rule.is_possible:
         return None
     return replace(rule, turns=plan.turns if rule.in_rounds and plan.turns < rule.all_turns else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import math
 import os
 import sys
@@ -22,13 +23,14 @@ from reframe.frontend.executors import ABORT_REASONS, RegressionTask
 from reframe.frontend.executors.policies import SerialExecutionPolicy
 from reframe.utility import osext
 
+from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.resume import take_over
+from fabricheck.rfm.resume import leave_words, take_over
 
 #: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
 # for each repetition of the tests (ReFrame's --repeat): A B, B A, A B, …
@@ -39,21 +41,23 @@ _MOST_FURTHER = 2
 
 #: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
 # after it are launched again. What the launcher prints is of all plans of its launch. Three launches that begin no plan
-# are the end.
+# are the end. A job that is cancelled ends when its launcher has ended the ranks.
 LAUNCH = f"""
+trap 'exit 143' TERM
 end_plan() {{
   [ -e "$1/{EXIT_STATUS}" ] || echo $status > "$1/{EXIT_STATUS}"
   for kind in out err; do cat launch.$kind "$1/plan.$kind" > "$1/rfm_job.$kind" 2> /dev/null; done
   [ ! -d {FOLDER} ] || cp -r {FOLDER} "$1"
 }}
 launch_plans() (
+  trap 'exit 143' TERM
   cd "$1" || exit
   idle=0
   while :; do
     open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
     [ -n "$open" ] && [ $idle -lt 3 ] || break
     rm -rf {FOLDER}
-    ./launch.sh > launch.out 2> launch.err < /dev/null
+    (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
     status=$?
     idle=$((idle + 1))
     for folder in $open; do [ ! -e "$folder/{BEGUN}" ] || {{ idle=0; end_plan "$folder"; }}; done
@@ -216,6 +220,7 @@ class SharedJobs(SerialExecutionPolicy):
             with osext.change_dir(str(folder)):
                 job.prepare([LAUNCH, *(f"launch_plans {words}" for words in launches)])
                 job.submit()
+            (folder / JOB_ID).write_text(json.dumps([job.scheduler.registered_name, job.name, str(job.jobid)]))
             self._wait_for(job, tasks)
             job.wait()
         except ABORT_REASONS:
@@ -250,12 +255,7 @@ class SharedJobs(SerialExecutionPolicy):
 
     def _leave_words(self, task: RegressionTask) -> None:
         """What a plan and its job printed, where the job was ended before it could leave that."""
-        for kind in ("out", "err"):
-            own = _stage(task) / f"rfm_job.{kind}"
-            launch = self._launch_of[task]
-            files = (launch / f"launch.{kind}", _stage(task) / f"plan.{kind}", launch.parent / f"job.{kind}")
-            if not own.exists():
-                own.write_bytes(b"".join(file.read_bytes() for file in files if file.exists()))
+        leave_words(_stage(task), self._launch_of[task])
 
     def _judge(self, task: RegressionTask) -> None:
         self._waiting.remove(task)
@@ -283,7 +283,6 @@ class SharedJobs(SerialExecutionPolicy):
             self._launch_of |= dict.fromkeys(members, place)
             (place / list_name).write_text("".join(map(_line, members)))
             (place / "launch.sh").write_text(body)
-            (place / "launch.sh").chmod(0o755)
             words.append(f"{place} {list_name}")
         return words
 

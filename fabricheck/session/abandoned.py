@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import signal
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +20,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError, unwritable
+from fabricheck.fleet.allocation import cancel
+from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
+from fabricheck.fleet.resume import JOB_ID
 from fabricheck.jsonfile import read_json
 from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
@@ -30,6 +36,8 @@ from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionI
 LAST = "last"
 #: What a run was to be, in its folder.
 RUN = "run.json"
+# What a launcher takes to end its ranks.
+_PATIENCE_S = 10
 _UNFINISHED = "the run ended before this test completed"
 
 
@@ -135,6 +143,31 @@ def set_aside(folder: Path) -> None:
     """What the run of `folder` left is for a person to look at: no later run tries to judge it."""
     with contextlib.suppress(OSError):
         (folder / RUN).rename(folder / f"{RUN}.damaged")
+
+
+def end_jobs(folder: Path) -> None:
+    """Cancels the jobs of an abandoned run that still go on, of Slurm or on this machine: the next run would measure
+    beside them. Another scheduler ends them at their limit."""
+    if (fleet := Fleet.of_run(folder)) is not None:
+        with contextlib.suppress(UserError):  # where Slurm cannot be asked, the job ends at its limit
+            cancel(fleet.job)
+    for file in folder.glob(f"stage/*/*/*/shared-job-*/{JOB_ID}"):
+        with contextlib.suppress(UserError, OSError, ValueError, TypeError):
+            scheduler, name, job = read_json(file)
+            if scheduler in SLURM:
+                cancel(job, name)
+            elif scheduler == "local":
+                _end_processes(int(job), str(file.parent))
+
+
+def _end_processes(leader: int, folder: str) -> None:
+    """The job whose script in `folder` the process `leader` runs. OSError where it has ended, or another process has
+    the number."""
+    command = Path(f"/proc/{leader}/cmdline")
+    end = time.monotonic() + _PATIENCE_S
+    while folder in command.read_text():
+        os.killpg(leader, signal.SIGTERM if time.monotonic() < end else signal.SIGKILL)
+        time.sleep(0.2)
 
 
 def read_abandoned(folder: Path) -> FinishedSession:

@@ -24,9 +24,9 @@ _PLANNED = re.compile(r"^(.+?): takes (\d+) s at most by its plan, of which (\d+
 _VALUE = re.compile(r"^P: (\S+): ([-+.\deE]+) (\S+)")
 _FAILED = re.compile(r"^==> test failed during '([^']*)': test staged in '([^']*)'")
 _NAME, _LINE, _TAIL_BYTES = 34, 80, 4096
-# Seconds of a test beside its measuring, to begin with. With 2 the whole time of three recorded first runs was at most
-# 26% wrong after a tenth of it (two H100, acceptance and nightly, 2026-11-26; four ranks on two cores), with 1 33%.
-_OVERHEAD_S = 2.0
+# Seconds of a test beside its measuring, to begin with, and of a run after its last measurement, beside the judging of
+# its tests (first runs on two H100, 2026-11-26: 2.4 s in all after 5 tests, 3.1 after 13, 4.9 after 44).
+_OVERHEAD_S, _END_S = 1.0, 2.5
 
 
 @dataclass
@@ -159,11 +159,9 @@ class TimeLeft:
         seconds = factor * (sum(map(self._cost_of, known)) + others * self._cost_of(""))
         # Tests of a shared job are judged after it, which takes as long as it took to prepare them.
         gaps = [later - earlier for earlier, later in pairwise(self._prepared)]
-        seconds += median(gaps or [0.0]) * (self._plans.total() + self._open.total())
+        seconds += _END_S + median(gaps or [0.0]) * (self._plans.total() + self._open.total())
         if self._current is not None and not _is_build(self._current[0]):
             seconds += max(factor * self._cost_of(self._current[0]) - (now - self._current[1]), 0.0)
-        if not seconds:
-            return ""
         return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
 
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from fabricheck.records.operations import COLLECTIVES, PAIRS
+from fabricheck.records.operations import COLLECTIVES, PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.between_nodes import link_loads
 from fabricheck.topology.graph import Edge, node_graph
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
-
-_BOTH_WAYS = ("pingpong", "bidirectional")
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
             return []
         there = graph.widest_path(drives[a], drives[b]).edges
         back = graph.widest_path(drives[b], drives[a]).edges
-        return [*there, *(back if samples.operation in _BOTH_WAYS else ())]
+        return [*there, *(back if samples.operation in SYMMETRIC_PAIRS else ())]
 
     def nics(samples: Samples) -> list[tuple[str, str]]:
         if len({hosts[rank] for rank in samples.ranks}) < 2:

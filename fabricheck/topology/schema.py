@@ -28,7 +28,7 @@ Source = Annotated[str, Field(min_length=1, description="where the number comes 
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class GpuEntry(_Strict):

@@ -30,7 +30,7 @@ enum Property : unsigned {
 // Name, kind, direction, properties; in the order in which they are shown.
 // clang-format off
 #define FABRICBENCH_OPERATIONS(X) \
-  X(pingpong, pair, none, kRoundTrip) \
+  X(pingpong, pair, none, kRoundTrip | kSymmetric) \
   X(unidirectional, pair, none, kPlain) \
   X(bidirectional, pair, none, kSymmetric) \
   X(alltoall, collective, none, kDivides) \

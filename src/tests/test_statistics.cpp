@@ -90,7 +90,7 @@ TEST(no_time_affords_nothing_and_any_time_a_bounded_number) {
 TEST(a_train_has_the_operations_that_fit_into_its_time) {
   CHECK_EQUAL(affordable_train(0.0125, 2'000, 32), 32);
   CHECK_EQUAL(affordable_train(0.0125, 1'250'000, 32), 10);
-  CHECK_EQUAL(affordable_train(0.0125, 600'000'000, 32), 2);
+  CHECK_EQUAL(affordable_train(0.0125, 600'000'000, 32), 1);
   CHECK_EQUAL(affordable_train(0.0125, 0, 32), 32);
 }
 

@@ -12,7 +12,16 @@ import pytest
 
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import expected_metric_names, metrics_of
-from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.operations import (
+    COLLECTIVES,
+    GROUP_PATTERNS,
+    MEMORY_PATHS,
+    PAIRS,
+    SPARSE,
+    STRIPING,
+    SYMMETRIC_PAIRS,
+    VICTIMS,
+)
 from fabricheck.records.run import Groups
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
@@ -38,7 +47,7 @@ def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path) -> None:
     assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
     for operation in PAIRS:
         ordered = ranks * (ranks - 1)
-        wanted = ordered // 2 if operation == "bidirectional" else ordered
+        wanted = ordered // 2 if operation in SYMMETRIC_PAIRS else ordered
         found = Counter((each.schedule, each.bytes) for each in run.samples if each.operation == operation)
         assert set(found.values()) == {wanted}, operation
         # In each round of the contended schedule every rank has one partner.

@@ -21,7 +21,7 @@ from tests.support.bench import built
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 
 NAMES = ("BothDirections", "EveryMessage", "SmokeLibraries")
-PLANTED = "EveryMessage"
+PLANTED, LAST = "EveryMessage", "BothDirections"
 ENVIRONMENT = {**os.environ, "FABRICHECK_SITES": ""}
 
 
@@ -54,8 +54,9 @@ def of_test(name: str, **variables: object) -> list[str]:
 
 def command_of(folder: Path, *options: str) -> list[str]:
     programs = folder / "built" / "openmpi"
-    programs.mkdir(parents=True, exist_ok=True)
-    shutil.copy(built("openmpi").program, programs)
+    if not programs.exists():
+        programs.mkdir(parents=True)
+        shutil.copy(built("openmpi").program, programs)
     names = [f"--name=^{name}" for name in NAMES]
     where = [f"--built={folder / 'built'}", f"--output={folder / 'output'}", "--no-store", "--launches=1"]
     command = [sys.executable, "-m", "fabricheck", "run", "--environment=openmpi", *names, *where, *options]
@@ -96,46 +97,53 @@ def test_a_shared_job_comes_to_the_same_as_a_job_for_each(tmp_path: Path) -> Non
     assert others(together) == set()
 
 
-def test_what_ended_early_is_resumed(tmp_path: Path) -> None:
-    broken = run(tmp_path, "--", *of_test(PLANTED, more_options="--inject=crash:1"))
-    assert broken.judged[PLANTED] == "INVALID"  # for the defect; without it, INCOMPLETE
-    assert others(broken) == set() and set(broken.judged) == set(NAMES) and len(broken.jobs) == 1
+def start_hanging(folder: Path) -> tuple[subprocess.Popen[bytes], set[str]]:
+    """A run that hangs in its last test, when that has begun, and the tests that have ended."""
+    command = command_of(folder, "--", *of_test(LAST, more_options="--inject=hang:1"))
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    while not (begun := [*folder.glob(f"output/runs/*/stage/*/*/*/{LAST}_*/{BEGUN}")]):
+        assert process.poll() is None
+        time.sleep(0.1)
+    ended = {file.parent.name.partition("_")[0] for file in begun[0].parents[1].glob(f"*_*/{EXIT_STATUS}")}
+    assert ended
+    return process, ended
+
+
+def test_of_a_run_that_was_killed_the_job_is_ended_and_the_rest_resumed(tmp_path: Path) -> None:
+    killed, ended = start_hanging(tmp_path)
+    reframe = subprocess.run(["pgrep", "--parent", str(killed.pid)], capture_output=True, check=True).stdout
+    for process in (killed.pid, *map(int, reframe.split())):
+        os.kill(process, signal.SIGKILL)
+    killed.wait()
+    assert processes_of(tmp_path)
     resumed = run(tmp_path, "--resume")
-    assert set(resumed.judged) == set(NAMES) and resumed.judged[PLANTED] not in ("INVALID", "INCOMPLETE")
+    assert processes_of(tmp_path) == []
+    before = json.loads((min((tmp_path / "output" / "runs").iterdir()) / "verdict.json").read_text())
+    assert (before["verdict"], before["problems"][0]["code"]) == ("INCOMPLETE", "run-interrupted")
+    assert {each["test"].split()[0] for each in before["runs"] if each["verdict"] != "INCOMPLETE"} == ended
+    assert set(resumed.judged) == set(NAMES) and "INCOMPLETE" not in {resumed.verdict, *resumed.judged.values()}
     taken = {file.parent.name.split("_")[0] for file in resumed.folder.rglob("taken-over")}
     (plans,) = (file.read_text().split("\n") for file in resumed.jobs[0].glob("*/plans-*"))
-    assert taken == {*NAMES} - {PLANTED}
-    assert [line for line in plans if line and f"/{PLANTED}_" not in line] == []
+    assert taken == ended
+    assert len([line for line in plans if line]) == len(NAMES) - len(ended)
 
 
 def test_ctrl_c_ends_the_job_and_what_was_measured_is_judged(tmp_path: Path) -> None:
-    last = "BothDirections"
-    plant = ("--", *of_test(last, more_options="--inject=hang:1"))
-    with subprocess.Popen(command_of(tmp_path, *plant), env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
-        while not (begun := [*tmp_path.glob(f"output/runs/*/stage/*/*/*/{last}_*/{BEGUN}")]):
-            assert process.poll() is None
-            time.sleep(0.1)
-        ended = {file.parent.name.partition("_")[0] for file in begun[0].parents[1].glob(f"*_*/{EXIT_STATUS}")}
-        assert ended
-        process.send_signal(signal.SIGINT)
-        status = process.wait(200)
-    done = finished(tmp_path, status)
+    process, ended = start_hanging(tmp_path)
+    process.send_signal(signal.SIGINT)
+    done = finished(tmp_path, process.wait(200))
+    assert processes_of(tmp_path) == []
     assert (done.verdict, done.problems[0]["code"]) == ("INCOMPLETE", "run-interrupted")
     assert [name for name in ended if done.judged[name] == "INCOMPLETE"] == []
-    # ReFrame kills the launcher before its ranks have ended: they end when they notice that.
-    end = time.monotonic() + 20
-    while left := [words for words in command_lines() if str(tmp_path) in words]:
-        assert time.monotonic() < end, left
-        time.sleep(0.1)
 
 
-def command_lines() -> list[str]:
-    """Of all processes of this machine."""
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of this machine that name a folder."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             lines.append(file.read_text(errors="replace"))
-    return lines
+    return [line for line in lines if str(folder) in line]
 
 
 @pytest.mark.full

@@ -105,9 +105,9 @@ def test_what_is_healthy_is_green(suite: Path) -> None:
     metrics = {
         each["name"].split()[0]: each["perfvalues"] for each in report["runs"][0]["testcases"] if not each["fixture"]
     }
-    # 12 ordered pairs alone and 12 in rounds, 6 and 6 unordered ones, 6 collectives; each with goodput and latency, but
-    # for reduce_scatter, of which four ranks have no 8 B.
-    assert len(metrics["HealthyFour"]) == 2 * (24 + 12 + 6) - 1
+    # Of two operations 6 pairs alone and 6 in rounds, 6 collectives; each with goodput and latency, but for
+    # reduce_scatter, of which four ranks have no 8 B.
+    assert len(metrics["HealthyFour"]) == 2 * (24 + 6) - 1
     units = {name.rsplit("_", 1)[1]: value[4] for name, value in metrics["HealthyFour"].items()}
     assert units == {"goodput": "Gb/s", "latency": "us"}
 

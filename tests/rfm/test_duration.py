@@ -41,15 +41,15 @@ def test_nothing_is_left_out_of_a_plan_that_fits(ranks: int) -> None:
 
 def test_pairs_of_72_gpus_are_measured_in_rounds_within_ten_minutes() -> None:
     plan = pingpong(72, 18)
-    assert seconds_of(plan) > 2.3 * 3600
+    assert seconds_of(plan) > 1.4 * 3600
     fitted = fit(plan, TEN_MINUTES)
     assert fitted.seconds == seconds_of(fitted.plan) <= TEN_MINUTES
     assert fitted.plan == replace(plan, schedules=["contended"])
     assert "pairs are measured only in rounds" in fitted.left_out
-    assert "169 minutes and" in fitted.left_out
+    assert "85 minutes and" in fitted.left_out
 
 
-@pytest.mark.parametrize("ranks", [20, 32, 48, 96, 256, 512, 4096])
+@pytest.mark.parametrize("ranks", [28, 32, 48, 96, 256, 512, 4096])
 def test_larger_plans_lose_sizes_first_and_never_the_ends(ranks: int) -> None:
     fitted = fit(pingpong(ranks, ranks // 4), TEN_MINUTES)
     assert "contended" in fitted.plan.schedules
@@ -74,6 +74,11 @@ def test_ports_of_512_nodes_are_screened() -> None:
     assert "--turns=12" in fitted.plan.options("r.jsonl")
 
 
+def test_host_memory_takes_time_beside_its_budgets() -> None:
+    of_host, of_device = (replace(pingpong(2), operations=[name]) for name in ("host_to_device", "local_copy"))
+    assert seconds_of(of_host) > seconds_of(of_device) + 1
+
+
 def test_a_test_without_a_budget_keeps_its_plan() -> None:
     plan = replace(pingpong(512, 128), budget=0.0)
     assert fit(plan, TEN_MINUTES).plan == plan
@@ -92,7 +97,8 @@ def test_recorded_runs_took_no_longer_than_their_plans(tmp_path: Path) -> None:
     extract(ROOT / "docs/results/h200x4-2026-11-21/raw.tar.xz", tmp_path)
     seen: Counter[str] = Counter()
     for transport in ("ccl", "copy", "mpi", "staging"):
-        for test, operation in (("PingPong", "pingpong"), ("BothDirections", "bidirectional")):
+        # A ping-pong was measured from either end then.
+        for test, operation in (("PingPong", "unidirectional"), ("BothDirections", "bidirectional")):
             file = tmp_path / "raw" / "acceptance" / f"{test}-{transport}.jsonl"
             if not file.exists():
                 continue
