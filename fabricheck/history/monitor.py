@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.hazard import CHARTS, CLIP
+from fabricheck.history.charts import CHARTS, CLIP
 from fabricheck.history.streak import LENGTH
 from fabricheck.history.usual import Options, Usual
 

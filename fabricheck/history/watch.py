@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
-from fabricheck.history.hazard import CHARTS, CLIP
+from fabricheck.history.charts import CHARTS, CLIP
 from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
@@ -240,17 +240,18 @@ def _alert(series: Series, raised: MetricAlert) -> Alert:
 def change_point(scores: Floats) -> int:
     """Index of the first value of the second of two segments of `scores`, shape (n,), n ≥ 2.
 
-    The two means that fit best in least squares, of equal ones the earliest; values beyond what a single session may
-    count for are cut off.
+    The two means that fit best in least squares, of which the second is no better, of equal ones the earliest; values
+    beyond what a single session may count for are cut off.
     """
     kept = np.clip(scores, -4.0, 8.0)
     if kept.size < 3:
         return kept.size - 1
     first = np.arange(1, kept.size)  # sizes of the first segment
-    sums = np.cumsum(kept)[:-1]
+    before, after = np.cumsum(kept)[:-1], kept.sum() - np.cumsum(kept)[:-1]
     # The sum of squares within the segments is that of all values less this.
-    between = sums**2 / first + (kept.sum() - sums) ** 2 / (kept.size - first)
-    return int(first[np.argmax(between)])
+    between = before**2 / first + after**2 / (kept.size - first)
+    worse = after / (kept.size - first) >= before / first
+    return int(first[np.argmax(np.where(worse, between, -1.0))])
 
 
 def _state(
