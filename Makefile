@@ -44,6 +44,7 @@ docs:
 	@python -m tools.commands_page
 	@python -m tools.catalogue_page
 	@python -m tools.metrics_page
+	@python -m tools.formats_page
 	@mkdocs build --quiet --strict
 
 sbom:

@@ -17,56 +17,66 @@ from fabricheck.units import bound_sizes, coarser_sizes
 AGGRESSOR_BYTES = 1 << 20
 #: Keys of earlier versions, and what they are called now.
 RENAMED = {"lacks": "unsupported"}
-#: What is read of the extras of a partition, and of those of an environment.
-KEYS = {
-    "partition": frozenset(
-        [
-            "budget",
-            "build_in_job",
-            "cores",
-            "fleet",
-            "gpus_per_node",
-            "max_pending_time",
-            "most_bytes",
-            "most_bytes_between_nodes",
-            "most_bytes_by_host",
-            "most_nodes",
-            "network_interfaces",
-            "nodes",
-            "service_level",
-            "size_step",
-            "tuning_profile",
-            "unsupported",
-        ]
-    ),
-    "environment": frozenset(
-        [
-            "backend",
-            "ccl_home",
-            "cmake_options",
-            "container",
-            "cuda_home",
-            "cxx",
-            "gpu_arch",
-            "hip_platform",
-            "launcher_options",
-            "most_ranks",
-            "mpi",
-            "mpicc",
-            "mpicxx",
-            "nccl_home",
-            "not_gpu_aware",
-            "rank_nics",
-            "rccl_home",
-            "required_environment",
-            "required_paths",
-            "rocm_path",
-            "share_devices",
-            "sycl_compiler",
-            "sycl_home",
-            "vendor",
-        ]
-    ),
+#: What is read of the extras of a partition, and of those of an environment, with its meaning.
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "partition": {
+        "budget": "seconds of measuring for one size of one pair or group, where checks take too long (0.1 without)",
+        "build_in_job": "true: fabricbench and vendor suites are built in a job, not on the login node",
+        "cores": 'the cores next to each GPU, in the order of the GPUs, as Linux writes them: `["0-71", "72-143"]`',
+        "fleet": "written by `run --nodes` itself: the nodes of its job",
+        "gpus_per_node": "GPUs of a node",
+        "max_pending_time": "how long a job may wait in the queue, such as `1h`",
+        "most_bytes": (
+            "largest size in bytes, for machines with little memory: larger sizes of a check and of its aggressors "
+            "are measured at it"
+        ),
+        "most_bytes_between_nodes": "the same where several nodes take part",
+        "most_bytes_by_host": (
+            "the same for what goes from GPUs to the host of their node or over it, which may be much slower than "
+            "from GPU to GPU"
+        ),
+        "most_nodes": "how many nodes one job of checks takes at most",
+        "network_interfaces": "interfaces that the data may take beside the NICs of topology.yaml",
+        "nodes": "how many nodes the partition has",
+        "service_level": "another InfiniBand service level to [try](tuning.md)",
+        "size_step": "sizes of a range grow at least by this factor, where checks take too long",
+        "tuning_profile": "a profile of `config/tuning.yaml`",
+        "unsupported": (
+            "settings that the machine does not support, each with the reason "
+            "([example](site-files.md#1-settingspy-partitions-and-environments))"
+        ),
+    },
+    "environment": {
+        "backend": "`host`, `cuda`, `hip` or `sycl` ([SYCL](../src/sycl.md))",
+        "ccl_home": "folder of oneCCL, for the vendor suites",
+        "cmake_options": "further options with which fabricbench is built, such as `-DNCCL_ROOT=…`",
+        "container": (
+            "`platform`, `image` and `options` of the container in which ranks run ([containers](your-own-reframe.md))"
+        ),
+        "cuda_home": "folder of CUDA, for the vendor suites",
+        "cxx": "compiler of fabricbench, where it is another than the environment's `cxx`",
+        "gpu_arch": "what to compile for: `90`, `gfx90a`, `intel_gpu_pvc`; several with `;`",
+        "hip_platform": "`nvidia`: HIP's own back end for NVIDIA devices",
+        "launcher_options": "further options of the launcher, such as those that bind ranks",
+        "most_ranks": "how many ranks a job has at most",
+        "mpi": "the MPI library: `openmpi`, `mpich`, `cray-mpich`, `impi`",
+        "mpicc": "its C wrapper, where it is not beside `mpicxx`",
+        "mpicxx": "its C++ wrapper",
+        "nccl_home": "folder of NCCL, for the vendor suites",
+        "not_gpu_aware": "why MPI cannot take device memory; checks of MPI on device memory do not start there",
+        "rank_nics": (
+            "`round-robin`: the library binds the ranks of a node to its NICs in turn, so that ranks without a GPU "
+            "can measure each NIC"
+        ),
+        "rccl_home": "folder of RCCL, for the vendor suites",
+        "required_environment": "variables, with their values, that have to be in effect on all ranks; else INVALID",
+        "required_paths": "by transport, what has to be among the transport paths; else INVALID",
+        "rocm_path": "folder of ROCm, for the vendor suites",
+        "share_devices": "true: ranks may share a GPU",
+        "sycl_compiler": "another compiler than `icpx`",
+        "sycl_home": "folder of the SYCL compiler, for the vendor suites",
+        "vendor": "where the [vendor suites](vendor-suites.md) are",
+    },
 }
 
 

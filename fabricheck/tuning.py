@@ -80,6 +80,7 @@ class TuningVariable(BaseModel):
 
     variable: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9_]*$")]
     value: _Text
+    """as text, in quotes"""
     library: Library
     systems: Annotated[list[_Text], Field(min_length=1)]
     effect: _Text
@@ -136,7 +137,9 @@ class Profiles:
         raise UserError(f"{self.path}: has no tuning profile {name!r}: choose from {names}")
 
 
-class _ProfileModel(BaseModel):
+class ProfileEntry(BaseModel):
+    """The variables that one system needs."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     description: _Text
@@ -146,7 +149,7 @@ class _ProfileModel(BaseModel):
 class _FileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    profiles: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], _ProfileModel]
+    profiles: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], ProfileEntry]
 
 
 def load_profiles(path: str | PathLike[str]) -> Profiles:

@@ -16,7 +16,7 @@ def test_every_key_that_is_read_is_known() -> None:
     read = {one or other for text in sources for one, other in _READ.findall(text)}
     assert len(read) > 30
     # "port" is read to be refused: it is called "backend" now.
-    assert read - {"port"} <= KEYS["partition"] | KEYS["environment"]
+    assert read - {"port"} <= KEYS["partition"].keys() | KEYS["environment"].keys()
 
 
 def test_keys_of_a_site_for_itself_are_its_own() -> None:

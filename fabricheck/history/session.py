@@ -75,22 +75,31 @@ class SessionRecord(_Model):
 
     format: Literal[1, 2, 3] = 3
     session: str
+    """ReFrame's uuid"""
     system: str
     started: Moment
+    """UTC, such as `2026-11-21T08:36:32Z`"""
     ended: Moment
+    """UTC"""
     stored: Moment
     host: str
+    """where ReFrame ran"""
     software: dict[str, str]
     judged_by: dict[str, str]
+    """versions of the program and of the suite that judged"""
     yardsticks: Yardsticks
     verdict: VerdictName
     problems: list[FindingRecord]
+    """what kept it from PASS"""
     findings: list[FindingRecord] = []
+    """what changed no verdict"""
     rehearsal: bool = False
     level: str | None = None
     nodes: dict[str, NodeRecord] | None = None
     runs: list[str]
+    """ids of its runs"""
     metrics: Annotated[int, Field(ge=0)]
+    """how many metrics the runs have"""
 
 
 def read_record(entry: SessionFolder, content: bytes | None = None) -> SessionRecord:

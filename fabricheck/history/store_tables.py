@@ -158,8 +158,7 @@ class StoredRun:
 
 def judgement_bytes(judged: RunJudgement) -> bytes:
     """The judgement as canonical JSON in ASCII: equal bytes are equal judgements. The platform is in the header."""
-    content = run_as_json(judged)
-    del content["platform"]
+    content = {name: value for name, value in run_as_json(judged).items() if name != "platform"}
     return _ascii(content).encode("ascii")
 
 

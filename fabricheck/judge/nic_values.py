@@ -22,11 +22,14 @@ class NicValue(BaseModel):
     model_config = _STRICT
 
     tool: _Text
+    """the program that measured"""
     memory: Literal["host", "gpu"]
+    """where the data lay"""
     value: Annotated[float, Field(gt=0)]
     unit: Literal["Gb/s", "us"]
     alarm_of: _Text | None = None
     conditions: _Text
+    """under which it was measured"""
     source: _Text
 
 
@@ -36,9 +39,11 @@ class KnownNic(BaseModel):
     model_config = _STRICT
 
     nic: _Text
+    """the model"""
     rate: Rate
     source: _Text
     payload: _Text
+    """share of the rate that is data"""
     values: list[NicValue]
 
 

@@ -53,10 +53,10 @@ _SPREADS = 6.0
 class Where(BaseModel):
     """Which metrics a value is about; what is left out may be anything, but for `ccl_mode`: NCCL as it is by default.
 
-    `bytes`: sizes. `links`: those on the way from a GPU, as `links_on_the_way` writes them. `library`: the beginning of
-    name and version of the library that moves the data. `environment`: variables that have to be in effect. Between
-    nodes: how many `nodes`, and the `nics` of each, as `nics_of_a_node` writes them. `in_switch`: whether NCCL may
-    reduce in the switch between the GPUs (NVLink SHARP). `nvlink_domain`: whether NVLink joins the nodes.
+    `bytes`: sizes, or those from `least` to `most`. `links`: those on the way from a GPU, as `links_on_the_way` writes
+    them. `library`: the beginning of name and version of the library that moves the data. `environment`: variables that
+    have to be in effect. `in_switch`: whether NCCL may reduce in the switch between the GPUs (NVLink SHARP).
+    `nvlink_domain`: whether NVLink joins the nodes.
     """
 
     model_config = _STRICT
@@ -65,6 +65,7 @@ class Where(BaseModel):
     transports: Annotated[list[Transport], Field(min_length=1)]
     quantity: Literal["goodput", "latency"] = "goodput"
     scope: Scope = "node"
+    """in one node, or between nodes"""
     schedule: Schedule = "uncontended"
     bytes: list[_Text] | None = None
     least: _Text | None = None
@@ -72,19 +73,23 @@ class Where(BaseModel):
     ranks: int | None = None
     links: _Text | None = None
     access: Literal["write", "read"] | None = None
+    """who moves the data"""
     host_memory: HostKind | None = None
     ccl_mode: _Text | None = None
     library: _Text | None = None
     distance: Literal["same-switch", "same-group", "other-groups"] | None = None
+    """between nodes"""
     environment: dict[str, str] = {}
     nodes: Annotated[int, Field(gt=1)] | None = None
+    """between nodes: how many"""
     nics: _Text | None = None
+    """between nodes: those of each, as `nics_of_a_node` writes them: `8 x 400 Gb/s`"""
     in_switch: bool | None = None
     nvlink_domain: bool | None = None
 
 
 class PartValue(BaseModel):
-    """A value of a part: centre, relative spread between machines (0: not known), and of how many machines.
+    """A value of a part, of how many `machines`.
 
     `range`: the least and the most that the source found, which are the bounds then. `alarm_of`: the value is none that
     was measured, but the bound that this owner runs machines against; `conditions` say what it is required of.
@@ -94,9 +99,11 @@ class PartValue(BaseModel):
 
     where: Where
     value: Annotated[float, Field(gt=0)]
+    """the median of the machines"""
     unit: Unit
     range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     spread: Annotated[float, Field(ge=0)] = 0.0
+    """relative standard deviation between machines, or inside a machine where that is more; 0: not known"""
     machines: Annotated[int, Field(gt=0)] = 1
     source: _Text
     alarm_of: _Text | None = None
@@ -133,7 +140,9 @@ class Part(BaseModel):
 
     part: _Text
     names: Annotated[list[_Text], Field(min_length=1)]
+    """as the driver has them, shell patterns"""
     memory_gib: Annotated[list[float], Field(min_length=2, max_length=2)]
+    """from, to"""
     sources: dict[str, PartSource]
     values: list[PartValue]
     unmapped: list[Unmapped] = []

@@ -41,11 +41,13 @@ class FloorRule:
     __pydantic_config__ = _STRICT
 
     fraction: Annotated[float, Field(ge=0, le=1)]
+    """share of the expected goodput"""
     source: _Source
     transport: Transport | None = None
     operations: tuple[Operation, ...] | None = None
     scope: Scope | None = None
     devices: bool | None = None
+    """null: with and without GPUs"""
     host_memory: tuple[HostKind, ...] | None = None
     schedule: Schedule | None = None
 
@@ -77,11 +79,14 @@ class LatencyRule:
     __pydantic_config__ = _STRICT
 
     limit_us: Annotated[float, Field(gt=0)]
+    """above it: FAIL, in microseconds"""
     minimum_us: Annotated[float, Field(gt=0)]
+    """below it: INVALID, in microseconds"""
     source: _Source
     transport: Transport | None = None
     backend: Backend | None = None
     shared_devices: bool | None = None
+    """whether ranks share a GPU"""
 
     def matches(self, transport: str, backend: str, shared_devices: bool = False) -> bool:
         """Whether the rule applies to a measurement. An axis of the rule that is None applies to all."""
@@ -111,10 +116,13 @@ class SpreadRule:
     __pydantic_config__ = _STRICT
 
     spread: Annotated[float, Field(gt=0, lt=1)]
+    """relative standard deviation between peers"""
     source: _Source
     quantity: Literal["goodput", "latency"] | None = None
     scope: Scope | None = None
+    """in one node, or between nodes"""
     devices: bool | None = None
+    """whether the ranks drove GPUs"""
     host_memory: bool | None = None
     launches: Literal["one", "several"] | None = None
 
@@ -170,22 +178,31 @@ class Policy:
     smallest_loss_of_distance: Annotated[float, Field(ge=0, lt=1)] = 0.0
     smallest_effect: Annotated[float, Field(gt=0, lt=1)] = 0.02
     achievable_margin: Annotated[float, Field(gt=0, lt=1)] = 0.12
+    """how far below what the links carry as data a goodput is DEGRADED"""
     achievable_margin_of_collectives: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """the same of collectives"""
     achievable_margin_of_best: Annotated[float, Field(gt=0, lt=1)] = 0.06
+    """the same of the best of equal pairs of hosts without GPUs"""
     part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """how far from the same part elsewhere a metric may be, at least"""
     part_margin_of_host_memory: Annotated[float, Field(gt=0, lt=1)] = 0.10
+    """the same of paths to host memory"""
     part_margin_of_latencies: Annotated[float, Field(gt=0)] = 1.0
+    """the same of latencies"""
     published_margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     equals_error: Annotated[float, Field(gt=0, lt=1)] = 0.001
     equals_metrics: Annotated[int, Field(gt=0)] = 1000
+    """metrics of the session that `equals_error` is about"""
     equals: tuple[SpreadRule, ...] = ()
     tails_of_equals: bool = True
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
+    """what small transfers take at most and at least; the first rule that matches counts"""
     hide_names: bool = False
     hide: tuple[_Source, ...] = ()
     most_drained: Annotated[float, Field(ge=0, le=1)] = 0.05
     source: str = "built in"
+    """written by the reader: where the policy was read"""
 
     def floor(self, run: Run, samples: Samples) -> FloorRule | None:
         """The floor of a measurement; None where no rule is about it."""

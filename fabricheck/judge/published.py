@@ -42,16 +42,23 @@ class Published(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     what: _Text
+    """the value in the words of its source"""
     relation: Literal["is", "about", "at_least", "at_most", "from_to"] = "is"
+    """of the measurement to the value"""
     value: float | Annotated[list[float], Field(min_length=2, max_length=2)]
+    """in `unit`; two of a range"""
     unit: _Text
     statistic: _Text | None = None
+    """such as median or maximum"""
     conditions: _Text
+    """under which it was measured"""
     source: _Text
+    """paper and table, or page"""
     software: _Text | None = None
     date: _Text | None = None
     alarm_of: _Text | None = None
     judges: _Judges | None = None
+    """which metrics it is a yardstick of; without it the value is only shown"""
 
     @property
     def ends(self) -> tuple[float, float]:

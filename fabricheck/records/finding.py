@@ -30,9 +30,13 @@ class Finding:
     message: str
     components: tuple[Component, ...] = ()
     measured: float | None = None
+    """in `unit`"""
     expected: float | None = None
+    """in `unit`"""
     unit: str = ""
+    """of `measured` and `expected`"""
     metrics: tuple[str, ...] = ()
+    """names of what is affected"""
     files: tuple[str, ...] = field(default=(), compare=False)
     p: float | None = field(default=None, compare=False)
 

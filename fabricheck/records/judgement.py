@@ -40,10 +40,14 @@ class Reference:
     """
 
     value: float
+    """in `unit`"""
     lower: float | None
+    """share of the value, such as -0.03; null: no bound"""
     upper: float | None
+    """share of the value, such as 0.05; null: no bound"""
     unit: str
     provenance: str
+    """where the value comes from"""
     nodes: Mapping[str, Reference] = field(default_factory=dict)
 
 

@@ -45,26 +45,39 @@ class GpuState:
     """
 
     index: int
+    """in the driver's order"""
     name: str
     uuid: str
     bus_id: str
+    """PCI address"""
     pcie_generation: int | None = None
+    """now"""
     pcie_width: int | None = None
+    """lanes, now"""
     pcie_most_generation: int | None = None
+    """what GPU and slot allow"""
     pcie_most_width: int | None = None
+    """lanes that GPU and slot allow"""
     pcie_own_generation: int | None = None
     performance_state: int | None = None
     clock_mhz: int | None = None
+    """of the processors, now"""
     clock_most_mhz: int | None = None
+    """the highest clock"""
     power_w: float | None = None
+    """now"""
     power_limit_w: float | None = None
+    """the limit in effect"""
     power_usual_limit_w: float | None = None
+    """the limit by default"""
     temperature_c: int | None = None
     throttle: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     rows_pending: bool = False
+    """remapped rows (before Ampere: retired pages) wait for a reset"""
     rows_failed: bool = False
+    """rows could not be remapped"""
     links: tuple[GpuLink, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     busy_percent: int | None = None
@@ -78,9 +91,13 @@ class NicState:
     name: str
     kind: str
     up: bool | None = None
+    """whether the link is up"""
     rate_gbps: float | None = None
+    """of the link, Gb/s"""
     mtu: int | None = None
+    """bytes"""
     duplex: str | None = None
+    """`full` or `half`"""
     driver: str = ""
     firmware: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -94,7 +111,9 @@ class BlockedPath:
     port: str
     to: str
     lost_bytes: int
+    """size with IPv4's header"""
     passed_bytes: int
+    """size with IPv4's header"""
 
 
 @dataclass(frozen=True)
@@ -102,9 +121,13 @@ class Xid:
     """An error of an NVIDIA GPU in the kernel's log, `at_s` seconds after the node started."""
 
     number: int
+    """NVIDIA's Xid"""
     bus_id: str
+    """PCI address of the GPU"""
     at_s: float
+    """seconds after the node started"""
     text: str
+    """the line of the log"""
 
 
 @dataclass(frozen=True)
@@ -130,10 +153,12 @@ class NodeState:
 
     host: str
     when: When
+    """before or after the run"""
     time_s: float
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     cores: int = 0
+    """that the node has"""
     busy_cores: float = 0.0
     busiest: tuple[str, ...] = ()
     memory_bytes: int = 0
@@ -142,7 +167,9 @@ class NodeState:
     events: tuple[KernelEvent, ...] | None = None
     tcp: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[GpuState, ...] = ()
+    """in the driver's order"""
     nics: tuple[NicState, ...] = ()
+    """network ports"""
     blocked: tuple[BlockedPath, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import Any, TypedDict
 from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from fabricheck.fleet.node_verdicts import FleetVerdict, as_json
-from fabricheck.judge.as_json import run_as_json
+from fabricheck.judge.as_json import RunJson, run_as_json
 from fabricheck.judge.overall import overall, rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -30,6 +31,43 @@ from fabricheck.wholefile import whole_file
 # are twelve), and how many of the others of a run because they did not pass.
 _FEW = 12
 _MOST_NAMED = 10
+
+
+class JudgedTestJson(RunJson):
+    """A judged run with the test that it belongs to."""
+
+    test: str
+    """the name of the check, with its parameters"""
+
+
+class _OfFleet(TypedDict, total=False):
+    fleet: Mapping[str, object]
+    """only of `run --nodes`: the verdict of each node ([fleet](fleet.md))"""
+
+
+class VerdictJson(_OfFleet):
+    """The verdict of a session, what explains it, and every judged run."""
+
+    system: str
+    """as in `site_configs/`"""
+    session: dict[str, str]
+    """`id` (ReFrame's uuid), `started`, `ended`, and `suite`, the folder of the checks"""
+    rehearsal: bool
+    """whether any run was on emulated GPUs"""
+    verdict: str
+    """PASS, DEGRADED, FAIL, INCOMPLETE or INVALID"""
+    exit_status: int
+    """0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID"""
+    coverage: dict[str, Any]
+    """how much of the system was tested: [coverage](#verdict-coverage), and `message`, the same for people"""
+    causes: list[dict[str, Any]]
+    """what explains the verdict, the most probable first: a list of [finding](#verdict-finding)"""
+    problems: list[dict[str, Any]]
+    """what keeps the session from PASS: a list of [finding](#verdict-finding)"""
+    findings: list[dict[str, Any]]
+    """what changes no verdict: a list of [finding](#verdict-finding)"""
+    runs: list[JudgedTestJson]
+    """every judged run"""
 
 
 def write_json(
@@ -50,19 +88,20 @@ def write_json(
     """
     verdict, problems_of_all = overall(runs, problems)
     reached = coverage(runs)
-    content = {
+    content: VerdictJson = {
         "system": system,
         "session": {**(session or {})},
         "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
-        **({"fleet": as_json(fleet)} if fleet is not None else {}),
         "coverage": {**asdict(reached), "message": reached.message},
         "causes": [each.as_json() for each in causes],
         "problems": [each.as_json() for each in problems_of_all],
         "findings": [each.as_json() for each in findings],
         "runs": [{"test": each.test, **run_as_json(each)} for each in runs],
     }
+    if fleet is not None:
+        content["fleet"] = as_json(fleet)
     # Renamed in place: that the file is there says that the session was judged.
     with whole_file(path) as new:
         new.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -109,8 +109,11 @@ class Coverage:
     """
 
     checked: int
+    """nodes that were tested"""
     nodes: int
+    """nodes of the system; 0: not known"""
     network: bool
+    """whether the network between nodes was tested"""
 
     @property
     def message(self) -> str:

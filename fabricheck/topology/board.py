@@ -40,7 +40,9 @@ class Board(BaseModel):
     model_config = _STRICT
 
     gpus: Annotated[int, Field(gt=0)]
+    """how many the board carries"""
     over: Literal["switch", "direct"] = "direct"
+    """links to a switch, or to each other GPU"""
     between: LinksOfPart | None = None
     in_switch: bool = False
     host: LinksOfPart

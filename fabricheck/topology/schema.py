@@ -105,6 +105,7 @@ class LinkEntry(_Strict):
     rate: LinkRate
     source: Source
     pairs: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+    """names of devices. A GPU may have links to several NUMA domains"""
 
 
 class AssociationEntry(_Strict):
@@ -140,6 +141,7 @@ class NetworkLinkEntry(_Strict):
     rate: Annotated[Rate, Field(description="of one link, in one direction, with its unit")]
     source: Source
     pairs: Annotated[list[Annotated[list[End], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+    """a port is `NODE:NIC` with a NIC of `nics`"""
 
 
 class NetworkEntry(_Strict):
@@ -147,6 +149,7 @@ class NetworkEntry(_Strict):
 
     nodes: NodeList
     switches: Annotated[list[NetworkSwitchEntry], Field(min_length=1)]
+    """switches that no trunk joins are rails, and each two nodes need a rail in common"""
     links: Annotated[list[NetworkLinkEntry], Field(min_length=1)]
 
 
@@ -232,20 +235,37 @@ class TopologyFile(_Strict):
     """The node of one system, and what joins its nodes."""
 
     system: Name
+    """the name of the folder"""
     description: Annotated[str, Field(min_length=1)]
+    """one line"""
     gpus: list[GpuEntry] = Field(default_factory=list)
+    """GPUs, GCDs or tiles"""
     cpus: Annotated[list[CpuEntry], Field(min_length=1)]
+    """CPUs or NUMA domains"""
     switches: list[SwitchEntry] = Field(default_factory=list)
+    """between GPUs, or between GPUs and a CPU"""
     nics: list[NicEntry] = Field(default_factory=list)
+    """network ports"""
     links: list[LinkEntry] = Field(default_factory=list)
+    """one entry for each kind of link; links from GPUs to NICs need not be given"""
     nic_association: AssociationEntry | None = None
+    """which GPU uses which NIC"""
     gpu_memory: Annotated[MemoryEntry | None, Field(description="of one GPU")] = None
     host_memory: Annotated[
         Literal["measured"] | MemoryEntry | None,
         Field(description="of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"),
     ] = None
+    """of the node; `measured`: nominal values rest on the copy bandwidth that each run measures"""
     network: NetworkEntry | None = None
+    """what joins the nodes"""
     fabric: FabricEntry | None = None
+    """in place of `network`, where nobody published which node is plugged in where"""
     transport_paths: TransportPathsEntry | None = None
+    """where libraries rightly take another path than the hardware implies ([paths](topology-format.md))"""
     gpudirect_rdma: GpuDirectEntry | None = None
+    """without it all channels of NCCL or RCCL use GPUDirect RDMA: NICs may be too far from GPUs, or GPUs and
+    libraries too old"""
     nvlink_domain: NvlinkDomainEntry | None = None
+    """how many nodes NVLink joins. Between so many nodes the model goes over their NVSwitches; of more, each domain
+    counts as one node. Where `network` or `fabric` has more nodes than a domain, nobody says which two nodes are
+    in one: between so few the NICs say what is expected, and NVLink what is plausible"""

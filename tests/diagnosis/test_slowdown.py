@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.association import goodput_by_active
 from fabricheck.diagnosis.slowdown import find_slowdowns, slowdown, slowdowns
 from fabricheck.errors import UserError
 from fabricheck.judge.expectations import expect_from_topology
@@ -40,13 +39,6 @@ def test_a_slowdown_is_of_one_victim_in_this_order() -> None:
     for alone, beside in ((one.beside, one.alone), (one.alone, other.beside), (one.alone, one.alone)):
         with pytest.raises(UserError, match="one victim"):
             slowdown(alone, beside)
-
-
-def test_group_patterns_are_found_by_active_ranks_at_their_largest_size() -> None:
-    found = goodput_by_active(read_run(PATTERNS), "rail_bidirectional")
-    assert {active: each.bytes for active, each in found.items()} == {1: 262144, 2: 262144}
-    with pytest.raises(UserError, match="not a group pattern"):
-        goodput_by_active(read_run(PATTERNS), "pingpong")
 
 
 def test_every_pattern_of_a_run_has_an_expectation() -> None:

@@ -21,7 +21,8 @@ def with_modes(rate: float, width: float) -> Floats:
     """Two modes of equal width around 0 with a standard deviation of 1; a share `rate` is in the worse one."""
     depth = np.sqrt((1 - width**2) * (1 - rate) / rate)
     parts = ((1 - rate, -rate * depth / (1 - rate)), (rate, depth))
-    return np.diff(sum(share * ndtr((_EDGES - mean) / width) for share, mean in parts), prepend=0.0, append=1.0)
+    below = np.sum([share * ndtr((_EDGES - mean) / width) for share, mean in parts], axis=0)
+    return np.asarray(np.diff(below, prepend=0.0, append=1.0))
 
 
 def false_alarm_rate(chart: Chart, shares: Floats, threshold: float) -> float:

@@ -1,0 +1,368 @@
+"""Writes docs/file-formats.md, the fields of every file, from the definitions that read and write them: `make docs`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from fabricheck import extras, tuning
+from fabricheck.history import session, store_tables
+from fabricheck.judge import nic_values, part_values, policy, published
+from fabricheck.judge.parts import Together
+from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import Expectation, Reference, Yardstick
+from fabricheck.records.node_state import NodeState
+from fabricheck.report.machine import VerdictJson
+from fabricheck.report.summary import Coverage
+from fabricheck.results import fabricbench_format
+from fabricheck.topology import schema
+
+PAGE = Path("docs/file-formats.md")
+_HEAD = """# File formats
+
+Made by `make docs` from the definitions by which Fabricheck reads and writes its files. An unknown field, a missing
+field and a wrong type are errors. A field that is optional or has a default may be left out.
+"""
+
+
+class Format(NamedTuple):
+    """A file: its name, a word for it, the page with its rules, and the classes of the whole file."""
+
+    title: str
+    word: str
+    text: str
+    whole: tuple[type, ...]
+
+
+FORMATS = (
+    Format(
+        "Topology: `site_configs/SYSTEM/topology.yaml`",
+        "topology",
+        "YAML. [Topology](topology-format.md) has an example, and what is computed from it."
+        " The schema for editors is [topology.schema.json](topology.schema.json).",
+        (schema.TopologyFile,),
+    ),
+    Format(
+        "Tuning profiles: `config/tuning.yaml`",
+        "tuning",
+        "YAML, below `profiles:` by the name of the profile. [Tuning](tuning.md) says how a profile is tested.",
+        (tuning.ProfileEntry,),
+    ),
+    Format(
+        "Rules of judging: `config/policy.yaml`",
+        "policy",
+        "YAML. [How it is measured](methodology.md#the-ladder-of-yardsticks) says how a metric is judged.",
+        (policy.Policy,),
+    ),
+    Format(
+        "Values of a GPU model: `reference_values/parts/MODEL.yaml`",
+        "part",
+        "YAML. [References](reference-formats.md#parts) has an example.",
+        (part_values.Part,),
+    ),
+    Format(
+        "How metrics stray together: `together` of a source in `reference_values/SYSTEM.yaml`",
+        "together",
+        "YAML, written by `calibrate`. [References](reference-formats.md) has the rest of the file, which is a tree.",
+        (Together,),
+    ),
+    Format(
+        "Published values: `reference_values/published/SYSTEM.yaml`",
+        "published",
+        "YAML: `system`, and `values`, a list of these.",
+        (published.Published,),
+    ),
+    Format(
+        "Values of NICs: `reference_values/nics/known.yaml`",
+        "nic",
+        "YAML. What NICs gave below MPI and NCCL.",
+        (nic_values.KnownNic,),
+    ),
+    Format(
+        "Result of fabricbench: `*.jsonl`",
+        "result",
+        "JSON Lines: a header, samples, and a footer or an error. [Results](results-format.md) has the rules.",
+        (
+            fabricbench_format.HeaderModel,
+            fabricbench_format.SamplesModel,
+            fabricbench_format.FooterModel,
+            fabricbench_format.ErrorModel,
+        ),
+    ),
+    Format(
+        "State of a node: `node-state/HOST.before.json`, `HOST.after.json`",
+        "node",
+        "JSON. [State of a node](state.md) says where each value comes from and how it is judged.",
+        (NodeState,),
+    ),
+    Format(
+        "Verdict of a session: `output/runs/RUN/verdict.json`",
+        "verdict",
+        "JSON. [Monitoring](monitoring.md) has the other files of a run.",
+        (VerdictJson, Finding, Yardstick, Expectation, Reference, Coverage),
+    ),
+    Format(
+        "Entry of the sample store: `session.json`",
+        "session",
+        "JSON. [The sample store](sample-store.md) has the layout of an entry.",
+        (session.SessionRecord,),
+    ),
+)
+
+
+#: By column of the tables of the store: what it is.
+COLUMNS = {
+    "session": "ReFrame's uuid of the session",
+    "run_id": "the id that the benchmark drew for the run",
+    "started": "when the run began, by its header",
+    "system": "as in `site_configs/`",
+    "partition": "its name alone",
+    "environment": "of ReFrame",
+    "test": "unique name with parameters; repetitions of `--repeat` share it",
+    "metric": "[name](metrics.md)",
+    "unit": "`Gb/s` or `us`",
+    "better": "`higher` or `lower`",
+    "value": "median of the iterations",
+    "low": "lower end of its nonparametric 95% interval ([what it covers](methodology.md#an-iteration))",
+    "high": "upper end",
+    "count": "iterations",
+    "deviation": "spread within the run: 1.4826 x median absolute deviation",
+    "verdict": (
+        "of the run; in metrics.parquet the worst of the metric's own verdict and of what concerns its run as a whole "
+        "(a wrong transport, a file that was cut off). `UNJUDGED`: a sound value that nothing was there to judge; it "
+        "counts as a measurement"
+    ),
+    "nodes": "sorted host names",
+    "software": (
+        "JSON: versions by name, sorted: libraries and drivers from the header, `module NAME` from the job script, "
+        "`suite` (git revision), `fabricheck`, `ReFrame`, what `--session-extras NAME=VALUE` gave (firmware, for "
+        "example), and for runs on the host that ReFrame ran on its `kernel` and the `firmware` of its InfiniBand "
+        "adapters"
+    ),
+    "tuning": "JSON: variables in effect by name, without those that the launcher sets, and the `profile`",
+    "components": (
+        "what the data pass: `node`, `node:device`, `node:device-device` for a link; from the widest paths of the "
+        "topology, and the NIC of each GPU between nodes (without GPUs, the interfaces that sent the data). Switches "
+        "between nodes are unknown. `compare` and `watch` add the software that the data pass, as `library=NCCL`, "
+        "from `test` and `software`"
+    ),
+    "tags": "of the test",
+    "own_verdict": "the metric's own verdict",
+    "reason": "of the verdict, one line",
+    "nominal": "what the hardware's links carry, in `unit`",
+    "expected": "what a named algorithm gets, in `unit`",
+    "ceiling": "above it a value is implausible (a latency: below it)",
+    "floor_fraction": "share of `expected` below which a goodput is FAIL",
+    "expectation_source": "where these numbers come from",
+    "reference": "value measured when the system was healthy, in `unit`",
+    "reference_lower": "its lower bound, as a share of it",
+    "reference_upper": "its upper bound, as a share of it",
+    "reference_provenance": "where it comes from",
+    "test_class": "name of the check",
+    "result": "of ReFrame: `pass`, `fail`, `abort` …",
+    "phase": "of ReFrame, in which it failed",
+    "result_reason": "of ReFrame",
+    "attributes": "JSON: of the test, and what its check came to",
+    "record": "JSON: header, footer, problems and node states of the result",
+    "judgement": "JSON: as of [run](#verdict-judged-test)",
+    "operation": "as of [samples](#result-samples)",
+    "implementation": "as of [samples](#result-samples)",
+    "schedule": "as of [samples](#result-samples)",
+    "round": "as of [samples](#result-samples)",
+    "ranks": "as of [samples](#result-samples)",
+    "bytes": "as of [samples](#result-samples)",
+    "warmup": "as of [samples](#result-samples)",
+    "stopped": "as of [samples](#result-samples)",
+    "wrong_bytes": "as of [samples](#result-samples)",
+    "statistic": "`iterations`, `mean`, or of how many iterations `times_ns` are the order statistics",
+    "placement": "where the ranks were",
+    "groups": "`[n, g, k]`",
+    "messages": "of a matrix: source, destination, bytes",
+    "times_ns": "one an iteration",
+}
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    formats = [line for file in FORMATS for line in _format(file)]
+    return "\n".join([_HEAD, *_extras(), *formats, *_tables()]).rstrip() + "\n"
+
+
+def _extras() -> Iterator[str]:
+    yield "## Keys of a site's `settings.py`: `extras`\n"
+    yield "[A site's files](site-files.md) has the rest of `settings.py`, which is ReFrame's. A site may add keys.\n"
+    for owner, keys in extras.KEYS.items():
+        yield f"| `extras` of the {owner} | meaning |"
+        yield "|---|---|"
+        yield from (f"| `{key}` | {meaning} |" for key, meaning in keys.items())
+        yield ""
+
+
+def _format(file: Format) -> Iterator[str]:
+    yield f"## {file.title}\n\n{file.text}\n"
+    classes = dict.fromkeys(file.whole)
+    waiting = list(file.whole)
+    while waiting:
+        new = [part for part in _classes_in(list(fields_of(waiting.pop(0)).values())) if part not in classes]
+        classes.update(dict.fromkeys(new))
+        waiting += new
+    for kind in classes:
+        yield from _class(kind, file.word)
+
+
+def _classes_in(annotation: Any) -> Iterator[type]:
+    """The classes with fields that an annotation names, in their order."""
+    if _has_fields(annotation):
+        yield annotation
+    for part in annotation if isinstance(annotation, list) else get_args(annotation):
+        yield from _classes_in(part)
+
+
+def _has_fields(kind: Any) -> bool:
+    return isinstance(kind, type) and (
+        issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or hasattr(kind, "__required_keys__")
+    )
+
+
+def _class(kind: type, word: str) -> Iterator[str]:
+    text, meanings = _explained(kind)
+    yield f"### {_title(kind, word)}\n\n{_escaped(text)}.\n"
+    yield "| field | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, annotation in fields_of(kind).items():
+        own = kind.model_fields[name].description if issubclass(kind, BaseModel) else None
+        meaning = _escaped(own or meanings.get(name, ""))
+        yield f"| `{name}` | {_type(annotation, word)} | {_default(kind, name)} | {meaning} |"
+    yield ""
+
+
+def _title(kind: type, word: str) -> str:
+    """What a class is about: `result header` of HeaderModel."""
+    name = re.sub(r"(Model|Entry|Record|Json|File|State)$", "", kind.__name__.lstrip("_"))
+    name = name.removeprefix(word.title()) or name
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return name if name == word else f"{word} {name}"
+
+
+def fields_of(kind: type) -> Mapping[str, Any]:
+    """The annotation of each field that a file has."""
+    hints = get_type_hints(kind, include_extras=True)
+    if issubclass(kind, BaseModel):
+        return {name: hints[name] for name in kind.model_fields}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return hints
+
+
+def _explained(kind: type) -> tuple[str, Mapping[str, str]]:
+    """What a class is, and what its fields are: by the text below a field, or by "`field`: …" in the docstring."""
+    what = ""
+    meanings: dict[str, str] = {}
+    field = rf"`({'|'.join(fields_of(kind))})`"
+    for part, tree in _own_and_inherited(kind):
+        paragraphs = inspect.cleandoc(part.__doc__ or "").split("\n\n")
+        text = " ".join(" ".join(each for each in paragraphs if not each.startswith("Raises ")).split())
+        what, *stated = re.split(rf"(?:(?<=[.;] )|(?<= - ))(?={field})", text)
+        for name, meaning in zip(stated[::2], stated[1::2], strict=True):
+            more = meaning.removeprefix(f"`{name}`: ").removesuffix(" - ").rstrip(" ;.")
+            meanings[name] = f"{meanings[name]}; {more}" if name in meanings else more
+        for line, below in itertools.pairwise(tree.body):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr):
+                meanings[line.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return what.removesuffix(" - ").rstrip(" ;."), meanings
+
+
+def _own_and_inherited(kind: type) -> Iterator[tuple[type, ast.ClassDef]]:
+    """A class and those of the package that it extends, the farthest first, with their source.
+
+    By the source, since a TypedDict forgets what it extends.
+    """
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    for base in tree.bases:
+        if isinstance(base, ast.Name) and base.id not in ("BaseModel", "TypedDict"):
+            yield from _own_and_inherited(getattr(sys.modules[kind.__module__], base.id))
+    yield kind, tree
+
+
+def _type(annotation: Any, word: str) -> str:
+    """A type as people write it: `list of int`, or the section of a class."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(parts[0], word)
+    if origin in (Union, types.UnionType):
+        return " or ".join("null" if part is types.NoneType else _type(part, word) for part in parts)
+    if origin is Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if origin in (list, tuple):
+        return f"list of {_type(parts[0], word)}"
+    if origin in (dict, Mapping):
+        return f"map to {_type(parts[1], word)}"
+    if _has_fields(annotation):
+        title = _title(annotation, word)
+        return f"[{title}](#{title.replace(' ', '-')})"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(f"`{part.value}`" for part in annotation)
+    names = {"str": "text", "float": "number", "Any": "any", "object": "any"}
+    return names.get(str(annotation.__name__), str(annotation.__name__))
+
+
+def _default(kind: type, name: str) -> str:
+    """What a field is where it is left out: nothing where it must not be."""
+    value: Any = None
+    if issubclass(kind, BaseModel):
+        field = kind.model_fields[name]
+        if field.is_required():
+            return ""
+        value = field.get_default(call_default_factory=True)
+    elif dataclasses.is_dataclass(kind):
+        (part,) = (each for each in dataclasses.fields(kind) if each.name == name)
+        if part.default is part.default_factory is dataclasses.MISSING:
+            return ""
+        value = None if part.default is dataclasses.MISSING else part.default
+    elif name in getattr(kind, "__required_keys__", ()):
+        return ""
+    return "optional" if value in (None, (), [], {}, "") else f"`{json.dumps(value, default=str)}`"
+
+
+def _tables() -> Iterator[str]:
+    yield "## Tables of the sample store: `runs.parquet`, `metrics.parquet`, `samples.parquet`\n"
+    for name, table in (
+        ("runs.parquet", store_tables.RUNS),
+        ("metrics.parquet", store_tables.METRICS),
+        ("samples.parquet", store_tables.SAMPLES),
+    ):
+        yield f"### {name}\n\n| column | type | meaning |\n|---|---|---|"
+        for column, kind in table.items():
+            yield f"| `{column}` | {_column(str(kind))} | {COLUMNS[column]} |"
+        yield ""
+
+
+def _column(kind: str) -> str:
+    """A type of polars as people write it."""
+    inner = re.fullmatch(r"List\((.*)\)", kind)
+    if inner:
+        return f"list of {_column(inner[1])}"
+    names = {"String": "text", "Float64": "number", "Int64": "int", "Boolean": "bool"}
+    return names.get(kind, "time, UTC" if kind.startswith("Datetime") else kind)
+
+
+def _escaped(text: str) -> str:
+    """As a cell of a table: the star of `*CCL` is no emphasis, and a file has null where Python has None."""
+    return re.sub("`?None`?", "null", text.replace("*CCL", r"\*CCL").replace("|", r"\|"))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
