@@ -172,8 +172,13 @@ def _environments(
         if any(each["name"] == name for each in environments):
             name = f"{name}-{len(environments)}"
         interface = slurm.interface_of(mpi_library.family) if slurm is not None else None
-        # Copies, kernels and *CCL do not depend on the MPI library: one environment measures them.
-        features, extras = _gpu_parts(facts, mpi_library, alone=not environments) if facts.gpus else ([], {})
+        # Copies, kernels, *CCL and NICs do not depend on the MPI library: one environment measures them.
+        alone = not environments
+        features, extras = _gpu_parts(facts, mpi_library, alone=alone) if facts.gpus else ([], {})
+        if alone and facts.nics and (libfabric := facts.software.libfabric):
+            features = [*features, "libfabric"]
+            if libfabric != "/usr":
+                extras["cmake_options"] = [*extras.get("cmake_options", []), f"-DLIBFABRIC_ROOT={libfabric}"]
         environments.append(
             {
                 "name": name,

@@ -65,11 +65,16 @@ class Library:
 
 @dataclass(frozen=True)
 class NodeSoftware:
-    """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any."""
+    """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any.
+
+    `libfabric`: the folder of one that fabricbench can be built with and that has a provider for the GPUs' memory, or
+    of a node without GPUs for the host's; empty where there is none.
+    """
 
     libraries: tuple[Library, ...] = ()
     compiler: str = ""
     ccl: tuple[str, str, str] | None = None
+    libfabric: str = ""
     modules_system: str = "nomod"
     notes: tuple[str, ...] = ()
 
@@ -125,11 +130,12 @@ def find_software(vendor: str, environment: Mapping[str, str] | None = None) -> 
             common += [module] if ccl else []
         if ccl is None:
             notes.append(f"no {_CCL[api][0].upper()}: checks over it are left out")
+    libfabric = _libfabric(api, with_common)
     path = _path_of_compiler(api, compiler, base) if not common else {}
     libraries = [*_on_path(common, with_common), *_from_modules(known, common, base)]
     asked_libraries = [_asked(one, api, path, base) for one in _distinct(libraries)]
     system = _modules_system(base) if any(one.modules for one in asked_libraries) else "nomod"
-    return NodeSoftware(tuple(asked_libraries), compiler, ccl, system, tuple(notes))
+    return NodeSoftware(tuple(asked_libraries), compiler, ccl, libfabric, system, tuple(notes))
 
 
 def _asked(library: Library, api: str | None, path: Mapping[str, str], base: Mapping[str, str]) -> Library:
@@ -239,6 +245,23 @@ def _ccl(api: str, environment: Mapping[str, str]) -> tuple[str, str, str] | Non
         version = ".".join(numbers.get(each, "?") for each in ("MAJOR", "MINOR", "PATCH"))
         return name, version, str(root)
     return None
+
+
+def _libfabric(api: str | None, environment: Mapping[str, str]) -> str:
+    """The folder of the libfabric whose `fi_info` is on the PATH, if that measures NICs: by its headers and providers.
+
+    Shared memory is no NIC.
+    """
+    program = shutil.which("fi_info", path=environment.get("PATH"))
+    if program is None:
+        return ""
+    root = Path(program).resolve().parent.parent
+    header = root / "include/rdma/fi_endpoint.h"
+    if not header.is_file() or "FI_OPT_FI_HMEM_P2P" not in header.read_text(errors="replace"):
+        return ""
+    wanted = "FI_RMA|FI_TAGGED" + ("|FI_HMEM" if api is not None else "")
+    answer = ask([program, "-c", wanted], 30, environment)
+    return str(root) if {*re.findall(r"^provider: (\S+)", answer.output, re.MULTILINE)} - {"shm", "sm2"} else ""
 
 
 def _shell(command: str, environment: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from fabricheck.state import capture as capturing
 from fabricheck.suite import Suite
 from fabricheck.suites.sources import extract
 from fabricheck.topology.model import Topology, load_topology
-from tests.support.captured import TEXTS
+from tests.support.captured import TEXTS, nic
 from tests.support.nodes import ROOT, system
 
 CAPTURES = ROOT / "tests" / "data" / "site"
@@ -120,6 +121,24 @@ def test_without_a_ccl_copies_and_kernels_are_still_measured(suite: Path, tmp_pa
     cases = selected(suite, "new")
     assert "%transport=copy PingPong" in cases
     assert "%transport=ccl PingPong" not in cases
+
+
+@pytest.mark.parametrize(
+    ("root", "options"), [("/usr", None), ("/opt/cray", ["-DLIBFABRIC_ROOT=/opt/cray"]), ("", None)]
+)
+def test_nics_are_measured_below_mpi_where_libfabric_takes_gpus(
+    suite: Path, tmp_path: Path, root: str, options: list[str] | None
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(CAPTURES / "h200x4", kept)
+    software = json.loads((kept / capturing.SOFTWARE).read_text())
+    (kept / capturing.SOFTWARE).write_text(json.dumps({**software, "libfabric": root}))
+    (kept / capturing.NICS).write_text(json.dumps([nic("mlx5_0")]))
+    write(suite, "new", kept)
+    _, (environment,) = settings_of(suite, "new")
+    assert ("libfabric" in environment["features"]) is bool(root)
+    assert environment["extras"].get("cmake_options") == options
+    assert any("NicLoopback" in case for case in selected(suite, "new")) is bool(root)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,28 @@ def test_a_compiler_and_nccl_in_their_usual_folders(tmp_path: Path) -> None:
     assert software_of(found.as_json()) == found
 
 
+@pytest.mark.parametrize(
+    ("vendor", "provider", "knows_gpus", "is_there"),
+    [
+        ("nvidia", "cxi", True, True),
+        ("nvidia", "cxi", False, False),  # older than 1.14
+        ("nvidia", "shm", True, False),  # no NIC
+        ("nvidia", "tcp", True, False),  # which takes no memory of GPUs
+        ("none", "tcp", True, True),
+    ],
+)
+def test_a_libfabric_that_measures_nics(
+    tmp_path: Path, vendor: str, provider: str, knows_gpus: bool, is_there: bool
+) -> None:
+    (tmp_path / "include/rdma").mkdir(parents=True)
+    (tmp_path / "include/rdma/fi_endpoint.h").write_text("FI_OPT_FI_HMEM_P2P" if knows_gpus else "")
+    without = 'case "$2" in *FI_HMEM*) exit 61;; esac' if provider == "tcp" else ":"
+    program(tmp_path / "bin", "fi_info", without, f"echo 'provider: {provider}'")
+    software = find_software(vendor, only(tmp_path / "bin"))
+    assert software.libfabric == (str(tmp_path) if is_there else "")
+    assert software_of(software.as_json()) == software
+
+
 def test_without_gpus_nobody_asks_for_their_software() -> None:
     found = find_software("none")
     assert (found.compiler, found.ccl, found.notes) == ("", None, ())
