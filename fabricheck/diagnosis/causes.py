@@ -20,6 +20,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
+from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
 
 # A cause whose measurements are nearer than that to those that pass costs nobody anything.
@@ -108,13 +109,19 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
         return Diagnosis((), tuple(problems), tuple(findings))
     in_network = any(_is_of_network(one) for each in problems for one in each.components)
-    slow_runs = [
-        (number, run)
-        for number, run in enumerate(runs)
-        if any(each.verdict is not Verdict.PASS for each in run.judgements)
+    low = {(file, name) for each in problems if each.code == "all-slow" for file in each.files for name in each.metrics}
+    slow = {
+        number for number, run in enumerate(runs) if any(each.verdict is not Verdict.PASS for each in run.judgements)
+    }
+    low_runs = {number for number, run in enumerate(runs) if any(run.run.path == file for file, _ in low)}
+    table = [
+        group for number in sorted(slow | low_runs) for group in groups_of(number, runs[number], network=in_network)
     ]
-    table = [group for number, run in slow_runs for group in groups_of(number, run, network=in_network)]
-    problems = _without_ends(problems, table)
+    of_nodes = [each for each in findings if each.code in _OF_WHOLE_NODES]
+    of_software = [*_of_software(table, runs, low, problems, of_nodes)]
+    explained = {id(one.group) for each in of_software for one in each.groups}
+    table = [group for group in table if id(group) not in explained and group.run in slow]
+    problems = _without_ends(_not_of_software(problems, of_software, runs), table)
     shared = [*_of_parts(table)]
     problems = _with_causes(
         problems, shared, runs, {one for each in table for row in each.fast for one in row.components}
@@ -126,7 +133,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     parts = _without_explained(parts, problems, named)
     named_by_nics = {id(group) for own in by_nics.values() for group in own}
     left = [group for group in table if id(group) not in named_by_nics]
-    whole = [*_of_whole(left, runs, problems, [each for each in findings if each.code in _OF_WHOLE_NODES])]
+    whole = [*of_software, *_of_whole(left, runs, problems, of_nodes)]
     collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
     crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
@@ -282,34 +289,108 @@ def _between(ends: Sequence[Component], rows: Sequence[Measurement]) -> Componen
     return Component.between(source, destination, "out")
 
 
-def _of_whole(
-    table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], of_nodes: Sequence[Finding]
+def _of_software(
+    table: Sequence[Group],
+    runs: Sequence[RunJudgement],
+    low: Collection[tuple[str, str]],
+    problems: Sequence[Finding],
+    of_nodes: Sequence[Finding],
 ) -> Iterator[Cause]:
-    """What is slow between all that was measured: by one library alone, on one node alone, on nodes of each of which
-    `of_nodes` tells what slows all, or everywhere."""
+    """The libraries by which alone everything is slow, or, by file and name, `low` for what the links carry.
+
+    None where nothing else moved data on the same nodes as fast as it should, or where these tell what slows all.
+    """
+    busy = _hosts_by_code(of_nodes)
+    whole = [
+        Affected(group, rows)
+        for group in table
+        if (rows := _all_slow(group, runs, low)) and not _is_of_named_node(group, runs, problems)
+    ]
+    own = [
+        each
+        for each in whole
+        if software_of(runs[each.group.run]) is not None
+        and not any(_hosts_of(runs[each.group.run]) <= hosts for hosts in busy.values())
+    ]
+    libraries = {library for each in own if (library := software_of(runs[each.group.run])) is not None}
+    hosts = {_hosts_of(runs[each.group.run]) for each in own}
+    others = [run for run in runs if software_of(run) not in libraries and _hosts_of(run) in hosts]
+    slow_runs = {id(runs[each.group.run]) for each in whole}
+    rates = [each for run in others for each in run.judgements if each.better == "higher"]
+    if not rates or any(id(run) in slow_runs for run in others):
+        return
+    slow = [row.judgement for each in own for row in each.rows if row.judgement.better == "higher"]
+    share = statistics.median(each.share_of_expected or 1.0 for each in slow) if slow else 1.0
+    if all(each.verdict is Verdict.PASS and _is_faster(each, share) for each in rates):
+        verdict = worst((Verdict.DEGRADED, *(row.judgement.verdict for each in own for row in each.rows)))
+        yield Cause(Finding("slow-library", verdict, "", tuple(sorted(libraries))), tuple(own), whole=True)
+
+
+def _all_slow(group: Group, runs: Sequence[RunJudgement], low: Collection[tuple[str, str]]) -> tuple[Measurement, ...]:
+    """The rows of a group in which nothing is as fast as it should be; none of another."""
+    if any((runs[group.run].run.path, row.judgement.name) not in low for row in group.fast):
+        return ()
+    # What is slow between all alike says nothing of where single bytes go wrong.
+    return tuple(row for row in (*group.slow, *group.fast) if not row.wrong) or group.slow
+
+
+def _is_faster(judgement: Judgement, share: float) -> bool:
+    """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
+    its peers, or is above the minimum, says that only where it is far from them."""
+    if judgement.judged_by in ("floor", "siblings", ""):
+        return share < _ALIKE * (judgement.share_of_expected or 0.0)
+    return True
+
+
+def _not_of_software(
+    problems: Sequence[Finding], causes: Sequence[Cause], runs: Sequence[RunJudgement]
+) -> list[Finding]:
+    """The problems, less those about ends of pairs which a library explains that slows all of them."""
+    rows = {(runs[row.run].run.path, row.judgement.name) for each in causes for row in each.rows}
+    files = {file for file, _ in rows}
+    return [
+        each
+        for each in problems
+        if not (
+            each.components
+            and each.files
+            and files.issuperset(each.files)
+            and all((file, name) in rows for file in each.files for name in each.metrics)
+        )
+    ]
+
+
+def _hosts_by_code(of_nodes: Sequence[Finding]) -> Mapping[str, set[str]]:
+    """The nodes of which findings tell what slows all on them, by the code."""
     hosts_by_code: dict[str, set[str]] = {code: set() for code in _OF_WHOLE_NODES}
     for node in of_nodes:
         hosts_by_code[node.code].update(*(one.nodes for one in node.components))
-    whole = [group for group in table if group.whole]
-    # What is slow between all alike says nothing of where single bytes go wrong.
-    split = [Affected(each, tuple(row for row in each.slow if not row.wrong) or each.slow) for each in whole]
+    return hosts_by_code
+
+
+def _of_whole(
+    table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], of_nodes: Sequence[Finding]
+) -> Iterator[Cause]:
+    """What is slow between all that was measured: on one node alone, on nodes of each of which `of_nodes` tells what
+    slows all, or everywhere."""
+    hosts_by_code = _hosts_by_code(of_nodes)
+    split = [Affected(group, _all_slow(group, runs, ())) for group in table if group.whole]
     split = [each for each in split if not _is_of_named_node(each.group, runs, problems)]
     for alike in (True, False):
         own = [each for each in split if _is_alike(each.rows) is alike]
         if own:
             verdict = worst(row.judgement.verdict for each in own for row in each.rows)
             hosts = frozenset[str]().union(*(_hosts_of(runs[each.group.run]) for each in own))
+            at_fault: tuple[Component, ...] = ()
+            code = "all-slow" if alike else "no-healthy-majority"
             if code_of_whole := next(
                 (code for code in _OF_WHOLE_NODES if hosts and hosts <= hosts_by_code[code]), None
             ):
                 at_fault, code = tuple(map(Component.of_node, sorted(hosts))), code_of_whole
-            else:
-                at_fault = _innocent_cleared(own, runs)
-                code = "slow-library" if at_fault else "all-slow" if alike else "no-healthy-majority"
-                if not at_fault and (pair := _pair_of_nodes(own)) is not None:
-                    at_fault, code = (pair,), "slow-pair"
-                elif not at_fault and all(len(runs[each.group.run].run.ranks) < 3 for each in own):
-                    continue  # that the only pair there is is slow clears no device
+            elif (pair := _pair_of_nodes(own)) is not None:
+                at_fault, code = (pair,), "slow-pair"
+            elif all(len(runs[each.group.run].run.ranks) < 3 for each in own):
+                continue  # that the only pair there is is slow clears no device
             yield Cause(Finding(code, verdict, "", at_fault), tuple(own), whole=True)
 
 
@@ -326,23 +407,6 @@ def _pair_of_nodes(own: Sequence[Affected]) -> Component | None:
     ends = {tuple(sorted(row.ends)) for row in rows}
     (only,) = ends if len(ends) == 1 else ((),)
     return _between(only, rows) if len({end.node for end in only}) == 2 else None
-
-
-def _innocent_cleared(own: Sequence[Affected], runs: Sequence[RunJudgement]) -> tuple[Component, ...]:
-    """The libraries by which alone everything is slow; none where nothing else moved data on the same nodes as fast as
-    it should."""
-    libraries = {library for each in own if (library := software_of(runs[each.group.run])) is not None}
-    if any(software_of(runs[each.group.run]) is None for each in own):
-        return ()
-    hosts = {_hosts_of(runs[each.group.run]) for each in own}
-    others = [run for run in runs if software_of(run) not in libraries and _hosts_of(run) in hosts and run.judgements]
-    cleared = [
-        each.verdict is Verdict.PASS
-        for run in others
-        for each in run.judgements
-        if each.better == "higher" and each.judged_by not in ("floor", "")
-    ]
-    return tuple(sorted(libraries)) if cleared and all(cleared) else ()
 
 
 def _is_alike(rows: Sequence[Measurement]) -> bool:

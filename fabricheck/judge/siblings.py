@@ -283,7 +283,8 @@ def _without_majority(
             if share < 1 - policy.achievable_margin or best < 1 - policy.achievable_margin_of_best:
                 text = f"{equals.what}: all {len(values[1])} peers are slow, at {share:.0%} of the links' payload rate "
                 text += f"({achievable:.4g} Gb/s): suspect software, settings and the parts that all share"
-                yield Finding("all-slow", Verdict.DEGRADED, text, files=(runs[group.run].run.path,))
+                names = tuple(one.name for at, one in enumerate(judged) if at not in slow)
+                yield Finding("all-slow", Verdict.DEGRADED, text, metrics=names, files=(runs[group.run].run.path,))
 
 
 def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:

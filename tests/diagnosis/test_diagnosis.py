@@ -277,3 +277,44 @@ def test_the_layer_below_tells_whether_it_is_the_library(
     runs = [everywhere(transport, loss) for transport, loss in losses.items()]
     _, found = session(runs, SystemJudge(rails, None, Policy()))
     assert blamed(found) == list(named)
+
+
+@pytest.mark.parametrize(
+    ("mpi", "fabric", "named"),
+    [
+        ((0.0936, 0.0935), (0.0938, 0.0937), []),
+        # Above the minimum, which is half of what the links carry, and still far from that.
+        ((0.0535, 0.0523), (0.0938, 0.0937), [("slow-library", ("Open MPI 4.1.4",))]),
+        ((0.0703, 0.0593), (0.0929, 0.0925), [("slow-library", ("Open MPI 4.1.4",))]),
+        # One direction stalls.
+        ((0.0523, 0.0067), (0.0940, 0.0937), [("slow-library", ("Open MPI 4.1.4",))]),
+        ((0.0068, 0.0067), (0.0940, 0.0790), [("slow-library", ("Open MPI 4.1.4",))]),
+        ((0.0480, 0.0481), (0.0477, 0.0476), [("slow-pair", ("nid001:rank 0 ↔ nid002:rank 1",))]),
+        # A little slower than the layer below, and at the minimum: the link.
+        ((0.0490, 0.0491), (0.0515, 0.0514), [("slow-pair", ("nid001:rank 0 ↔ nid002:rank 1",))]),
+    ],
+)
+def test_a_pair_of_hosts_by_layers(
+    mpi: tuple[float, float], fabric: tuple[float, float], named: Sequence[tuple[str, tuple[str, ...]]]
+) -> None:
+    """As the miniature of 0.1 Gb/s gave it, with a link at half and with Open MPI's buffers at 2 kB."""
+    rng = np.random.default_rng(3)
+    ways, hosts = ((0, 1), (1, 0)), ["nid001", "nid002"]
+    libraries = {"mpi": {"name": "Open MPI", "version": "4.1.4"}, "fabric": {"name": "libfabric", "version": "1.17"}}
+    series = [
+        {"operation": "unidirectional", "schedule": "uncontended", "ranks": list(way), "bytes": [8 << 20], "round": -1}
+        for way in ways
+    ]
+    runs = []
+    for transport, goodputs in (("mpi", mpi), ("fabric", fabric)):
+        samples = [
+            made_samples("unidirectional", way, 8 << 20, list(goodput * rng.normal(1, 0.01, 20)))
+            for way, goodput in zip(ways, goodputs, strict=True)
+        ]
+        ranks = [{"rank": 0}, {"rank": 1}]
+        run = made_run(hosts, samples, transport=transport, plan={"series": series}, ranks=ranks)
+        footer = {**(run.footer or {}), "proof": {}}
+        header = {**run.header, "libraries": libraries}
+        runs.append(replace(run, path=f"{transport}.jsonl", header=header, footer=footer))
+    _, diagnosis = session(runs, SystemJudge.of("emulated"))
+    assert blamed(diagnosis) == list(named)

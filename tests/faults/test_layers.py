@@ -1,0 +1,67 @@
+"""Pairs of nodes by libfabric and MPI in one job, interleaved: which layer is slow. Needs root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fabricheck.suite import suite_root
+from fabricheck_lab import faults
+from fabricheck_lab.cluster import Cluster
+from fabricheck_lab.network_suite import Finished, Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
+
+
+class Layers:
+    """A site whose Open MPI environment has libfabric over sockets."""
+
+    def __init__(self, cluster: Cluster, programs: Path, root: Path) -> None:
+        self.site = Site(cluster, root, programs)
+        shutil.copy(suite_root() / "checks" / "nics.py", root / "checks")
+        settings = root / "site_configs/emulated/settings.py"
+        settings.write_text(settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]'))
+        self.module = root / "site_configs/emulated/modulefiles/fabricheck-openmpi"
+        self.set("FI_PROVIDER", "tcp")
+
+    def set(self, variable: str, value: str) -> None:
+        with self.module.open("a") as module:
+            module.write(f"setenv {variable} {value}\n")
+
+    def run(self) -> Finished:
+        options = [
+            *(f"--setvar={name}.node_state=no" for name in ("NodePairs", "NicPairs")),
+            "--setvar=NicPairs.warmup=1",
+            "--setvar=NicPairs.sizes=host:8MiB",
+        ]
+        names = "^(NodePairs|NicPairs %access=write)"
+        return self.site.run("pair", "--tag=layers", "--rounds=2", "--launches=1", "--", *options, name=names)
+
+
+def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    if not Path("/usr/include/rdma/fi_endpoint.h").exists():
+        pytest.skip("needs libfabric's headers (Debian: libfabric-dev)")
+    layers = Layers(cluster, programs, tmp_path)
+    healthy = layers.run()
+    assert (healthy.status, causes(healthy)) == (0, []), healthy.output
+    launches = sorted(path.parent.name for path in healthy.folder.glob("stage/**/launch.sh"))
+    assert launches == [f"launch-{number}" for number in (1, 2, 3, 4)]
+    faults.slow(cluster, "nid001:hsn0", 50)
+    link = layers.run()
+    faults.clear(cluster)
+    assert causes(link) == ["slow-pair rank 0@nid001"], link.output
+    # So little at a time that MPI waits for the other end most of the time; now and then one direction stalls.
+    layers.set("OMPI_MCA_btl_tcp_sndbuf", "2048")
+    layers.set("OMPI_MCA_btl_tcp_rcvbuf", "2048")
+    mpi = layers.run()
+    assert causes(mpi) == ["slow-library Open MPI@"], mpi.output
+
+
+def causes(done: Finished) -> list[str]:
+    """Code and first component of each."""
+    written = json.loads((done.folder / "verdict.json").read_text(encoding="utf-8"))["causes"]
+    parts = [(cause["code"], cause["components"][0]) for cause in written]
+    return [f"{code} {part['name']}@{part.get('node', '')}" for code, part in parts]
