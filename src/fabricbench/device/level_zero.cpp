@@ -1,6 +1,5 @@
 #include "fabricbench/device/level_zero.hpp"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include "fabricbench/descriptors.hpp"
 #include "fabricbench/device/sycl_devices.hpp"
 #include "fabricbench/errors.hpp"
+#include "fabricbench/shared_library.hpp"
 
 #if defined(FABRICBENCH_LEVEL_ZERO)
 #include <level_zero/ze_api.h>
@@ -42,19 +42,12 @@ struct Loader {
 const Loader& loader() {
   static const Loader loaded = [] {
     Loader result;
-    void* library = dlopen("libze_loader.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      result.missing = "libze_loader.so.1 cannot be loaded";
-      return result;
-    }
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr) result.missing = std::string("libze_loader.so.1 has no ") + name;
-    };
-    find(result.get_address_range, "zeMemGetAddressRange");
-    find(result.get_ipc_handle, "zeMemGetIpcHandle");
-    find(result.open_ipc_handle, "zeMemOpenIpcHandle");
-    find(result.close_ipc_handle, "zeMemCloseIpcHandle");
+    SharedLibrary library("libze_loader.so.1");
+    library.find(result.get_address_range, "zeMemGetAddressRange");
+    library.find(result.get_ipc_handle, "zeMemGetIpcHandle");
+    library.find(result.open_ipc_handle, "zeMemOpenIpcHandle");
+    library.find(result.close_ipc_handle, "zeMemCloseIpcHandle");
+    result.missing = library.missing();
     return result;
   }();
   return loaded;

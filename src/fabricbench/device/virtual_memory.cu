@@ -8,7 +8,6 @@
 
 // CUDA 12.3 is the first with handles of a fabric.
 #if defined(FABRICBENCH_CUDA) && CUDA_VERSION >= 12030
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include <cstring>
 
 #include "fabricbench/descriptors.hpp"
+#include "fabricbench/shared_library.hpp"
 
 namespace fabricbench::device::virtual_memory {
 namespace {
@@ -42,30 +42,23 @@ struct Driver {
 const Driver& driver() {
   static const Driver loaded = [] {
     Driver result;
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      result.missing = "libcuda.so.1 cannot be loaded";
-      return result;
-    }
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr) result.missing = std::string("libcuda.so.1 has no ") + name;
-    };
-    find(result.error_text, "cuGetErrorString");
-    find(result.device, "cuCtxGetDevice");
-    find(result.attribute, "cuDeviceGetAttribute");
-    find(result.granularity, "cuMemGetAllocationGranularity");
-    find(result.create, "cuMemCreate");
-    find(result.release, "cuMemRelease");
-    find(result.retain, "cuMemRetainAllocationHandle");
-    find(result.reserve, "cuMemAddressReserve");
-    find(result.give_back, "cuMemAddressFree");
-    find(result.map, "cuMemMap");
-    find(result.unmap, "cuMemUnmap");
-    find(result.set_access, "cuMemSetAccess");
-    find(result.range, "cuMemGetAddressRange_v2");
-    find(result.export_handle, "cuMemExportToShareableHandle");
-    find(result.import_handle, "cuMemImportFromShareableHandle");
+    SharedLibrary library("libcuda.so.1");
+    library.find(result.error_text, "cuGetErrorString");
+    library.find(result.device, "cuCtxGetDevice");
+    library.find(result.attribute, "cuDeviceGetAttribute");
+    library.find(result.granularity, "cuMemGetAllocationGranularity");
+    library.find(result.create, "cuMemCreate");
+    library.find(result.release, "cuMemRelease");
+    library.find(result.retain, "cuMemRetainAllocationHandle");
+    library.find(result.reserve, "cuMemAddressReserve");
+    library.find(result.give_back, "cuMemAddressFree");
+    library.find(result.map, "cuMemMap");
+    library.find(result.unmap, "cuMemUnmap");
+    library.find(result.set_access, "cuMemSetAccess");
+    library.find(result.range, "cuMemGetAddressRange_v2");
+    library.find(result.export_handle, "cuMemExportToShareableHandle");
+    library.find(result.import_handle, "cuMemImportFromShareableHandle");
+    result.missing = library.missing();
     return result;
   }();
   return loaded;

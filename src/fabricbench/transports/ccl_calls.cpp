@@ -1,7 +1,5 @@
 #include "fabricbench/transports/ccl_calls.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "fabricbench/private_log.hpp"
 #include "fabricbench/proof_logs.hpp"
 #include "fabricbench/secrets.hpp"
+#include "fabricbench/shared_library.hpp"
 #include "fabricbench/text.hpp"
 
 // NCCL brings CUDA's runtime along, also where the rest is HIP on NVIDIA.
@@ -23,25 +22,20 @@ namespace {
 
 constexpr char kSubsystems[] = "NCCL_DEBUG_SUBSYS";
 
-template <typename Call>
-void find(Call& call, const char* name) {
-  call = reinterpret_cast<Call>(dlsym(RTLD_DEFAULT, name));
-}
-
 CclCalls find_calls() {
   CclCalls calls{};
-  find(calls.allocate, "ncclMemAlloc");
-  find(calls.release, "ncclMemFree");
-  find(calls.enter_by_roots, "ncclCommInitRankScalable");
-  find(calls.split, "ncclCommSplit");
-  find(calls.enroll, "ncclCommRegister");
-  find(calls.strike_off, "ncclCommDeregister");
-  find(calls.make_window, "ncclCommWindowRegister");
-  find(calls.close_window, "ncclCommWindowDeregister");
-  find(calls.last_error, "ncclGetLastError");
+  find_loaded(calls.allocate, "ncclMemAlloc");
+  find_loaded(calls.release, "ncclMemFree");
+  find_loaded(calls.enter_by_roots, "ncclCommInitRankScalable");
+  find_loaded(calls.split, "ncclCommSplit");
+  find_loaded(calls.enroll, "ncclCommRegister");
+  find_loaded(calls.strike_off, "ncclCommDeregister");
+  find_loaded(calls.make_window, "ncclCommWindowRegister");
+  find_loaded(calls.close_window, "ncclCommWindowDeregister");
+  find_loaded(calls.last_error, "ncclGetLastError");
   // No part of the API any longer, and its name before.
-  find(calls.read_log_variables_again, "ncclResetDebugInitInternal");
-  if (calls.read_log_variables_again == nullptr) find(calls.read_log_variables_again, "ncclResetDebugInit");
+  find_loaded(calls.read_log_variables_again, "ncclResetDebugInitInternal");
+  if (calls.read_log_variables_again == nullptr) find_loaded(calls.read_log_variables_again, "ncclResetDebugInit");
   return calls;
 }
 

@@ -2,7 +2,6 @@
 // site's module, or the MPI library, has.
 #include "fabricbench/transports/fabric_endpoint.hpp"
 
-#include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -20,6 +19,7 @@
 
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/errors.hpp"
+#include "fabricbench/shared_library.hpp"
 
 namespace fabricbench {
 namespace {
@@ -42,25 +42,21 @@ struct Library {
   std::string why_not;
 };
 
-template <typename Call>
-bool find(Call& call, void* library, const char* name) {
-  call = reinterpret_cast<Call>(dlsym(library, name));
-  return call != nullptr;
-}
-
 Library load() {
   Library calls;
-  void* library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    calls.why_not = "libfabric is not there: install it, or load the site's module (" +
-                    std::string(reason == nullptr ? "libfabric.so.1" : reason) + ")";
+  SharedLibrary library("libfabric.so.1");
+  if (!library.missing().empty()) {
+    calls.why_not = "libfabric is not there: install it, or load the site's module (" + library.missing() + ")";
     return calls;
   }
-  const bool complete = find(calls.getinfo, library, "fi_getinfo") && find(calls.freeinfo, library, "fi_freeinfo") &&
-                        find(calls.dupinfo, library, "fi_dupinfo") && find(calls.fabric, library, "fi_fabric") &&
-                        find(calls.version, library, "fi_version") && find(calls.strerror, library, "fi_strerror");
-  if (!complete || calls.version() < kOldest) calls.why_not = "libfabric is older than 1.14: install a newer one";
+  library.find(calls.getinfo, "fi_getinfo");
+  library.find(calls.freeinfo, "fi_freeinfo");
+  library.find(calls.dupinfo, "fi_dupinfo");
+  library.find(calls.fabric, "fi_fabric");
+  library.find(calls.version, "fi_version");
+  library.find(calls.strerror, "fi_strerror");
+  const bool is_new = library.missing().empty() && calls.version() >= kOldest;
+  if (!is_new) calls.why_not = "libfabric is older than 1.14: install a newer one";
   return calls;
 }
 
