@@ -14,19 +14,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.blame import blamed, count_crossing, groups
-from fabricheck.diagnosis.table import Group, Measurement, by_slow_nics, groups_of, software_of
+from fabricheck.diagnosis.table import (
+    Group,
+    Measurement,
+    all_slow,
+    by_slow_nics,
+    groups_of,
+    is_alike,
+    pair_of,
+    pair_of_nodes,
+    slow_software,
+    slow_together,
+)
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
-from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict, worst
 
 # A cause whose measurements are nearer than that to those that pass costs nobody anything.
 _LEAST_LOSS = 0.02
-# Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
-_ALIKE = 0.75
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Measurements of something else than was asked for: whose speed is whose, nobody knows.
@@ -109,14 +117,12 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
         return Diagnosis((), tuple(problems), tuple(findings))
     in_network = any(_is_of_network(one) for each in problems for one in each.components)
-    low = {(file, name) for each in problems if each.code == "all-slow" for file in each.files for name in each.metrics}
     slow = {
         number for number, run in enumerate(runs) if any(each.verdict is not Verdict.PASS for each in run.judgements)
     }
-    low_runs = {number for number, run in enumerate(runs) if any(run.run.path == file for file, _ in low)}
-    table = [
-        group for number in sorted(slow | low_runs) for group in groups_of(number, runs[number], network=in_network)
-    ]
+    low = slow_together(problems, runs)
+    numbers = sorted(slow.union(number for number, _ in low))
+    table = [group for number in numbers for group in groups_of(number, runs[number], network=in_network)]
     of_nodes = [each for each in findings if each.code in _OF_WHOLE_NODES]
     of_software = [*_of_software(table, runs, low, problems, of_nodes)]
     explained = {id(one.group) for each in of_software for one in each.groups}
@@ -136,7 +142,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     whole = [*of_software, *_of_whole(left, runs, problems, of_nodes)]
     collectives = [each for each in whole if not any(one.group.pairs for one in each.groups)]
     hosts = {host for each in parts for one in each.finding.components for host in one.nodes}
-    crossed = [each for each in collectives if any(_hosts_of(runs[number]) & hosts for number in each.runs)]
+    crossed = [each for each in collectives if any(runs[number].run.hosts & hosts for number in each.runs)]
     parts = [replace(each, crossed=sum(len(one.rows) for one in crossed)) if crossed else each for each in parts]
     state = [each for each in of_runs if each.components]
     merged = [_with_told(each, (*problems, *state, *findings)) for each in parts]
@@ -275,71 +281,29 @@ def _of_pairs(table: Sequence[Group]) -> Iterator[Cause]:
             by_group.setdefault(id(group), (group, []))[1].append(row)
         split = [Affected(group, tuple(rows)) for group, rows in by_group.values()]
         if not _is_negligible(split):
-            yield _cause((_between(ends, [row for _, row in members]),), split)
-
-
-def _between(ends: Sequence[Component], rows: Sequence[Measurement]) -> Component:
-    """The pair of two ends, in one direction where its rows are; a single end is itself."""
-    if len(ends) == 1:
-        return ends[0]
-    ways = {row.ends for row in rows}
-    if len(ways) > 1 or any(row.judgement.samples.operation != "unidirectional" for row in rows):
-        return Component.between(ends[0], ends[1])
-    source, destination = ways.pop()
-    return Component.between(source, destination, "out")
+            yield _cause((pair_of(ends, [row for _, row in members]),), split)
 
 
 def _of_software(
     table: Sequence[Group],
     runs: Sequence[RunJudgement],
-    low: Collection[tuple[str, str]],
+    low: Collection[tuple[int, str]],
     problems: Sequence[Finding],
     of_nodes: Sequence[Finding],
 ) -> Iterator[Cause]:
-    """The libraries by which alone everything is slow, or, by file and name, `low` for what the links carry.
-
-    None where nothing else moved data on the same nodes as fast as it should, or where these tell what slows all.
-    """
+    """The libraries by which alone everything is slow, but for nodes of which is told what slows all."""
     busy = _hosts_by_code(of_nodes)
-    whole = [
-        Affected(group, rows)
+    open_groups = [
+        group
         for group in table
-        if (rows := _all_slow(group, runs, low)) and not _is_of_named_node(group, runs, problems)
+        if not _is_of_named_node(group, runs, problems)
+        and not any(runs[group.run].run.hosts <= hosts for hosts in busy.values())
     ]
-    own = [
-        each
-        for each in whole
-        if software_of(runs[each.group.run]) is not None
-        and not any(_hosts_of(runs[each.group.run]) <= hosts for hosts in busy.values())
-    ]
-    libraries = {library for each in own if (library := software_of(runs[each.group.run])) is not None}
-    hosts = {_hosts_of(runs[each.group.run]) for each in own}
-    others = [run for run in runs if software_of(run) not in libraries and _hosts_of(run) in hosts]
-    slow_runs = {id(runs[each.group.run]) for each in whole}
-    rates = [each for run in others for each in run.judgements if each.better == "higher"]
-    if not rates or any(id(run) in slow_runs for run in others):
-        return
-    slow = [row.judgement for each in own for row in each.rows if row.judgement.better == "higher"]
-    share = statistics.median(each.share_of_expected or 1.0 for each in slow) if slow else 1.0
-    if all(each.verdict is Verdict.PASS and _is_faster(each, share) for each in rates):
-        verdict = worst((Verdict.DEGRADED, *(row.judgement.verdict for each in own for row in each.rows)))
-        yield Cause(Finding("slow-library", verdict, "", tuple(sorted(libraries))), tuple(own), whole=True)
-
-
-def _all_slow(group: Group, runs: Sequence[RunJudgement], low: Collection[tuple[str, str]]) -> tuple[Measurement, ...]:
-    """The rows of a group in which nothing is as fast as it should be; none of another."""
-    if any((runs[group.run].run.path, row.judgement.name) not in low for row in group.fast):
-        return ()
-    # What is slow between all alike says nothing of where single bytes go wrong.
-    return tuple(row for row in (*group.slow, *group.fast) if not row.wrong) or group.slow
-
-
-def _is_faster(judgement: Judgement, share: float) -> bool:
-    """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
-    its peers, or is above the minimum, says that only where it is far from them."""
-    if judgement.judged_by in ("floor", "siblings", ""):
-        return share < _ALIKE * (judgement.share_of_expected or 0.0)
-    return True
+    libraries, lost = slow_software(open_groups, runs, low)
+    if libraries:
+        verdict = worst((Verdict.DEGRADED, *(row.judgement.verdict for _, rows in lost for row in rows)))
+        affected = tuple(Affected(group, rows) for group, rows in lost)
+        yield Cause(Finding("slow-library", verdict, "", libraries), affected, whole=True)
 
 
 def _not_of_software(
@@ -348,16 +312,12 @@ def _not_of_software(
     """The problems, less those about ends of pairs which a library explains that slows all of them."""
     rows = {(runs[row.run].run.path, row.judgement.name) for each in causes for row in each.rows}
     files = {file for file, _ in rows}
-    return [
-        each
-        for each in problems
-        if not (
-            each.components
-            and each.files
-            and files.issuperset(each.files)
-            and all((file, name) in rows for file in each.files for name in each.metrics)
-        )
-    ]
+
+    def is_explained(finding: Finding) -> bool:
+        metrics = {(file, name) for file in finding.files for name in finding.metrics}
+        return bool(finding.components and finding.files) and files.issuperset(finding.files) and metrics <= rows
+
+    return [each for each in problems if not is_explained(each)]
 
 
 def _hosts_by_code(of_nodes: Sequence[Finding]) -> Mapping[str, set[str]]:
@@ -374,20 +334,20 @@ def _of_whole(
     """What is slow between all that was measured: on one node alone, on nodes of each of which `of_nodes` tells what
     slows all, or everywhere."""
     hosts_by_code = _hosts_by_code(of_nodes)
-    split = [Affected(group, _all_slow(group, runs, ())) for group in table if group.whole]
+    split = [Affected(group, all_slow(group)) for group in table if group.whole]
     split = [each for each in split if not _is_of_named_node(each.group, runs, problems)]
     for alike in (True, False):
-        own = [each for each in split if _is_alike(each.rows) is alike]
+        own = [each for each in split if is_alike(each.rows) is alike]
         if own:
             verdict = worst(row.judgement.verdict for each in own for row in each.rows)
-            hosts = frozenset[str]().union(*(_hosts_of(runs[each.group.run]) for each in own))
+            hosts = frozenset[str]().union(*(runs[each.group.run].run.hosts for each in own))
             at_fault: tuple[Component, ...] = ()
             code = "all-slow" if alike else "no-healthy-majority"
             if code_of_whole := next(
                 (code for code in _OF_WHOLE_NODES if hosts and hosts <= hosts_by_code[code]), None
             ):
                 at_fault, code = tuple(map(Component.of_node, sorted(hosts))), code_of_whole
-            elif (pair := _pair_of_nodes(own)) is not None:
+            elif (pair := pair_of_nodes([row for each in own for row in each.rows])) is not None:
                 at_fault, code = (pair,), "slow-pair"
             elif all(len(runs[each.group.run].run.ranks) < 3 for each in own):
                 continue  # that the only pair there is is slow clears no device
@@ -396,23 +356,9 @@ def _of_whole(
 
 def _is_of_named_node(group: Group, runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> bool:
     """Whether a finding names the one node that a group was measured on."""
-    hosts = _hosts_of(runs[group.run])
+    hosts = runs[group.run].run.hosts
     named = {one.node for each in problems for one in each.components if one.kind is Kind.NODE}
     return len(hosts) == 1 and hosts <= named
-
-
-def _pair_of_nodes(own: Sequence[Affected]) -> Component | None:
-    """The pair of ends on two nodes between which all was measured; None where there were others."""
-    rows = [row for affected in own for row in affected.rows]
-    ends = {tuple(sorted(row.ends)) for row in rows}
-    (only,) = ends if len(ends) == 1 else ((),)
-    return _between(only, rows) if len({end.node for end in only}) == 2 else None
-
-
-def _is_alike(rows: Sequence[Measurement]) -> bool:
-    """Whether all lost about as much."""
-    shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
-    return min(shares) >= _ALIKE * max(shares)
 
 
 # Causes together
@@ -489,10 +435,6 @@ def _is_explained(finding: Finding, causes: Sequence[Cause]) -> bool:
         return False
     ends = _ends_of(finding.components)
     return any((one.node, one.name) in ends for each in causes if not _is_pair(each) for one in each.finding.components)
-
-
-def _hosts_of(judged: RunJudgement) -> frozenset[str]:
-    return frozenset(rank.host for rank in judged.run.ranks)
 
 
 def _ends_of(components: Iterable[Component]) -> set[tuple[str, str]]:

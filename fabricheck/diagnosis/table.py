@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Samples, list_ranks
@@ -19,6 +21,8 @@ from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 #: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
 SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
+# Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
+_ALIKE = 0.75
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,85 @@ def by_slow_nics(
     fabric = [run for run in runs if run.run.header.get("transport") == "fabric"]
     fast = any(each.verdict is Verdict.PASS and each.better == "higher" for run in fabric for each in run.judgements)
     return by_nics if fast else {}
+
+
+def pair_of(ends: Sequence[Component], rows: Sequence[Measurement]) -> Component:
+    """The pair of two ends, in one direction where its rows are; a single end is itself."""
+    if len(ends) == 1:
+        return ends[0]
+    ways = {row.ends for row in rows}
+    if len(ways) > 1 or any(row.judgement.samples.operation != "unidirectional" for row in rows):
+        return Component.between(ends[0], ends[1])
+    source, destination = ways.pop()
+    return Component.between(source, destination, "out")
+
+
+def pair_of_nodes(rows: Sequence[Measurement]) -> Component | None:
+    """The pair of ends on two nodes between which all was measured; None where there were others."""
+    ends = {tuple(sorted(row.ends)) for row in rows}
+    (only,) = ends if len(ends) == 1 else ((),)
+    return pair_of(only, rows) if len({end.node for end in only}) == 2 else None
+
+
+def is_alike(rows: Sequence[Measurement]) -> bool:
+    """Whether all lost about as much."""
+    shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
+    return min(shares) >= _ALIKE * max(shares)
+
+
+def slow_together(problems: Sequence[Finding], runs: Sequence[RunJudgement]) -> set[tuple[int, str]]:
+    """The metrics, by the number of their run and their name, of groups that are slow as a whole by a finding."""
+    return {
+        (number, name)
+        for each in problems
+        for number, run in enumerate(runs)
+        for name in each.metrics
+        if each.code == "all-slow" and run.run.path in each.files
+    }
+
+
+def all_slow(group: Group, low: Collection[tuple[int, str]] = ()) -> tuple[Measurement, ...]:
+    """The rows of a group in which nothing is as fast as it should be; none of another.
+
+    `low`: metrics of which a finding tells it (`slow_together`), though each passed.
+    """
+    if any((row.run, row.judgement.name) not in low for row in group.fast):
+        return ()
+    # What is slow between all alike says nothing of where single bytes go wrong.
+    return tuple(row for row in (*group.slow, *group.fast) if not row.wrong) or group.slow
+
+
+def slow_software(
+    table: Sequence[Group], runs: Sequence[RunJudgement], low: Collection[tuple[int, str]]
+) -> tuple[tuple[Component, ...], Sequence[tuple[Group, tuple[Measurement, ...]]]]:
+    """The libraries by which alone everything is slow, and of each group the rows that are. `low` as for `all_slow`.
+
+    None where nothing else moved data on the same nodes as fast as it should.
+    """
+    whole = [(group, rows) for group in table if (rows := all_slow(group, low))]
+    lost = [(group, rows) for group, rows in whole if software_of(runs[group.run]) is not None]
+    libraries = {library for group, _ in lost if (library := software_of(runs[group.run])) is not None}
+    hosts = {runs[group.run].run.hosts for group, _ in lost}
+    others = {
+        number
+        for number, run in enumerate(runs)
+        if software_of(run) not in libraries and run.run.hosts in hosts and run.judgements
+    }
+    rates = [each for number in others for each in runs[number].judgements if each.better == "higher"]
+    if not rates or any(group.run in others for group, _ in whole):
+        return (), ()
+    slow = [row.judgement for _, rows in lost for row in rows if row.judgement.better == "higher"]
+    share = statistics.median(each.share_of_expected or 1.0 for each in slow) if slow else 1.0
+    healthy = all(each.verdict is Verdict.PASS and _is_faster(each, share) for each in rates)
+    return (tuple(sorted(libraries)), lost) if healthy else ((), ())
+
+
+def _is_faster(judgement: Judgement, share: float) -> bool:
+    """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
+    its peers, or is above the minimum, says that only where it is far from them."""
+    if judgement.judged_by in ("floor", "siblings", ""):
+        return share < _ALIKE * (judgement.share_of_expected or 0.0)
+    return True
 
 
 def software_of(judged: RunJudgement) -> Component | None:

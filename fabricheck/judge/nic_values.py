@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.part_values import Unmapped
+from fabricheck.judge.part_values import RunContext, Unmapped, alarm_of
+from fabricheck.records.judgement import Yardstick
+from fabricheck.records.metrics import Metric
 from fabricheck.topology.schema import Rate
+from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
+
+# Perftest has 128 messages under way, fabricbench one: in one of this size at 400 Gb/s the 5 us of a message, which OCI
+# requires of ib_write_lat, are 0.4%.
+_LEAST_BYTES = 64 << 20
 
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -63,3 +71,32 @@ def load_nics(path: Path) -> tuple[KnownNic, ...]:
         return tuple(_File.model_validate(file.content).nics)
     except pydantic.ValidationError as error:
         raise file.rejection(error) from None
+
+
+def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunContext) -> Iterator[Yardstick]:
+    """What owners require of a NIC of this model and rate, of writes by libfabric to another node.
+
+    Owners differ, by platform: what the least of them requires. The NICs of a node are of one model.
+    """
+    run, samples, topology = context.run, metric.samples, context.topology
+    plan = run.header.get("plan", {})
+    hosts = {rank.host for rank in run.ranks if rank.rank in samples.ranks}
+    is_write = run.header["transport"] == "fabric" and plan.get("access", "write") == "write"
+    if topology is None or not is_write or samples.operation != "unidirectional" or len(hosts) != 2:
+        return
+    models = {(nic.model, nic.rate_gbps) for nic in topology.nics}
+    if samples.bytes < _LEAST_BYTES or len(models) != 1 or any(len(rank.nics) != 1 for rank in run.ranks):
+        return
+    ((model, rate),) = models
+    memory = "gpu" if run.on_gpus and plan.get("buffers") in (None, "device-device") else "host"
+    required = [
+        (nic, value)
+        for nic in nics
+        if model.startswith(nic.nic) and parse_rate(nic.rate) == rate
+        for value in nic.values
+        if (value.tool, value.memory, value.unit) == ("ib_write_bw", memory, "Gb/s") and value.alarm_of is not None
+    ]
+    if required:
+        nic, value = min(required, key=lambda pair: pair[1].value)
+        text = f"{value.value:g} Gb/s that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
+        yield alarm_of("part", value.value, text, value.source)

@@ -11,6 +11,7 @@ from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
+from fabricheck.judge.nic_values import KnownNic, load_nics, yardsticks_of_nics
 from fabricheck.judge.node_levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, load_parts, yardsticks_of_parts
@@ -38,7 +39,8 @@ from fabricheck.topology.network import fold
 class SystemJudge:
     """Everything that a run on one system is judged by. `None` where the system has no such file.
 
-    `parts` and `published`: what the same parts gave elsewhere, and what papers measured on this system.
+    `parts` and `published`: what the same parts gave elsewhere, and what papers measured on this system; `nics`: what
+    owners require of NICs.
     `partitions`: the topologies of partitions that have other nodes than `topology` says, by the partition's name.
     """
 
@@ -48,6 +50,7 @@ class SystemJudge:
     partitions: Mapping[str, Topology] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     published: tuple[Published, ...] = ()
+    nics: tuple[KnownNic, ...] = ()
 
     @classmethod
     def of(cls, system: str, root: Path | None = None) -> SystemJudge:
@@ -72,6 +75,7 @@ class SystemJudge:
             partitions,
             tuple(part for folder in folders for part in load_parts(folder)),
             load_published(papers) if papers.exists() else (),
+            load_nics(root / "reference_values" / "nics" / "known.yaml"),
         )
 
     @classmethod
@@ -151,6 +155,7 @@ class SystemJudge:
         def known(metric: Metric, expectation: Expectation) -> Iterator[Yardstick]:
             yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
             yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
+            yield from yardsticks_of_nics(self.nics, metric, facts)
 
         return known
 

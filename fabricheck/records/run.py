@@ -163,6 +163,11 @@ class Run:
     states: States = field(default_factory=States)
 
     @property
+    def hosts(self) -> frozenset[str]:
+        """Those of its ranks."""
+        return frozenset(rank.host for rank in self.ranks)
+
+    @property
     def on_gpus(self) -> bool:
         """Whether its data were in the memory of GPUs, and not of a processor in the place of one (platform `cpu`)."""
         return self.header["backend"] != "host" and self.header.get("platform") != "cpu"
