@@ -54,3 +54,20 @@ class NicPairsOfHosts(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     sizes = {"host": "8B,8MiB", "other": "8B,1GiB"}
     warmup = 2
     tags = {"acceptance"}
+
+
+@rfm.simple_test
+class NicLatency(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """The latency of a message between each pair of nodes, below MPI and NCCL, as `fi_pingpong` has it."""
+
+    descr = "latency between all pairs of nodes, port by port, by libfabric"
+    transport = "fabric"
+    nodes = 0
+    access = "send"
+    plan_settings = ["access"]
+    operations = ["pingpong"]
+    schedules = ["contended"]
+    rank_a_port = True
+    sizes = {"host": "8B", "other": "8B"}
+    warmup = 2
+    tags = {"acceptance"}

@@ -224,7 +224,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "path-forbidden": CatalogueEntry("The data took a path that the site forbids", _OTHER, _CHECKED,
         "The library's log names a forbidden path, or does not name the required path. Usual causes: the library found "
         "no plugin, or an interface was renamed.",
-        ("Which plugin was loaded? `NCCL_DEBUG=INFO`, `module list`",
+        ("Which plugin was loaded? `NCCL_DEBUG=INFO`, `module list`; of libfabric: `fi_info`",
          "Which paths did it try? `UCX_LOG_LEVEL=info`, `FI_LOG_LEVEL=info`",
          "Was the interface renamed? `ip -br link`, NCCL_SOCKET_IFNAME, UCX_NET_DEVICES")),
     "path-unproven": CatalogueEntry("The path of the data is not proven", _OTHER, _CHECKED,

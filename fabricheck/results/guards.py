@@ -77,7 +77,10 @@ def require(
     mistakes = []
     if run.footer is not None:
         proof = dict(run.footer["proof"])
-        proof["facts"] = {**run.header["environment"], **facts_of_remarks(proof), **proof.get("facts", {})}
+        variables = run.header["environment"]
+        if run.header["transport"] == "fabric":  # which MPI has no part in
+            variables = {name: value for name, value in variables.items() if name.startswith("FI_")}
+        proof["facts"] = {**variables, **facts_of_remarks(proof), **proof.get("facts", {})}
         code = "path-forbidden" if proof["evidence"] is not None else "path-unproven"
         mistakes = [(code, path_mistakes(proof, forbidden, required, described, _where(run)))]
         sent = run.footer["proof"].get("interfaces", {})

@@ -1,4 +1,4 @@
-"""Pairs of nodes by libfabric and MPI in one job, interleaved: which layer is slow. Needs root."""
+"""Pairs of nodes below MPI, and by libfabric and MPI in one job: which layer is slow. Needs root."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Layers:
     """A site whose Open MPI environment has libfabric over sockets."""
 
     def __init__(self, cluster: Cluster, programs: Path, root: Path) -> None:
+        if not Path("/usr/include/rdma/fi_endpoint.h").exists():
+            pytest.skip("needs libfabric's headers (Debian: libfabric-dev)")
         self.site = Site(cluster, root, programs)
         shutil.copy(suite_root() / "checks" / "nics.py", root / "checks")
         settings = root / "site_configs/emulated/settings.py"
@@ -42,8 +44,6 @@ class Layers:
 
 
 def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
-    if not Path("/usr/include/rdma/fi_endpoint.h").exists():
-        pytest.skip("needs libfabric's headers (Debian: libfabric-dev)")
     layers = Layers(cluster, programs, tmp_path)
     healthy = layers.run()
     assert (healthy.status, causes(healthy)) == (0, []), healthy.output
@@ -58,6 +58,21 @@ def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_p
     layers.set("OMPI_MCA_btl_tcp_rcvbuf", "2048")
     mpi = layers.run()
     assert causes(mpi) == ["slow-library Open MPI@"], mpi.output
+
+
+def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
+    cluster: Cluster, programs: Path, tmp_path: Path
+) -> None:
+    """InfiniBand, whose NICs libfabric uses by sockets, since somebody set FI_PROVIDER."""
+    layers = Layers(cluster, programs, tmp_path)
+    described = tmp_path / "site_configs/emulated/topology.yaml"
+    described.write_text(described.read_text().replace("shaped veth", "InfiniBand"))
+    options = ("--launches=1", "--", "--setvar=NicLatency.node_state=no")
+    done = layers.site.run("pair", *options, name="^NicLatency")
+    assert done.verdict == "INVALID", done.output
+    (problem,) = [problem for problem in done.problems if "path-forbidden" in problem]
+    assert "FI_PROVIDER=tcp" in problem
+    assert "OMPI_MCA" not in problem
 
 
 def causes(done: Finished) -> list[str]:
