@@ -21,13 +21,11 @@ from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.achievable import between_hosts
-from fabricheck.units import FEW, apart
+from fabricheck.units import FEW, apart, few
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
 _SLOW = (Verdict.DEGRADED, Verdict.FAIL)
-# Of names in a line.
-_LONGEST = 200
 # A group has lost something as a whole where no metric of it passes but so many in a hundred.
 _WHOLE = 0.9
 
@@ -327,8 +325,8 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
             whole.append((group.equals.what, text))
     if whole:
         (what, text), *others = whole
-        names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))
-        more = f"; {len(others)} other groups as well: {names[:_LONGEST]}" if others else ""
+        names = few([*dict.fromkeys(name for name, _ in others if name != what)])
+        more = f"; {len(others)} other groups as well: {names}" if others else ""
         yield Finding(
             "all-slow",
             Verdict.PASS,
