@@ -16,8 +16,6 @@ from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 
-#: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
-SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 
 
@@ -35,7 +33,7 @@ class Measurement:
     @property
     def slow(self) -> bool:
         """Whether its verdict says that it is slow."""
-        return self.judgement.verdict in SLOW
+        return self.judgement.verdict.is_slow
 
     @property
     def wrong(self) -> bool:

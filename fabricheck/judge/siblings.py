@@ -25,7 +25,6 @@ from fabricheck.units import FEW, apart, few
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
-_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 # A group has lost something as a whole where no metric of it passes but so many in a hundred.
 _WHOLE = 0.9
 
@@ -85,7 +84,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
             unequal += _judge_group(group, runs, verdicts[group.run], policy, each_error)
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
-    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict in _SLOW for number in each.slow)]
+    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict.is_slow for number in each.slow)]
     judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
     paths = [run.run.path for run in judged]
     problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
@@ -316,7 +315,7 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
     whole: list[tuple[str, str]] = []
     for group in groups:
         judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
-        slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
+        slow = [one for one in judgements if one.verdict.is_slow]
         kinds = sorted({"minimum" if one.judged_by == "floor" else one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))

@@ -34,8 +34,6 @@ from fabricheck.records.verdict import Verdict, worst
 from fabricheck.topology.components import components_of
 from fabricheck.units import FEW
 
-_RED = (Verdict.DEGRADED, Verdict.FAIL)
-
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]
 
@@ -147,7 +145,7 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], pa
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
     share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
-    alone = sum(each.verdict in _RED for each in judged)
+    alone = sum(each.verdict.is_slow for each in judged)
     at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
     where = either(at_fault[:FEW]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
