@@ -19,7 +19,7 @@ from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.achievable import between_hosts
 from fabricheck.units import FEW, apart, few
 
@@ -85,7 +85,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
     unequal = [each for each in unequal if any(verdicts[each.run][number].verdict.is_slow for number in each.slow)]
-    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     paths = [run.run.path for run in judged]
     problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
     problems += _without_majority(groups, unequal, judged, policy)
@@ -219,14 +219,6 @@ def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgem
 
 def _value(worse: float, unit: str) -> float:
     return math.exp(-worse if unit == "Gb/s" else worse)
-
-
-def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
-    own = tuple(judgements)
-    if own == run.judgements:
-        return run
-    verdicts = [*(each.verdict for each in run.problems), *(each.verdict for each in own)]
-    return replace(run, judgements=own, verdict=worst(verdicts))
 
 
 def _problems(

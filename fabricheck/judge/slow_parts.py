@@ -30,7 +30,7 @@ from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
 from fabricheck.units import FEW
 
@@ -71,7 +71,7 @@ def judge_parts(
             _mark(slow, metrics, _problem(slow, metrics, runs, len(parts)), verdicts)
         every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
         problems += [(slow, _problem(slow, metrics, runs, len(parts))) for slow in every]
-    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
 
 
@@ -177,11 +177,3 @@ def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequenc
             others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
             reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
-
-
-def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
-    own = tuple(judgements)
-    if own == run.judgements:
-        return run
-    verdicts = [run.verdict, *(each.verdict for each in own)]
-    return replace(run, judgements=own, verdict=worst(verdicts))
