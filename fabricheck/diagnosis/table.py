@@ -18,8 +18,6 @@ from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 
-#: An INVALID or INCOMPLETE metric says nothing of the speed of what its data pass.
-SLOW = (Verdict.DEGRADED, Verdict.FAIL)
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 # Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
 _ALIKE = 0.75
@@ -39,7 +37,7 @@ class Measurement:
     @property
     def slow(self) -> bool:
         """Whether its verdict says that it is slow."""
-        return self.judgement.verdict in SLOW
+        return self.judgement.verdict.is_slow
 
     @property
     def wrong(self) -> bool:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabricheck.history.folders import SESSION, SessionFolder
 from fabricheck.records.finding import Finding
-from fabricheck.results.fabricbench_format import parse_utc
-
-
-def _is_utc(text: str) -> str:
-    parse_utc(text)
-    return text
-
+from fabricheck.results.fabricbench_format import Moment
 
 # 2026-11-21T08:36:32Z is 20261121T083632Z in the name of an entry.
 _COMPACT = str.maketrans("", "", "-:")
 
-Moment = Annotated[str, AfterValidator(_is_utc)]
 VerdictName = Literal["PASS", "DEGRADED", "FAIL", "INCOMPLETE", "INVALID"]
 
 

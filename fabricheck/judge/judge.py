@@ -13,7 +13,7 @@ from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Expectation, Judgement, Reference, Yardstick
-from fabricheck.records.metrics import Metric, Quantity, expected_metric_names, metrics_of
+from fabricheck.records.metrics import LARGE_BYTES, Metric, Quantity, expected_metric_names, metrics_of
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
@@ -414,4 +414,4 @@ def _limit(case: _Case, floor: Yardstick) -> str:
 
 def _is_small(metric: Metric) -> bool:
     """Whether a goodput may be bound by latency: fast links need some MiB."""
-    return metric.quantity == "goodput" and metric.samples.bytes < 16 << 20
+    return metric.quantity == "goodput" and metric.samples.bytes < LARGE_BYTES

@@ -75,7 +75,7 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
     facts, gpus = RunContext(run, topology), gpu_of_ranks(run)
     for judgement in judged.judgements if facts.in_switch else ():
         samples = judgement.samples
-        slow = judgement.verdict in (Verdict.DEGRADED, Verdict.FAIL) and judgement.better == "higher"
+        slow = judgement.verdict.is_slow and judgement.better == "higher"
         if samples.operation != "allreduce" or not slow or facts.nodes(samples) > 1:
             continue
         used = tuple(dict.fromkeys(topology.gpu(gpus[rank]) for rank in samples.ranks if rank in gpus))

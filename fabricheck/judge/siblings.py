@@ -19,15 +19,12 @@ from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.achievable import between_hosts
-from fabricheck.units import FEW, apart
+from fabricheck.units import FEW, apart, few
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
-_SLOW = (Verdict.DEGRADED, Verdict.FAIL)
-# Of names in a line.
-_LONGEST = 200
 # A group has lost something as a whole where no metric of it passes but so many in a hundred.
 _WHOLE = 0.9
 
@@ -87,8 +84,8 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
             unequal += _judge_group(group, runs, verdicts[group.run], policy, each_error)
     for alike in several:
         unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
-    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict in _SLOW for number in each.slow)]
-    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict.is_slow for number in each.slow)]
+    judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     paths = [run.run.path for run in judged]
     problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
     problems += _without_majority(groups, unequal, judged, policy)
@@ -224,14 +221,6 @@ def _value(worse: float, unit: str) -> float:
     return math.exp(-worse if unit == "Gb/s" else worse)
 
 
-def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
-    own = tuple(judgements)
-    if own == run.judgements:
-        return run
-    verdicts = [*(each.verdict for each in run.problems), *(each.verdict for each in own)]
-    return replace(run, judgements=own, verdict=worst(verdicts))
-
-
 def _problems(
     unequal: Sequence[Unequal], addresses: Mapping[Component, str], runs: Sequence[RunJudgement]
 ) -> Iterator[Finding]:
@@ -319,7 +308,7 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
     whole: list[tuple[str, str]] = []
     for group in groups:
         judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
-        slow = [one for one in judgements if one.verdict in (Verdict.DEGRADED, Verdict.FAIL)]
+        slow = [one for one in judgements if one.verdict.is_slow]
         kinds = sorted({"minimum" if one.judged_by == "floor" else one.judged_by for one in slow})
         if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
@@ -328,8 +317,8 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
             whole.append((group.equals.what, text))
     if whole:
         (what, text), *others = whole
-        names = ", ".join(dict.fromkeys(name for name, _ in others if name != what))
-        more = f"; {len(others)} other groups as well: {names[:_LONGEST]}" if others else ""
+        names = few([*dict.fromkeys(name for name, _ in others if name != what)])
+        more = f"; {len(others)} other groups as well: {names}" if others else ""
         yield Finding(
             "all-slow",
             Verdict.PASS,

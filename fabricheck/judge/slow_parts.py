@@ -30,11 +30,9 @@ from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Verdict, worst
+from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
 from fabricheck.units import FEW
-
-_RED = (Verdict.DEGRADED, Verdict.FAIL)
 
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]
@@ -73,7 +71,7 @@ def judge_parts(
             _mark(slow, metrics, _problem(slow, metrics, runs, len(parts)), verdicts)
         every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
         problems += [(slow, _problem(slow, metrics, runs, len(parts))) for slow in every]
-    judged = tuple(_with(run, own) for run, own in zip(runs, verdicts, strict=True))
+    judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
 
 
@@ -147,7 +145,7 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], pa
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
     share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
-    alone = sum(each.verdict in _RED for each in judged)
+    alone = sum(each.verdict.is_slow for each in judged)
     at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
     where = either(at_fault[:FEW]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
@@ -179,11 +177,3 @@ def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequenc
             others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
             reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)
-
-
-def _with(run: RunJudgement, judgements: Sequence[Judgement]) -> RunJudgement:
-    own = tuple(judgements)
-    if own == run.judgements:
-        return run
-    verdicts = [run.verdict, *(each.verdict for each in own)]
-    return replace(run, judgements=own, verdict=worst(verdicts))

@@ -64,6 +64,12 @@ class RunJudgement:
         verdicts = [self.verdict, *(each.verdict for each in self.all_problems)]
         return worst([*verdicts, *(each.verdict for each in self.judgements)])
 
+    def with_judgements(self, judgements: Sequence[Judgement]) -> RunJudgement:
+        """With these in place of its own, and the verdict that they and its problems come to."""
+        own = tuple(judgements)
+        verdicts = [*(each.verdict for each in self.problems), *(each.verdict for each in own)]
+        return self if own == self.judgements else replace(self, judgements=own, verdict=worst(verdicts))
+
     def with_problems(self, problems: Sequence[Finding], *, first: bool = False) -> RunJudgement:
         """With these problems too, after its own or `first`, and no better a verdict than theirs."""
         verdict = worst([self.verdict, *(problem.verdict for problem in problems)])

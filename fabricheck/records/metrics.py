@@ -26,6 +26,8 @@ BETTER: Mapping[Quantity, str] = {"goodput": "higher", "latency": "lower"}
 # Gb/s or 1 GiB in microseconds that the other does not say better. The small transfers of the SC24 paper (De Sensi et
 # al., figures 3, 5 and 7) lie below.
 SMALLEST_GOODPUT_BYTES = 64 << 10
+# From here up a message is large: links decide, and hardly what a transfer costs to start, some microseconds.
+LARGE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,11 @@ class Verdict(str, Enum):
     INCOMPLETE = "INCOMPLETE"
     INVALID = "INVALID"
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it was measured and too slow: INVALID and INCOMPLETE say nothing of a speed."""
+        return self in (Verdict.DEGRADED, Verdict.FAIL)
+
 
 #: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
 EXIT_CODES: Mapping[Verdict, int] = {

@@ -62,6 +62,9 @@ def _is_utc(text: str) -> str:
     return text
 
 
+Moment = Annotated[str, AfterValidator(_is_utc)]
+
+
 def _is_finite(number: float) -> float:
     if not math.isfinite(number):
         raise ValueError("must be finite")
@@ -348,7 +351,7 @@ class HeaderModel(_Line):
     `GPU-656d756c`: a rehearsal ([emulated nodes](../lab/README.md))"""
     transport: Transport
     """what moves the data"""
-    started_utc: Annotated[str, AfterValidator(_is_utc)]
+    started_utc: Moment
     """such as `2026-11-21T05:54:06Z`"""
     command: list[str]
     """the arguments"""

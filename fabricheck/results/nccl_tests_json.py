@@ -6,13 +6,14 @@ import json
 import math
 import re
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.nccl_table import OWN_ALLTOALL, TESTS, Config, Half, NcclRow, NcclTestsTable
+from fabricheck.results.strict_json import BadLineError, load, validate
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.results.vendor_text import LARGEST_SIZE, Complaints, Line, quote
 
@@ -122,34 +123,19 @@ class _BadFileError(Exception):
         self.cut_off = cut_off
 
 
-def _refused(_: str) -> float:
-    raise _BadFileError("a number is not finite")
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _BadFileError("a field appears twice")
-    return result
-
-
 def _read_file(text: str) -> _FileModel:
     if not text.strip():
         raise _BadFileError("the file is empty", cut_off=True)
     try:
-        value = json.loads(text, parse_constant=_refused, object_pairs_hook=_without_duplicates)
+        return validate(_FileModel, load(text))
+    except BadLineError as error:
+        raise _BadFileError(f"it {error}") from None
     except json.JSONDecodeError as error:
         # Nothing of the file is quoted: it holds the whole environment.
         cut_off = not text.rstrip().endswith("}") or error.pos >= len(text.rstrip())
         raise _BadFileError(f"line {error.lineno}, column {error.colno} is not JSON ({error.msg})", cut_off) from None
     except (ValueError, RecursionError):
         raise _BadFileError("the file is not JSON") from None
-    try:
-        return _FileModel.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise _BadFileError(f"{where}: {first['msg']}") from None
 
 
 def parse_nccl_tests_json(

@@ -37,15 +37,15 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def load(text: str) -> Any:
+    """What JSON says. Raises BadLineError for all that it leaves open (NaN, two fields of one name), else as `json`."""
+    return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_duplicates)
+
+
 def parse_line(line: bytes) -> JsonObject:
-    """The JSON object in a line. Raises BadLineError for all that JSON leaves open: NaN, two fields of one name."""
+    """The JSON object in a line. Raises BadLineError where there is none."""
     try:
-        value = json.loads(
-            line.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            object_pairs_hook=_without_duplicates,
-        )
+        value = load(line.decode("utf-8"))
     except UnicodeDecodeError:
         raise BadLineError("is not UTF-8 text") from None
     except (ValueError, RecursionError):

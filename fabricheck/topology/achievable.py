@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fabricheck.records.metrics import LARGE_BYTES
 from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
-from fabricheck.topology.gpus import algorithm_of, collective, in_switch
+from fabricheck.topology.gpus import BEYOND_GPU_CACHES, algorithm_of, collective, in_switch
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
@@ -23,8 +24,6 @@ _START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric"
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 # What NCCL does between nodes on rings; the messages of an alltoall meet by chance, and pairs of nodes get less.
 _IN_RINGS = ("allreduce", "allgather", "reduce_scatter", *ROOTED)
-# Below, more than the links decides.
-_LEAST_BYTES = 16 << 20
 # Over more, nobody has measured how much of the NICs is left (reference_values/parts).
 _MOST_NODES = 8
 _LEAST_START_UPS = 1000
@@ -47,7 +46,7 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
     chance, and over more than one switch between nodes.
     """
-    if not expected or question.bytes < _LEAST_BYTES or question.groups > 1:
+    if not expected or question.bytes < LARGE_BYTES or question.groups > 1:
         return None
     between = question.nodes > 1 and question.operation in _IN_RINGS
     whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
@@ -130,7 +129,7 @@ def _payload(question: Question) -> Payload | None:
     distinct = len(question.node_gpus)
     if operation == "local_copy":
         alone = question.ranks == 1 and mover in ("copy", "kernel")
-        return least_payload(["GPU memory"], mover) if alone and question.bytes >= 256 << 20 else None
+        return least_payload(["GPU memory"], mover) if alone and question.bytes >= BEYOND_GPU_CACHES else None
     if operation in ("host_to_device", "device_to_host"):
         alone = question.ranks == 1 and question.host_memory == "pinned"
         links = host_links(question.topology, question.gpus)

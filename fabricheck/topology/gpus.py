@@ -193,7 +193,7 @@ def node_part(topology: Topology, gpus: frozenset[Gpu]) -> Topology:
 
 # Copies inside a GPU's memory that fit its caches are faster than the memory (50 MB on an H200, 256 MB on an MI300X,
 # with source and destination in it).
-_BEYOND_GPU_CACHES = 256 << 20
+BEYOND_GPU_CACHES = 256 << 20
 
 
 def same_gpu(question: Question) -> Limits:
@@ -206,7 +206,7 @@ def same_gpu(question: Question) -> Limits:
 
 def _inside_gpu(question: Question, rate: float | None) -> Limits:
     share = question.bytes // (question.ranks if question.operation in MEMORY_PATHS else 1)
-    ceiling = rate if share >= _BEYOND_GPU_CACHES else None
+    ceiling = rate if share >= BEYOND_GPU_CACHES else None
     return Limits(rate, rate, ceiling, START_UP_US[question.transport], "half of the GPU memory's bandwidth")
 
 

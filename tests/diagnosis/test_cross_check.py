@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.diagnosis.cross_check import (
-    LARGE_BYTES,
     CrossCheckedSize,
     Round,
     compare,
@@ -18,6 +17,7 @@ from fabricheck.diagnosis.cross_check import (
     one_way_us,
     table,
 )
+from fabricheck.records.metrics import LARGE_BYTES
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 
