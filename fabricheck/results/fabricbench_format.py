@@ -273,7 +273,7 @@ class PlanModel(_Line):
     group by itself; `contended`: all groups at the same time, the time of each its own; all ranks together where it
     is left out"""
     train: Annotated[int, Field(ge=2)] | None = None
-    """an iteration is so many operations without a wait in between, fewer (2 at least) where 8 such iterations would
+    """an iteration is so many operations without a wait in between, fewer (1 at least) where 8 such iterations would
     take longer than `budget_s`; its time is that of one of them, and its metrics have `train` in their names; each
     operation by itself where it is left out"""
     iterations: IterationsModel

@@ -23,6 +23,8 @@ constexpr std::int64_t kFewestIterations = 8;
 constexpr double kWantedHalfWidth = 0.01;
 constexpr double kWarmupShare = 0.2;
 constexpr std::int64_t kLargestBatch = 500;
+// By a train of that many it is judged how long the operations of a longer one take, which overlap.
+constexpr std::int64_t kProbedTrain = 2;
 // Of smaller copies latency is what is looked at, of which an application's data are in a cache.
 constexpr std::uint64_t kLeastUncached = std::uint64_t{64} << 10;
 // Iterations of a victim alone, then as many beside its aggressors, so that what drifts drifts in both.
@@ -279,12 +281,12 @@ class Loop {
   // The first iteration makes connections, the second says how long one takes, and so how long a train is.
   std::int64_t warm_up() {
     const bool shortens = options_.train > 0 && options_.warmup > 1 && !options_.fixed_iterations;
-    if (shortens) calls_ = kShortestTrain;
+    if (shortens) calls_ = kProbedTrain;
     std::int64_t done = 0;
     for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) batch(1, false);
     if (shortens) {
       calls_ = from_root(affordable_train(options_.budget_s / kFewestIterations, call_ns_, options_.train));
-      typical_ns_ += (calls_ - kShortestTrain) * call_ns_;
+      typical_ns_ += (calls_ - kProbedTrain) * call_ns_;
     }
     std::int64_t more = options_.warmup - done;
     if (!options_.fixed_iterations) more = std::min(more, affordable(kWarmupShare * options_.budget_s));

@@ -130,7 +130,7 @@ std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns) {
 }
 
 std::int64_t affordable_train(double seconds, std::int64_t operation_ns, std::int64_t most) {
-  return std::clamp(affordable_iterations(seconds, operation_ns), kShortestTrain, most);
+  return std::clamp(affordable_iterations(seconds, operation_ns), std::int64_t{1}, most);
 }
 
 std::vector<std::size_t> kept_ranks(std::size_t count) {

@@ -46,9 +46,8 @@ std::int64_t typical_iteration_ns(const std::vector<std::int64_t>& times, std::s
 // How many iterations of `iteration_ns` fit into a time; at most 10^9.
 std::int64_t affordable_iterations(double seconds, std::int64_t iteration_ns);
 
-// How many operations of `operation_ns` a train has that is to take no longer than that: `most`, or fewer. What a train
-// hides, some 10 us to start an operation, is 0.1% of the 12.5 ms that it has of a budget of 0.1 s.
-inline constexpr std::int64_t kShortestTrain = 1;
+// How many operations of `operation_ns` a train has that is to take no longer than that: `most`, or fewer, one at
+// least. What a train hides, some 10 us to start an operation, is 0.1% of the 12.5 ms that it has of a budget of 0.1 s.
 std::int64_t affordable_train(double seconds, std::int64_t operation_ns, std::int64_t most);
 
 // Longer series are kept whole.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,12 +12,23 @@ import pytest
 
 from fabricheck.commands.run import _judge_abandoned
 from fabricheck.errors import UserError
+from fabricheck.fleet import allocation
 from fabricheck.fleet.record import ENDED, EXCLUDED, FILE, FOLDER, TROUBLES, Fleet
+from fabricheck.fleet.resume import JOB_ID
 from fabricheck.history.reading import entries_of
 from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.records.case import NODES
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.abandoned import LAST, RUN, Started, abandoned, chosen_by, find_earlier, read_abandoned
+from fabricheck.session.abandoned import (
+    LAST,
+    RUN,
+    Started,
+    abandoned,
+    chosen_by,
+    end_jobs,
+    find_earlier,
+    read_abandoned,
+)
 from fabricheck.session.outcome import judge_session
 from fabricheck.session.reframe_report import VERDICT, level_of
 from fabricheck.session.storing import store_session
@@ -127,6 +139,28 @@ def test_what_was_taken_over_is_judged_again_and_stored_once(tmp_path: Path) -> 
 )
 def test_what_a_node_was_verified_by_is_what_was_asked_for(words: str, level: str | None) -> None:
     assert level_of(shlex.split(words)) == level
+
+
+def leave_job(run: Path, *words: str) -> None:
+    folder = run / "stage" / "local" / "default" / "openmpi" / "shared-job-1"
+    folder.mkdir(parents=True)
+    (folder / JOB_ID).write_text(json.dumps(words))
+
+
+def test_the_job_of_a_killed_run_is_cancelled_by_its_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(allocation, "ask_slurm", asked.append)
+    leave_job(tmp_path, "slurm", "fabricheck-1", "17")
+    end_jobs(tmp_path)
+    assert asked == [["scancel", "--quiet", "--name=fabricheck-1", "17"]]
+
+
+def test_a_process_that_has_the_number_of_an_ended_job_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "100"], start_new_session=True) as other:
+        leave_job(tmp_path, "local", "fabricheck-1", str(other.pid))
+        end_jobs(tmp_path)
+        assert other.poll() is None
+        other.kill()
 
 
 def test_which_run_is_resumed(tmp_path: Path) -> None:
