@@ -27,7 +27,28 @@ Floats = npt.NDArray[np.float64]
 RECORDED = ("launches-4-gpus", "launches-4-gpus-b", "launches-1-gpu")
 OF_SESSIONS = ("weekly", "common factor 70%")
 AR_09 = Shape("AR 0.9", autocorrelated(0.9))
-WITHIN = (*(each for each in SHAPES if each.name not in OF_SESSIONS), AR_09)
+STRETCHES = ((5, 0.3), (20, 0.3), (50, 0.4))  # iterations of a slow stretch on the average, and the share of slow ones
+
+
+def slow_stretches(length: int, share: float) -> Shape:
+    """A second mode eight spreads away, which lasts; fast stretches last so long that this share of all is slow."""
+
+    def make(rng: np.random.Generator, metrics: int, sessions: int) -> Floats:
+        ends, begins = 1 / length, share / (1 - share) / length
+        slow, values = rng.random(metrics) < share, rng.standard_normal((metrics, sessions))
+        for session in range(sessions):
+            slow = rng.random(metrics) < np.where(slow, 1 - ends, begins)
+            values[:, session] += 8 * slow
+        return values
+
+    return Shape(f"slow stretches of {length}, {share:.0%}", make)
+
+
+WITHIN = (
+    *(each for each in SHAPES if each.name not in OF_SESSIONS),
+    AR_09,
+    *(slow_stretches(*each) for each in STRETCHES),
+)
 LENGTHS = (40, 100, 400, 1000)
 KNOWN = (8, 20)  # launches
 # As in src/fabricbench/measure.cpp: half the interval over the median, iterations first, and at most.
@@ -207,6 +228,8 @@ def main() -> int:
     print("|", " | ".join(columns), "|\n" + "|---" * len(columns) + "|")
     for correlation in (0.0, 0.5, 0.9, 0.98):
         print_converged(Shape(f"AR {correlation}", autocorrelated(correlation)), number)
+    for stretches in STRETCHES:
+        print_converged(slow_stretches(*stretches), number)
     return 0
 
 

@@ -3,10 +3,13 @@
 A session has nodes of eight GPUs with 56 pairs each, a metric a pair and a launch a node. References are those of
 `calibrate`, and metrics are judged by them alone and together with those of the same GPU, link, node and session, as
 the judge does; so are equals. What the first launch shows is launched again as often as `fabricheck run` does.
+
+    nice -n 19 python -m benchmarks.sessions --sessions 100  # by equals: metrics that dip by 8% in 1 of 50 launches
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ from scipy.special import ndtr
 
 from benchmarks.calibration import bounds
 from benchmarks.many_groups import may_be_outliers
-from benchmarks.noise import Floats, Shape
+from benchmarks.noise import SHAPES, Floats, Shape
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
@@ -215,3 +218,27 @@ def _sign_of(parts: Iterable[str], p: float, breadth: int) -> Sign:
 
 Judge = Callable[[Made, Floats], Iterator[Flags]]
 JUDGES: Mapping[str, Judge] = {"references": red_by_references, "equals": red_by_equals}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=100, help="of each row")
+    parser.add_argument("--seed", type=int, default=5)
+    given = parser.parse_args()
+    print("| metrics | healthy sessions red at first | in the end |", *(f"{name}, 5% |" for name in FAULTS))
+    print("|---" * (3 + len(FAULTS)) + "|")
+    rng, spread = np.random.default_rng(given.seed), 0.003
+    for metrics in (112, 224, 896):
+        shares = []
+        for slow in ((), *FAULTS.values()):
+            shape = (metrics, RUNS + given.sessions * MOST_LAUNCHES)
+            values = spread * rng.standard_normal(shape) + 0.08 * (rng.random(shape) < 0.02)
+            values[list(slow), RUNS:] += 0.05
+            made = Made(SHAPES[0], metrics, spread, 0.05 if slow else 0.0, tuple(slow))
+            red = [float(each.mean()) for each in red_by_equals(made, values)]
+            shares += red[-1:] if slow else red
+        print(f"| {metrics} |", " | ".join(f"{share:.1%}" for share in shares), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()

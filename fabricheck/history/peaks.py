@@ -21,7 +21,7 @@ _PEAKS = 0.05
 # Fewer values have no tail that could be told from another.
 FEWEST_FOR_TAIL = 200
 # A tail is taken to be no thinner than about a normal one, which has -0.1 to -0.2 there; one without a mean is cut off.
-_SHAPES = (-0.2, 0.9)
+_SHAPES = (-0.1, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +50,18 @@ class ParetoTail:
         return self.threshold + -self.scale * float(boxcox(probability / self.share, -self.shape))
 
 
-def upper_tail(values: npt.ArrayLike) -> ParetoTail | None:
-    """The upper tail of `values`, of any shape, NaN left out; None where they are fewer than FEWEST_FOR_TAIL."""
+def upper_tail(
+    values: npt.ArrayLike, peaks: int | None = None, prior: tuple[float, int] = (0.0, 0)
+) -> ParetoTail | None:
+    """The upper tail of `values`, of any shape, NaN left out; None where they are fewer than FEWEST_FOR_TAIL.
+
+    `peaks`: so many of the largest make it. `prior`: its shape before it was looked at, with the weight of so many.
+    """
     ordered = np.asarray(values, dtype=np.float64).ravel()
     ordered = np.sort(ordered[np.isfinite(ordered)])
     if ordered.size < FEWEST_FOR_TAIL:
         return None
-    peaks = min(_MOST_PEAKS, int(_PEAKS * ordered.size))
+    peaks = min(_MOST_PEAKS, int(_PEAKS * ordered.size)) if peaks is None else peaks
     threshold = float(ordered[-peaks - 1])
     excess = ordered[-peaks:] - threshold
     mean = float(excess.mean())
@@ -64,6 +69,6 @@ def upper_tail(values: npt.ArrayLike) -> ParetoTail | None:
         return ParetoTail(ordered, threshold, peaks / ordered.size, 0.0, max(abs(threshold), 1.0) * 1e-12)
     # Hosking and Wallis write k for -shape; the plotting positions are theirs too.
     place = (np.arange(1, peaks + 1) - 0.35) / peaks
-    weighted = float(np.mean((1 - place) * excess))
-    shape = float(np.clip(2 - mean / (mean - 2 * weighted), *_SHAPES))
+    told = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
+    shape = float(np.clip((peaks * told + prior[1] * prior[0]) / (peaks + prior[1]), *_SHAPES))
     return ParetoTail(ordered, threshold, peaks / ordered.size, shape, mean * (1 - shape))

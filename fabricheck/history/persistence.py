@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread
+from fabricheck.judge.spread import LEAST_SPREAD
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,8 +65,8 @@ def persistence_of(values: Floats) -> Persistence:
     counts = np.isfinite(values).sum(axis=1)
     values = values[counts >= FEWEST]
     levels = centre_and_spread(values)
-    kept = values[levels.spread > 0]
-    centre, spread = levels.centre[levels.spread > 0][:, None], levels.spread[levels.spread > 0][:, None]
+    varies = levels.spread > LEAST_SPREAD  # what varies less shows how its clock is rounded
+    kept, centre, spread = values[varies], levels.centre[varies, None], levels.spread[varies, None]
     if sessions < FEWEST or kept.size == 0:
         return Persistence(0.0, False, sessions, 0.0, 0.0)
     scaled = np.clip((kept - centre) / spread, -CUT, CUT)
@@ -100,6 +101,8 @@ def _of_mean(correlation: float, sessions: int) -> float:
 def _correlation(values: Floats) -> float:
     """Of neighbouring sessions, by how much these differ, in the variance of all sessions around their mean."""
     variance = float(np.nanmean(np.nanvar(values, axis=1, ddof=1)))
+    if variance < 1e-9:  # rounding: all metrics did the same
+        return 0.0
     expected = np.asarray(_near_of(min(values.shape[1], _MOST_SESSIONS)))
     return float(np.interp(-_variogram(values, range(1, 2)) / variance, -expected, _CORRELATIONS))
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import FEWEST, of_the_others, prediction_factor
 
 Floats = npt.NDArray[np.float64]
@@ -39,9 +40,8 @@ _CAUTION = 0.84
 # than found.
 _FEWEST_FOR_PEAKS, _CAUTION_OF_PEAKS = 4000, 2.5
 _SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
-# Sessions are left out in so many groups, for the error; fewer sessions do not tell it. A tail is taken to be no
-# thinner than about a normal one.
-_GROUPS, _LEAST_INDEX, _MOST_INDEX = 10, -0.1, 0.9
+# Sessions are left out in so many groups, for the error; fewer sessions do not tell it.
+_GROUPS = 10
 # As many runs are needed as make bounds no wider, for that, than by this factor.
 _WIDER = 1.25
 # More runs than a site makes in a year say no more than that it never gets there.
@@ -149,22 +149,10 @@ class _Power:
 
 
 def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]) -> float:
-    """What is exceeded at `rate`, by probability weighted moments of what lies beyond the beginning of the tail
-    (Hosking and Wallis, Technometrics 29, 1987); `deviations` are descending."""
+    """What is exceeded at `rate`, by what lies beyond the beginning of the tail (`peaks`)."""
     least, most = (int(share * deviations.size) for share in _SHARES_OF_PEAKS)
-    count = min(max(least, _PEAKS), most)
-    begin = float(deviations[count])
-    excess = deviations[:count] - begin
-    mean = float(excess.mean())
-    if mean <= 0:
-        return max(begin, 1.0)
-    place = (count - np.arange(count) - 0.35) / count
-    shape = 2 - mean / (mean - 2 * float(np.mean((1 - place) * excess)))
-    drawn = (count * shape + prior[1] * prior[0]) / (count + prior[1])
-    index = min(max(drawn, _LEAST_INDEX), _MOST_INDEX)
-    beyond = max(1.0, count / deviations.size / rate)
-    reach = math.log(beyond) if abs(index) < 1e-6 else (beyond**index - 1) / index
-    return max(begin + mean * (1 - index) * reach, 1.0)
+    tail = upper_tail(deviations, min(max(least, _PEAKS), most), prior)
+    return max(tail.quantile(rate), 1.0) if tail else math.inf
 
 
 def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:

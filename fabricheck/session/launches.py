@@ -97,8 +97,9 @@ class Chance:
     """How often something healthy is DEGRADED in a launch of a session, by what the session itself shows.
 
     `metrics`: so many it judges. `refuted`: of what was DEGRADED in a first launch and was not in a later one, how many
-    metrics each had. A session has as many things as broad as something slow as that goes into its metrics: 512 nodes
-    with 56 metrics, or 28,672 of one. The share of these that was refuted is how often one is slow by chance.
+    metrics each had; of a test that is DEGRADED in all, those metrics that were not. A session has as many things as
+    broad as something slow as that goes into its metrics: 512 nodes with 56 metrics, or 28,672 of one. The share of
+    these that was refuted is how often one is slow by chance.
     """
 
     metrics: int
@@ -107,14 +108,15 @@ class Chance:
     @classmethod
     def of(cls, metrics: int, tried: Iterable[Sequence[Launch]]) -> Chance:
         """As the launches of all that were `tried` again tell it."""
-        return cls(metrics, tuple(each[0].metrics for each in tried if _most(each)[1] < _ended(each)))
+        refuted = (each[0].metrics - (_breadth(each) if _most(each)[1] == _ended(each) else 0) for each in tried)
+        return cls(metrics, tuple(each for each in refuted if each > 0))
 
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
-        broad = max(launches[0].metrics, 1)
+        broad = _breadth(launches)
         parts = max(self.metrics / broad, 1.0)
-        refuted = max(sum(each >= broad for each in self.refuted), 1)
-        rate = refuted / max(parts, 1 / _RATE_OF_FEW)
+        refuted = sum(each >= broad for each in self.refuted)
+        rate = max(refuted / parts, min(1 / parts, _RATE_OF_FEW))
         return _p_of_as_many(_most(launches)[1], launches, min(rate, 1.0), parts)
 
     def p_of_any(self, launches: Sequence[Launch]) -> float:
@@ -201,6 +203,13 @@ def _most(launches: Sequence[Launch]) -> tuple[Thing, int]:
     """What is slow in most launches, and in how many."""
     counts = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
     return max(counts.items(), key=lambda one: one[1])
+
+
+def _breadth(launches: Sequence[Launch]) -> int:
+    """How many metrics of the first launch are slow in as many launches as any."""
+    times = _most(launches)[1]
+    again = sum(sum(thing in each.slow for each in launches) == times for thing in launches[0].slow)
+    return max(launches[0].metrics * again // max(len(launches[0].slow), 1), 1)
 
 
 def _last(launches: Sequence[Launch], verdict: Verdict) -> int:

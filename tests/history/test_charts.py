@@ -14,7 +14,7 @@ NORMAL = np.diff(ndtr(_EDGES), prepend=0.0, append=1.0)
 
 
 def with_dips(rate: float) -> Floats:
-    return (1 - rate) * NORMAL + rate * (_DEVIATIONS[-1] == _DEVIATIONS)
+    return np.asarray((1 - rate) * NORMAL + rate * (_DEVIATIONS[-1] == _DEVIATIONS))
 
 
 def with_modes(rate: float, width: float) -> Floats:

@@ -107,6 +107,10 @@ def one_outlier(number: int) -> list[float | None]:
 ODD = {
     "one session": [Made(f"m{each}", [400.0]) for each in range(12)],
     "constant": [Made(f"m{each}", [400.0] * 30) for each in range(12)],
+    "constant, of one kind": [
+        Made(f"pingpong_uncontended_0_{each}_1gib_goodput", [400.0] * 30) for each in range(1, 13)
+    ],
+    "alike, of one kind": [Made(f"pingpong_uncontended_0_{each}_1gib_goodput", normal(1, 30)) for each in range(1, 13)],
     "half of the history is missing": [
         Made(f"m{each}", [value if (number + each) % 2 else None for number, value in enumerate(normal(each, 40))])
         for each in range(12)

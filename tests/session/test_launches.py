@@ -148,6 +148,17 @@ def sign(p: float | None, breadth: int = 14, *, counted: bool = False) -> Sign:
     return Sign(Finding("slow-gpu", Verdict.DEGRADED, "slow", (gpu,), p=p), breadth, counted=counted)
 
 
+def test_what_was_slow_beside_it_and_is_not_again_says_how_often_chance_does_that() -> None:
+    """Two metrics of 112 dip in each launch, and one of them twice; all 14 pairs of a slow GPU are slow twice."""
+    dips = [Launch(Verdict.DEGRADED, frozenset(each), 2) for each in ("ab", "ac")]
+    gpu = [Launch(Verdict.DEGRADED, frozenset("abcdefghijklmn"), 14)] * 2
+    chance = Chance.of(112, [dips])
+    assert chance == Chance(112, (1,))
+    assert is_open(dips, MOST_LAUNCHES, chance)
+    assert Chance.of(112, [gpu]) == Chance(112)
+    assert not is_open(gpu, MOST_LAUNCHES, Chance(112))
+
+
 @pytest.mark.parametrize(
     ("one", "chance", "is_beyond"),
     [
