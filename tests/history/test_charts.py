@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from fabricheck.history.charts import _DEVIATIONS, _EDGES, CHARTS, CLIP, Chart, shares_of_deviations
 
 Floats = npt.NDArray[np.float64]
-NORMAL = np.diff(ndtr(_EDGES), prepend=0.0, append=1.0)
+NORMAL: Floats = np.diff(ndtr(_EDGES), prepend=0.0, append=1.0)
 
 
 def with_dips(rate: float) -> Floats:
