@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,16 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN
 from fabricheck.commands.run import alone, prebuilt
 from fabricheck.errors import UserError
+from fabricheck.units import few
 
 if TYPE_CHECKING:
-    from fabricheck.diagnosis.upgrade import UpgradeChange
+    from fabricheck.session.reframe import Selection
+    from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.session.upgrade import Upgrade
 
 _MOST_LINES = 10
-_USUAL_ROUNDS, _MOST_ROUNDS = 8, 64
-# The standard normal value that nine in ten are below.
-_NINE_IN_TEN = 1.2816
+# How long rounds are added for where the first ones cannot say.
+_MOST_SECONDS = 600
 
 
 @click.command()
@@ -31,7 +32,16 @@ _NINE_IN_TEN = 1.2816
 @click.option("--tag", "tags", multiple=True, help="Compare checks with this tag; repeatable.  [default: nightly]")
 @click.option("--name", "names", multiple=True, help="Compare checks whose name matches; repeatable.")
 @click.option(
-    "--rounds", default=_USUAL_ROUNDS, show_default=True, help="How often each test runs with OLD and with NEW."
+    "--rounds",
+    type=int,
+    help="How often each test runs with OLD and with NEW.  [default: 8, then as many more as an answer needs, within "
+    "ten minutes]",
+)
+@click.option(
+    "--bisect/--no-bisect",
+    default=True,
+    show_default=True,
+    help="Where NEW is slower, exchange the packages that differ one by one, and name the guilty one.",
 )
 @MARGIN
 @click.option("--output", type=FOLDER, help="The folder for results and logs.  [default: output/ in the suite]")
@@ -47,7 +57,8 @@ def upgrade(
     system: str,
     tags: tuple[str, ...],
     names: tuple[str, ...],
-    rounds: int,
+    rounds: int | None,
+    bisect: bool,
     margin: float,
     output: Path | None,
     built: Path | None,
@@ -57,8 +68,9 @@ def upgrade(
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
-    round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. Vendor suites,
-    tests in containers and --nodes are left out. Nothing is stored in the history.
+    round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is slower,
+    and several packages or variables differ, these are exchanged in OLD one by one: those that cost are named. Vendor
+    suites, tests in containers and --nodes are left out. Nothing is stored in the history.
 
     The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT
     SAY (the data are inconclusive), 2 for a mistake in the input.
@@ -66,7 +78,9 @@ def upgrade(
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
     """
+    from fabricheck.diagnosis.upgrade import FIRST_ROUNDS, LOOKS, Answer, further_rounds
     from fabricheck.history.text import to_json
+    from fabricheck.session.exchange import find_cause
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
@@ -74,26 +88,74 @@ def upgrade(
     from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
 
-    if rounds < 2 or rounds % 2:
+    if rounds is not None and (rounds < 2 or rounds % 2):
         raise UserError(f"--rounds {rounds}: give an even number, 2 or more")
     if not 0 < margin < 1:
         raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
     suite = Suite(suite_root())
     old, new = _environments(suite.root, system, old, new)
     chosen = tags or (() if names else ("nightly",))
-    options = (*prebuilt(built), f"--repeat={rounds}", *reframe_options)
-    selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), options, "interleaved")
     # Beside the runs of the system: these are none of its history.
     own_output = (output or output_folder(suite.root)) / "upgrades"
+    selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
     with alone(context, suite, selection, own_output) as has_locks:
-        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
-        session = run_suite(suite, selection, own_output, progress, meanwhile=ready, has_locks=has_locks)
-        result = judge_upgrade(session, suite, selection.whole_system, (old, new), rounds=rounds, margin=margin)
+
+        def measured(of: Selection, times: int, programs: Path | None, settings: Path | None = None) -> FinishedSession:
+            of = replace(of, more=(*prebuilt(programs), f"--repeat={times}", *of.more))
+            return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
+
+        def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
+            looks = 1 if rounds else LOOKS
+            return judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+
+        click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
+        session = measured(selection, rounds or FIRST_ROUNDS, built)
+        result = judged([session])
+        fitting = _MOST_SECONDS / max(result.round_seconds, 1)
+        can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
+        if can_go_on and (more := further_rounds(result.changes, margin, fitting)):
+            click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
+            result = judged([session, measured(selection, more, built)])
+        if bisect and result.answer is Answer.WORSE and not result.failures:
+            exchanged = functools.partial(
+                _exchanged, measured=measured, selection=selection, upgrade=result, built=built
+            )
+            result = replace(result, cause=find_cause(result, suite, session.folder, exchanged))
     click.echo(to_json(result) if as_json else "\n".join(_lines(result)), nl=not as_json)
     click.echo(f"fabricheck: the results are in {session.folder}", err=True)
     context.exit(result.exit_status)
+
+
+def _exchanged(
+    environments: Sequence[str],
+    patterns: Sequence[str],
+    settings: Path,
+    *,
+    measured: Callable[[Selection, int, Path | None, Path], FinishedSession],
+    selection: Selection,
+    upgrade: Upgrade,
+    built: Path | None,
+) -> FinishedSession:
+    """Measures OLD and exchanges of it, in as many rounds as it took to find the loss."""
+    old, times = upgrade.old, upgrade.rounds
+    several = f"{len(environments)} exchange{'s' * (len(environments) > 1)}"
+    click.echo(f"fabricheck: {upgrade.new} is slower; {several} of what differs, beside {old}", err=True)
+    chosen = (f"^{old}$", *(f"^{name}$" for name in environments))
+    own = replace(selection, tags=(), names=tuple(patterns), environments=chosen)
+    return measured(own, times, _programs(built, old, environments, settings.parent / "programs"), settings)
+
+
+def _programs(built: Path | None, old: str, environments: Sequence[str], folder: Path) -> Path | None:
+    """A folder as that of --built, in which all environments have the program of the old one."""
+    if built is None:
+        return None
+    folder.mkdir(exist_ok=True)
+    for name in (old, *environments):
+        if not (folder / name).exists():
+            (folder / name).symlink_to((built / old).resolve())
+    return folder
 
 
 def _environments(root: Path, system: str, *wanted: str) -> list[str]:
@@ -125,7 +187,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
         ("not compared", result.left_out),
         ("left out", result.not_asked),
     ):
-        yield from (f"  {title}: {each}" for each in reasons[:_MOST_LINES])
+        yield from (f"  {title}: {reason}" for reason in [*map(str, reasons)][:_MOST_LINES])
     for group in result.changes.classes:
         yield f"  {group.answer.value}: {group.of}: {group}, {group.metrics} metric{'s' * (group.metrics > 1)}"
     for title in (Answer.WORSE, Answer.BETTER):
@@ -137,8 +199,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
     elif result.answer is Answer.WORSE and not result.failures and result.only_change:
         yield f"  suspect: {result.only_change}: nothing else is known to differ"
-    elif result.answer is Answer.WORSE and not result.failures and len(result.packages) > 1:
-        yield f"  next: compare {result.old} with {result.old} plus one of the packages (LD_LIBRARY_PATH), one by one"
+    yield from _lines_of_cause(result)
     surely = f"{CONFIDENCE:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
@@ -152,24 +213,37 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"GO: {result.new} is {result.answer.value}: {lost}"
 
 
+def _lines_of_cause(result: Upgrade) -> Iterator[str]:
+    """What the exchanges showed, and what is guilty by them."""
+    from fabricheck.diagnosis.bisection import BisectionOutcome
+
+    cause = result.cause
+    if cause is None:
+        return
+    yield f"  exchanged in {result.old}: {cause.of}"
+    for step in cause.steps:
+        yield f"    {step.answer.value}: {' + '.join(step.differences)}: {step.change or 'could not be exchanged so'}"
+    guilty, old = " and ".join(map(str, cause.guilty)), result.old
+    yield {
+        BisectionOutcome.FOUND: f"  guilty: {guilty}: {old} with {'each' if len(cause.guilty) > 1 else 'it'} alone is slower",
+        BisectionOutcome.TOGETHER: f"  guilty together: {guilty}: {old} with all of these is slower, with any of them alone not",
+        BisectionOutcome.ELSEWHERE: f"  guilty: none of these: {old} with all of them is not slower; left: launcher, compiler",
+        BisectionOutcome.CANNOT_SAY: "  guilty: cannot say: run with more --rounds on an idle node",
+    }[cause.outcome]
+    if cause.left:
+        yield f"  not exchanged: {few([difference.name for difference in cause.left])}"
+
+
 def _why(result: Upgrade) -> str:
     """What keeps an upgrade from an answer, and what would give it."""
-    from fabricheck.diagnosis.upgrade import Answer
+    from fabricheck.diagnosis.upgrade import MOST_ROUNDS, rounds_needed
 
-    unsure = [each for each in result.changes.classes if each.answer is Answer.CANNOT_SAY]
-    if result.left_out or not unsure:
+    needed = rounds_needed(result.changes, result.margin)
+    if result.left_out or not needed:
         return result.left_out[0] if result.left_out else "no test measured anything with both"
-    needed = max(_rounds_for(each, result.rounds, result.margin) for each in unsure)
-    needed = _USUAL_ROUNDS if result.rounds < _USUAL_ROUNDS else needed
-    step = (
-        f"run --rounds {max(needed, result.rounds + 2):.0f}"
-        if needed <= _MOST_ROUNDS
-        else "too noisy: use an idle node, or larger tests"
-    )
-    return f"{unsure[0].of} may have lost more than {result.margin:.0%} ({unsure[0]}): {step}"
-
-
-def _rounds_for(change: UpgradeChange, rounds: int, margin: float) -> float:
-    """How many rounds show nine times in ten that nothing is lost where nothing is; errors shrink with their root."""
-    reach = math.log(change.gain / change.interval[0]) + _NINE_IN_TEN * change.error
-    return 2 * math.ceil(rounds / 2 * (reach / -math.log1p(-margin)) ** 2)
+    unsure = result.changes.unsure[0]
+    minutes = max(needed * result.round_seconds / 60, 1)
+    step = f"run --rounds {needed} (about {minutes:.0f} min)"
+    if needed > MOST_ROUNDS:
+        step = "too noisy: use an idle node, or larger tests"
+    return f"{unsure.of} may have lost more than {result.margin:.0%} ({unsure}): {step}"

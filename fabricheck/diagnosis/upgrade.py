@@ -31,6 +31,12 @@ from fabricheck.records.run import Run
 #: Of comparisons of a stack with itself as many find nothing worse, or more; of those with a class that lost the margin
 #: as many do not call all the same. Either bound of an interval holds with it.
 CONFIDENCE = 0.99
+#: An answer is looked for after so many rounds; where they cannot say, once more after so many as it needs.
+FIRST_ROUNDS, LOOKS = 8, 2
+#: More rounds than this are no way to an answer.
+MOST_ROUNDS = 64
+# The standard normal value that nine in ten are below.
+_NINE_IN_TEN = 1.2816
 
 
 class Answer(str, Enum):
@@ -47,8 +53,8 @@ class UpgradeChange:
     """What the new software changes of the class of metrics `of`, of the operation `name` in it, or of the metric
     `name` of a `test`.
 
-    `gain`: how many times as fast it is, with its `interval`; `error`: the standard error of its logarithm; `rounds`:
-    that logarithm in each round.
+    `gain`: how many times as fast it is, with its `interval`; `error`: the standard error of its logarithm, with its
+    degrees of `freedom`; `rounds`: that logarithm in each round.
     """
 
     of: str
@@ -59,6 +65,7 @@ class UpgradeChange:
     gain: float
     interval: tuple[float, float]
     error: float
+    freedom: float
     rounds: tuple[float, ...]
     answer: Answer
 
@@ -81,23 +88,29 @@ class Changes:
         return (*self.classes, *self.operations, *self.metrics)
 
     @property
+    def unsure(self) -> tuple[UpgradeChange, ...]:
+        """The classes of which nothing can be said."""
+        return tuple(change for change in self.classes if change.answer is Answer.CANNOT_SAY)
+
+    @property
     def answer(self) -> Answer:
         """Worse where anything surely is. Operations and metrics may be too noisy to tell; no class may."""
         proven = {each.answer for each in self.all}
         if Answer.WORSE in proven:
             return Answer.WORSE
-        if not self.classes or any(each.answer is Answer.CANNOT_SAY for each in self.classes):
+        if not self.classes or self.unsure:
             return Answer.CANNOT_SAY
         return Answer.BETTER if Answer.BETTER in proven else Answer.SAME
 
 
 #: Class of metrics, test and name, as those of a UpgradeChange.
-_Key = tuple[str, str, str]
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class _Metric:
-    """The logarithms of the gain in each round, (rounds,), and of the old software's time."""
+class MetricGains:
+    """Of a metric of an operation: the logarithms of the gain in each round, (rounds,), and of the old software's
+    time."""
 
     operation: str
     quantity: Quantity
@@ -105,38 +118,45 @@ class _Metric:
     time: float
 
 
-def changes_of(tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effect: float, margin: float) -> Changes:
+def changes_of(
+    tests: Mapping[str, Sequence[tuple[Run, Run]]], *, smallest_effect: float, margin: float, looks: int = 1
+) -> Changes:
     """What changed, by the runs (old, new) of each round of each test; each test has as many rounds, two or more.
 
     Worse: surely slower, and perhaps by `smallest_effect`; better likewise. Same: a loss of `margin` is ruled out.
+    `looks`: how often the answer is looked for while rounds are added; each has its share of the errors (Bonferroni).
     Raises UserError where the runs of a test do not hold the same measurements.
     """
-    metrics: dict[_Key, _Metric] = {}
+    metrics: dict[Key, MetricGains] = {}
     for test, rounds in tests.items():
         of_rounds = [log_gains(old, new, (50.0,)) for old, new in rounds]
         for key, time in log_times(rounds[0][0], (50.0,)).items():
             effect = Effect(*key, gain=1, interval=(1, 1), kind=EffectKind.NOTHING)
             kind = f"{_class_of(rounds[0][0], effect.operation)}, {effect.quantity}"
             gains = np.array([gains[key] for gains in of_rounds])
-            metrics[kind, test, effect.name] = _Metric(effect.operation, effect.quantity, gains, time)
-    return _changes_of(metrics, len(tests), smallest_effect, -math.log1p(-margin))
+            metrics[kind, test, effect.name] = MetricGains(effect.operation, effect.quantity, gains, time)
+    return changes_of_gains(metrics, smallest_effect=smallest_effect, margin=margin, looks=looks)
 
 
-def _changes_of(metrics: Mapping[_Key, _Metric], tests: int, smallest: float, margin: float) -> Changes:
-    """Of the metrics and of their groups; the launches of a test share what they have in common."""
+def changes_of_gains(
+    metrics: Mapping[Key, MetricGains], *, smallest_effect: float, margin: float, looks: int = 1
+) -> Changes:
+    """As `changes_of`, by the gains of the metrics."""
     if not metrics:
         return Changes((), (), ())
+    # The launches of a test share what they have in common.
+    tests, bound = len({test for _, test, _ in metrics}), -math.log1p(-margin)
     # One wild metric of a launch is not the mean of it.
     gains = _Gains.of([[metric] for metric in metrics.values()], tests)
     cut = [replace(metric, gains=row) for metric, row in zip(metrics.values(), gains.cut, strict=True)]
-    classes: dict[_Key, list[_Metric]] = {}
-    operations: dict[_Key, list[_Metric]] = {}
+    classes: dict[Key, list[MetricGains]] = {}
+    operations: dict[Key, list[MetricGains]] = {}
     for (kind, _, _), metric in zip(metrics, cut, strict=True):
         classes.setdefault((kind, "", ""), []).append(metric)
         operations.setdefault((kind, "", metric.operation), []).append(metric)
     levels = [(groups, _Gains.of(list(groups.values()), tests)) for groups in (classes, operations)]
     levels.append(({key: [metric] for key, metric in metrics.items()}, gains))
-    return Changes(*(_changes(groups, of_groups, smallest, margin) for groups, of_groups in levels))
+    return Changes(*(_changes(groups, of_groups, smallest_effect, bound, looks) for groups, of_groups in levels))
 
 
 @dataclass(frozen=True)
@@ -148,7 +168,7 @@ class _Gains:
     spread: Moderated
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[_Metric]], tests: int) -> _Gains:
+    def of(cls, groups: Sequence[Sequence[MetricGains]], tests: int) -> _Gains:
         gains = np.array([np.mean([metric.gains for metric in members], axis=0) for members in groups])
         time = np.array([np.mean([metric.time for metric in members]) for members in groups])
         number, rounds = gains.shape
@@ -165,11 +185,13 @@ class _Gains:
 
 
 def _changes(
-    groups: Mapping[_Key, Sequence[_Metric]], gains: _Gains, smallest: float, margin: float
+    groups: Mapping[Key, Sequence[MetricGains]], gains: _Gains, smallest: float, margin: float, looks: int
 ) -> tuple[UpgradeChange, ...]:
     mean, (number, rounds) = gains.cut.mean(axis=1), gains.cut.shape
     error = np.sqrt(gains.spread.variance / rounds)
-    alone, among = (error * stdtrit(gains.spread.freedom, 1 - (1 - CONFIDENCE) / share) for share in (1, 3 * number))
+    alone, among = (
+        error * stdtrit(gains.spread.freedom, 1 - (1 - CONFIDENCE) / (looks * share)) for share in (1, 3 * number)
+    )
     changes = [
         UpgradeChange(
             *key,
@@ -178,6 +200,7 @@ def _changes(
             factor(mean[row]),
             (factor(mean[row] - alone[row]), factor(mean[row] + alone[row])),
             float(error[row]),
+            float(gains.spread.freedom[row]),
             tuple(gains.rounds[row].tolist()),
             _answer(mean[row], alone[row], among[row], smallest, margin),
         )
@@ -191,6 +214,38 @@ def _class_of(run: Run, operation: str) -> str:
     nodes = len({each.host for each in run.ranks})
     where = f"between {nodes} nodes" if nodes > 1 else "in a node"
     return f"{run.header['transport']} {OPERATIONS[operation].family} {where}"
+
+
+def rounds_needed(changes: Changes, margin: float) -> int:
+    """How many rounds in all would give an answer; 0 where no class of metrics waits for one."""
+    if not changes.unsure:
+        return 0
+    rounds = len(changes.unsure[0].rounds)
+    if rounds < FIRST_ROUNDS:
+        return FIRST_ROUNDS
+    return max(rounds + 2, *(_rounds_for(change, margin) for change in changes.unsure))
+
+
+def further_rounds(changes: Changes, margin: float, fitting: float) -> int:
+    """How many rounds to add, of those `fitting` into the time, where an answer can be had; else 0."""
+    needed = rounds_needed(changes, margin)
+    if not 0 < needed <= MOST_ROUNDS:
+        return 0
+    return int(max(min(needed, fitting) - len(changes.unsure[0].rounds), 0)) // 2 * 2
+
+
+def _rounds_for(change: UpgradeChange, margin: float) -> int:
+    """How many rounds show nine times in ten that nothing is lost where nothing is; errors shrink with their root."""
+    reach = math.log(change.gain / change.interval[0]) + _NINE_IN_TEN * change.error
+    return 2 * math.ceil(len(change.rounds) / 2 * (reach / -math.log1p(-margin)) ** 2)
+
+
+def answer_among(change: UpgradeChange | None, comparisons: int, smallest: float, margin: float) -> Answer:
+    """The answer for a change that was looked for, one of so many of which none may be called worse by error."""
+    if change is None:
+        return Answer.CANNOT_SAY
+    reach = change.error * float(stdtrit(change.freedom, 1 - (1 - CONFIDENCE) / comparisons))
+    return _answer(math.log(change.gain), reach, reach, smallest, margin)
 
 
 def _answer(gain: float, alone: float, among: float, smallest: float, margin: float) -> Answer:

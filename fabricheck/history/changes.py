@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck import __version__
@@ -94,7 +95,24 @@ def tuning_of(run: Run, case: Case | None) -> str:
     return canonical({**variables, **({"profile": str(profile)} if profile is not None else {})})
 
 
-def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class StackDifference:
+    """What differs between two stacks: a version, a variable or a package; `old` and `new` say how, `none` for nothing.
+
+    Of a package also the paths of its libraries in either.
+    """
+
+    name: str
+    old: str
+    new: str
+    old_files: tuple[str, ...] = ()
+    new_files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old} -> {self.new}"
+
+
+def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDifference, ...]:
     """Libraries that other files hold in the new runs than in the old ones, those of one package together.
 
     `libucp, libuct: /opt/ucx-1.15 -> /opt/ucx-1.17`: a file at another path with the same build id is the same. Empty
@@ -119,7 +137,14 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[str, ...]:
             if pair[0] != pair[1]
         )
         packages.setdefault((left, right), []).append(name)
-    return tuple(f"{few(names)}: {left} -> {right}" for (left, right), names in packages.items())
+    return tuple(
+        StackDifference(
+            few(names),
+            *texts,
+            *(tuple(path for name in names for path in side.get(name, {}).values()) for side in (before, after)),
+        )
+        for texts, names in packages.items()
+    )
 
 
 def _loaded(runs: Iterable[Run]) -> dict[str, dict[str, str]]:

@@ -106,8 +106,9 @@ class Case:
 
     @property
     def repetition(self) -> int:
-        """Which one of `--repeat` it is, from 0."""
-        match = re.search(r" %\.?repeat_no=(\d+)", self.name)
+        """Which one of `--repeat` it is, from 0: ReFrame writes it into the name that it displays alone."""
+        name = str(self.attributes.get("display_name", self.name))
+        match = re.search(r" %\.?repeat_no=(\d+)", name)
         return int(match[1]) if match else 0
 
     def outvoted(self) -> Case:

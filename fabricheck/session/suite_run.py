@@ -165,13 +165,14 @@ def run_suite(
     meanwhile: Callable[[], None] = lambda: None,
     fleet: Fleet | None = None,
     earlier: Path | None = None,
+    settings: Path | None = None,
     has_locks: bool = True,
 ) -> FinishedSession:
     """Runs the selected checks and gives what came of them. What ReFrame prints goes to a file and to `progress`.
 
     `meanwhile` is called while ReFrame reads the checks, before any of them runs; what it raises ends all that. With a
     `fleet` the checks run on its nodes, inside its job; its folder is that of the run from then on. Without, what an
-    `earlier` run measured to its end is taken over.
+    `earlier` run measured to its end is taken over. `settings`: ReFrame's for the system, where not the site's own.
 
     If it does not get to its end, the next run judges what is there. Where files cannot be locked (not `has_locks`),
     ReFrame keeps no database of results, which nothing but `reframe --list-stored-sessions` reads.
@@ -179,11 +180,13 @@ def run_suite(
     Everything is left below `output`: what this run alone made in runs/<system>-<time>/, ReFrame's database and logs
     beside it. Raises `UserError` when the system is unknown, when nothing is selected, or when ReFrame refuses.
     """
-    command, settings = command_of(suite, selection), suite.settings(selection.whole_system)
+    command, settings = command_of(suite, selection), settings or suite.settings(selection.whole_system)
     environment = environment_of(suite, selection, output, has_locks=has_locks)
     folder = _new_folder(output.resolve() / "runs", selection.whole_system)
     if fleet is not None:
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
+    elif settings != suite.settings(selection.whole_system):
+        environment["RFM_CONFIG_FILES"] = f"{suite.config_files(selection.whole_system)[0]}:{settings}"
     elif earlier is not None:
         environment[RESUMES] = str(earlier)
     (mark := (progress and progress.mark) or (lambda _: None))("reading the checks …")

@@ -10,14 +10,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
+from fabricheck.diagnosis.bisection import BisectionOutcome
 from fabricheck.diagnosis.blame import blamed, count_crossing, evidence_of, gains
 from fabricheck.diagnosis.rounds import require_alike
-from fabricheck.diagnosis.upgrade import Answer, Changes, changes_of
+from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
-from fabricheck.history.changes import packages_changed, software_of, tuning_of
+from fabricheck.history.changes import StackDifference, packages_changed, software_of, tuning_of
 from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
@@ -31,14 +33,37 @@ from fabricheck.suite import Suite
 
 
 @dataclass(frozen=True)
+class Exchanged:
+    """What the exchange of some differences changed in the old environment."""
+
+    differences: tuple[str, ...]
+    change: UpgradeChange | None
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class UpgradeCause:
+    """Which differences are `guilty` of the loss `of` a class or operation, and what each exchange showed.
+
+    `left`: differences that cannot be exchanged.
+    """
+
+    outcome: BisectionOutcome
+    of: str
+    guilty: tuple[StackDifference, ...]
+    steps: tuple[Exchanged, ...]
+    left: tuple[StackDifference, ...]
+
+
+@dataclass(frozen=True)
 class Upgrade:
     """What came of an upgrade from the environment `old` to `new`.
 
     `failures`: why tests that ran with the old one do not with the new one. `left_out`: what could not be compared, and
     why. `not_asked`: tests that do not apply, or cannot be interleaved.
-    What differs, each as `NCCL: 2.28.3 -> 2.29.1`: versions (`software`), `variables`, and `packages`, by the libraries
-    that were loaded. `suspects`: software that explains what is worse, with its version; more than one where they
-    cannot be told apart.
+    What differs: versions (`software`), `variables`, and `packages`, by the libraries that were loaded. `suspects`:
+    software that explains what is worse, with its version; more than one where they cannot be told apart.
+    `round_seconds`: how long a round took. `cause`: what an exchange of what differs came to.
     """
 
     system: str
@@ -50,10 +75,12 @@ class Upgrade:
     failures: tuple[str, ...]
     left_out: tuple[str, ...]
     not_asked: tuple[str, ...]
-    software: tuple[str, ...]
-    variables: tuple[str, ...]
-    packages: tuple[str, ...]
+    software: tuple[StackDifference, ...]
+    variables: tuple[StackDifference, ...]
+    packages: tuple[StackDifference, ...]
     suspects: tuple[Component, ...]
+    round_seconds: float
+    cause: UpgradeCause | None = None
 
     @property
     def answer(self) -> Answer:
@@ -67,9 +94,15 @@ class Upgrade:
     def only_change(self) -> str:
         """What differs, where that is one package, or one version or variable; else empty."""
         # The version of a library is that of its file, and what LD_PRELOAD has is loaded.
-        variables = [each for each in self.variables if not (self.packages and each.startswith("LD_PRELOAD:"))]
+        variables = [each for each in self.variables if not (self.packages and each.name == "LD_PRELOAD")]
         differences = [*(self.packages or self.software), *variables]
-        return differences[0] if len(differences) == 1 else ""
+        return str(differences[0]) if len(differences) == 1 else ""
+
+    @property
+    def worst(self) -> UpgradeChange | None:
+        """What is most surely worse; None where nothing is."""
+        worse = (each for each in self.changes.all if each.answer is Answer.WORSE)
+        return min(worse, key=lambda change: math.log(change.gain) / change.error, default=None)
 
     @property
     def exit_status(self) -> int:
@@ -114,70 +147,121 @@ class _Side:
         return f"{told.splitlines()[0]}{often}"
 
 
+@dataclass(frozen=True)
+class UpgradeComparison:
+    """What sessions measured with an old and a new environment, by test: the runs of each round, and either side.
+
+    `failures` and `left_out` are those of an Upgrade; `rounds` is how many were whole.
+    """
+
+    pairs: Mapping[str, Sequence[tuple[Run, Run]]]
+    sides: Mapping[str, tuple[_Side, _Side]]
+    failures: tuple[str, ...]
+    left_out: tuple[str, ...]
+    rounds: int
+
+    @classmethod
+    def of(
+        cls, sessions: Sequence[FinishedSession], suite: Suite, system: str, names: tuple[str, str]
+    ) -> UpgradeComparison:
+        """Of the environments `names`, the old and the new one."""
+        old, new = names
+        every = [case for session in sessions for case in session.cases if case.environment in names]
+        failures, left_out = list(_not_built(every, new)), list(_not_built(every, old))
+        rounds, tests = 0, dict[str, list[Case]]()
+        for session in sessions:
+            cases = [case for case in session.cases if not case.is_build and not case.does_not_apply]
+            asked = max((case.repetition + 1 for case in cases), default=0)
+            whole: Sequence[int] = range(asked)
+            if session.interrupted:
+                whole = _whole_rounds(cases)
+                left_out.insert(0, f"the run was interrupted: {len(whole)} of {asked} rounds are compared")
+            rounds += len(whole)
+            for case in cases:
+                if case.repetition in whole:
+                    tests.setdefault(f"{case.name_without_repeat} @{case.partition}", []).append(case)
+        pairs: dict[str, list[tuple[Run, Run]]] = {}
+        sides: dict[str, tuple[_Side, _Side]] = {}
+        for test, own in tests.items():
+            before, after = (
+                _Side.of(test, rounds, (case for case in own if case.environment == name), suite, system)
+                for name in names
+            )
+            both = list(zip(before.runs, after.runs, strict=False))
+            unlike = [finding for pair in both for finding in require_alike(pair, None)]
+            if not before.cases:
+                continue  # what only the new one can is no loss
+            if before.why:
+                left_out.append(f"{old}: {before.why}")
+            elif after.why:
+                failures.append(after.why)
+            elif unlike:
+                left_out.append(unlike[0].message)
+            else:
+                pairs[test], sides[test] = both, (before, after)
+        return cls(pairs, sides, tuple(failures), tuple(left_out), rounds)
+
+    @property
+    def round_seconds(self) -> float:
+        """How long a round took, by when the runs started."""
+        starts = [
+            datetime.fromisoformat(str(run.header["started_utc"]).replace("Z", "+00:00"))
+            for rounds in self.pairs.values()
+            for pair in rounds
+            for run in pair
+        ]
+        return (max(starts) - min(starts)).total_seconds() / (self.rounds - 1) if self.rounds > 1 and starts else 0.0
+
+
 def judge_upgrade(
-    session: FinishedSession, suite: Suite, system: str, names: tuple[str, str], *, rounds: int, margin: float
+    sessions: Sequence[FinishedSession],
+    suite: Suite,
+    system: str,
+    names: tuple[str, str],
+    *,
+    margin: float,
+    looks: int = 1,
 ) -> Upgrade:
-    """Compares what a session measured with the environments `names`, the old and the new one."""
-    old, new = names
-    smallest_effect = SystemJudge.of(system, suite.root).policy.smallest_effect
-    pairs: dict[str, list[tuple[Run, Run]]] = {}
-    sides: dict[str, tuple[_Side, _Side]] = {}
-    failures, left_out = list(_not_built(session.cases, new)), list(_not_built(session.cases, old))
-    cases = [case for case in session.cases if not case.is_build and not case.does_not_apply]
-    if session.interrupted:
-        whole = _whole_rounds(cases)
-        cases = [case for case in cases if case.repetition in whole]
-        left_out.insert(0, f"the run was interrupted: {len(whole)} of {rounds} rounds are compared")
-        rounds = len(whole)
-    tests: dict[str, list[Case]] = {}
-    for case in cases:
-        tests.setdefault(f"{case.name_without_repeat} @{case.partition}", []).append(case)
-    for test, own in tests.items():
-        before, after = (
-            _Side.of(test, rounds, (case for case in own if case.environment == name), suite, system)
-            for name in (old, new)
-        )
-        both = list(zip(before.runs, after.runs, strict=False))
-        unlike = [found for pair in both for found in require_alike(pair, None)]
-        if not before.cases:
-            continue  # what only the new one can is no loss
-        if before.why:
-            left_out.append(f"{old}: {before.why}")
-        elif after.why:
-            failures.append(after.why)
-        elif unlike:
-            left_out.append(unlike[0].message)
-        else:
-            pairs[test], sides[test] = both, (before, after)
+    """Compares what sessions measured with the environments `names`, the old and the new one.
+
+    `looks`: how often an answer is looked for before it stands; they share the probability of an error.
+    """
+    comparison = UpgradeComparison.of(sessions, suite, system, names)
+    sides, failures, left_out = comparison.sides.values(), comparison.failures, comparison.left_out
+    smallest = SystemJudge.of(system, suite.root).policy.smallest_effect
     try:
-        changes = changes_of(pairs, smallest_effect=smallest_effect, margin=margin)
+        changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=margin, looks=looks)
     except UserError as error:
         changes = Changes((), (), ())
-        left_out.append(str(error))
-    if session.interrupted:
-        left_out, failures = [*left_out, *failures], []
-    versions = [[_software(side[number]) for side in sides.values()] for number in (0, 1)]
+        left_out = (*left_out, str(error))
+    if any(session.interrupted for session in sessions):
+        left_out, failures = (*left_out, *failures), ()
+    versions = [[_software(side[number]) for side in sides] for number in (0, 1)]
     software, variables = (
         _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
     )
+    before, after = (
+        {test: software_crossed(test, _software(side[number])[0]) for test, side in comparison.sides.items()}
+        for number in (0, 1)
+    )
     return Upgrade(
         system,
-        old,
-        new,
-        rounds,
+        *names,
+        comparison.rounds,
         margin,
         changes,
         tuple(dict.fromkeys(failures)),
         tuple(dict.fromkeys(left_out)),
-        tuple(each.message for each in session.findings if each.code == "does-not-apply"),
+        tuple(
+            dict.fromkeys(
+                each.message for session in sessions for each in session.findings if each.code == "does-not-apply"
+            )
+        ),
         software,
         variables,
-        packages_changed(*([side[number].runs[0] for side in sides.values()] for number in (0, 1))),
-        _suspects(
-            changes,
-            {test: software_crossed(test, _software(before)[0]) for test, (before, _) in sides.items()},
-            {test: software_crossed(test, _software(after)[0]) for test, (_, after) in sides.items()},
-        ),
+        packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1))),
+        _suspects(changes, before, after),
+        comparison.round_seconds,
     )
 
 
@@ -199,13 +283,15 @@ def _software(side: _Side) -> tuple[str, str]:
     return software_of(run, case, {}, {}), tuning_of(run, case)
 
 
-def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]]) -> tuple[StackDifference, ...]:
     def known(side: Sequence[Mapping[str, str]], name: str) -> str:
         return ", ".join(sorted({each[name] for each in side if name in each})) or "none"
 
     names = sorted({name for each in (*old, *new) for name in each})
     return tuple(
-        f"{name}: {known(old, name)} -> {known(new, name)}" for name in names if known(old, name) != known(new, name)
+        StackDifference(name, known(old, name), known(new, name))
+        for name in names
+        if known(old, name) != known(new, name)
     )
 
 

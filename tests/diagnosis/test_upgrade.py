@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fabricheck.diagnosis.upgrade import Answer, Changes, changes_of
+from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of, rounds_needed
 from fabricheck.records.run import Run, Samples
 from tests.support.effort import effort
 from tests.support.made_runs import made_ranks
@@ -121,6 +121,16 @@ def test_small_and_large_messages_are_two_classes() -> None:
 
 def test_nothing_compared_says_nothing() -> None:
     assert changes_of({}, smallest_effect=0.02, margin=0.05).answer is Answer.CANNOT_SAY
+
+
+@pytest.mark.parametrize(("error", "rounds"), [(0.01, 6), (0.02, 18), (0.05, 110)])
+def test_the_rounds_that_are_asked_for_are_those_that_a_stack_as_fast_as_ever_needs(error: float, rounds: int) -> None:
+    """Also where it happens to look slower by nearly the margin: (2.5 + 1.28) errors have to be 5.1%."""
+    gain = 0.96
+    change = UpgradeChange(
+        "class", "", "", "latency", 9, gain, (gain * math.exp(-2.5 * error), 1), error, 7, (0.0,) * 8, Answer.CANNOT_SAY
+    )
+    assert rounds_needed(Changes((change,), (), ()), 0.05) == max(rounds, 10)
 
 
 @pytest.mark.parametrize("wild", [False, True])

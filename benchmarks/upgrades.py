@@ -1,0 +1,200 @@
+"""What `fabricheck upgrade` answers, and whom its bisection names, at the noise of recorded launches.
+
+    nice -n 19 python -m benchmarks.upgrades docs/results/upgrade-h100x2-2026-11-26/medians.json
+
+The file has, for each session and transport, the medians (ns) of a metric in all launches of one and the same program.
+Launches are drawn with repetition, relative to the mean of their session, for either side; the new one has a planted
+loss or none. A bisection has so many packages that differ, of which one costs, two cost only together, or none costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.regression import share
+from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
+from fabricheck.diagnosis.tuning_effect import quantity_of
+from fabricheck.diagnosis.upgrade import (
+    FIRST_ROUNDS,
+    LOOKS,
+    Answer,
+    Changes,
+    Key,
+    MetricGains,
+    UpgradeChange,
+    changes_of_gains,
+    further_rounds,
+)
+
+Floats = npt.NDArray[np.float64]
+Generator = np.random.Generator
+#: Changes the times (launches, metrics) in ns of a transport: its name, its metrics as (operation, bytes), the times.
+Plant = Callable[[str, Sequence[tuple[str, int]], Floats], Floats]
+
+MARGIN, SMALLEST = 0.05, 0.02
+LARGE = 65536
+PACKAGES = 4
+# How much 3 us are of an allreduce of NCCL there: the logarithm of its time with them over that without.
+LOSS = 0.15
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Recorded launches of a transport: metrics as (operation, bytes), and times in ns, (launches, metrics)."""
+
+    metrics: tuple[tuple[str, int], ...]
+    times: Floats
+
+    @classmethod
+    def of(cls, sessions: Sequence[Mapping[str, Sequence[int]]]) -> Pool:
+        """Of several sessions, each with the times of all launches by `operation bytes`: what a session has in common
+        is not noise within a job."""
+        names = list(sessions[0])
+        logarithms = [np.log(np.array([session[name] for name in names])) for session in sessions]
+        level = np.mean([own.mean(axis=1) for own in logarithms], axis=0)
+        centred = [own - own.mean(axis=1, keepdims=True) + level[:, None] for own in logarithms]
+        metrics = tuple((name.rpartition(" ")[0], int(name.rpartition(" ")[2])) for name in names)
+        return cls(metrics, np.exp(np.concatenate(centred, axis=1).T))
+
+
+def read_pools(file: Path) -> dict[str, Pool]:
+    """The launches of each transport."""
+    sessions: dict[str, dict[str, dict[str, list[int]]]] = json.loads(file.read_text(encoding="utf-8"))
+    transports = sorted({name for session in sessions.values() for name in session})
+    return {name: Pool.of([session[name] for session in sessions.values() if name in session]) for name in transports}
+
+
+def nothing(_: str, __: Sequence[tuple[str, int]], times: Floats) -> Floats:
+    """A stack like the old one."""
+    return times
+
+
+def delay(transport: str, metrics: Sequence[tuple[str, int]], times: Floats) -> Floats:
+    """3 µs in each allreduce of NCCL."""
+    slower: Floats = times + np.array([3000.0 * (transport == "ccl" and name == "allreduce") for name, _ in metrics])
+    return slower
+
+
+def loss(part: float, operations: Sequence[str] = (), *, large: bool = True) -> Plant:
+    """A part of the goodput, or of the speed of small messages, of NCCL: of all operations or of some."""
+
+    def plant(transport: str, metrics: Sequence[tuple[str, int]], times: Floats) -> Floats:
+        lost = [
+            transport == "ccl" and (size >= LARGE) == large and (not operations or name in operations)
+            for name, size in metrics
+        ]
+        slower: Floats = times / np.where(lost, 1 - part, 1.0)
+        return slower
+
+    return plant
+
+
+PLANTS: Mapping[str, Plant] = {
+    "nothing": nothing,
+    "3 us in allreduce": delay,
+    "2% of large allreduces": loss(0.02, ["allreduce"]),
+    "2% of all large": loss(0.02),
+    "5% of all small": loss(0.05, large=False),
+}
+
+
+def drawn(rng: Generator, pools: Mapping[str, Pool], plant: Plant, rounds: int) -> dict[str, Floats]:
+    """The logarithms of the times of each transport, (rounds, metrics)."""
+    return {
+        name: np.log(plant(name, pool.metrics, pool.times[rng.integers(0, len(pool.times), rounds)]))
+        for name, pool in pools.items()
+    }
+
+
+def compared(
+    pools: Mapping[str, Pool], old: Mapping[str, Floats], new: Mapping[str, Floats], rounds: int, looks: int
+) -> Changes:
+    """What changed in so many of the rounds."""
+    metrics: dict[Key, MetricGains] = {}
+    for transport, pool in pools.items():
+        for column, (operation, size) in enumerate(pool.metrics):
+            before, after = old[transport][:rounds, column], new[transport][:rounds, column]
+            quantity = quantity_of(size)
+            gains = MetricGains(operation, quantity, before - after, float(before.mean()))
+            metrics[f"{transport} {quantity}", transport, f"{operation} {size}"] = gains
+    return changes_of_gains(metrics, smallest_effect=SMALLEST, margin=MARGIN, looks=looks)
+
+
+def answer(rng: Generator, pools: Mapping[str, Pool], plant: Plant, fitting: int) -> tuple[Answer, int]:
+    """The answer of an upgrade where so many rounds fit into its time, and after how many rounds it is given."""
+    old, new = (drawn(rng, pools, own, max(fitting, FIRST_ROUNDS)) for own in (nothing, plant))
+    changes, rounds = compared(pools, old, new, FIRST_ROUNDS, LOOKS), FIRST_ROUNDS
+    if changes.answer is Answer.CANNOT_SAY and (more := further_rounds(changes, MARGIN, fitting)):
+        rounds += more
+        changes = compared(pools, old, new, rounds, LOOKS)
+    return changes.answer, rounds
+
+
+def cause(rng: Generator, pools: Mapping[str, Pool], guilty: Exchange, rounds: int) -> tuple[BisectionOutcome, bool]:
+    """What a bisection comes to where only the packages `guilty` together delay allreduce; whether it names others."""
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        old = drawn(rng, pools, nothing, rounds)
+        planted = [delay if guilty and set(guilty) <= set(exchange) else nothing for exchange in exchanges]
+        changes = [compared(pools, old, drawn(rng, pools, own, rounds), rounds, 1) for own in planted]
+        return [
+            next(each for each in of.operations if each.name == "allreduce" and each.quantity == "latency")
+            for of in changes
+        ]
+
+    result = bisect(PACKAGES, measure, loss=LOSS, smallest_effect=SMALLEST)
+    return result.outcome, not set(result.guilty) <= set(guilty)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="medians of recorded launches")
+    parser.add_argument("--seed", type=int, default=20261126)
+    parser.add_argument("--comparisons", type=int, default=200, help="of each cell; five times as many of nothing")
+    parser.add_argument("--rounds", default="8,16,35,60", help="rounds that fit into the time, for each column")
+    parser.add_argument("--transport", help="launches of one transport alone")
+    given = parser.parse_args()
+    pools = {name: pool for name, pool in read_pools(given.file).items() if given.transport in (None, name)}
+    columns = [int(text) for text in given.rounds.split(",")]
+    print(
+        f"| planted | {' | '.join(f'{each} rounds fit' for each in columns)} |\n|---{'|---' * len(columns)}|",
+        flush=True,
+    )
+    for number, (title, plant) in enumerate(PLANTS.items()):
+        cells = []
+        for fitting in columns:
+            rng, count = np.random.default_rng([given.seed, number, fitting]), given.comparisons
+            count *= 5 if plant is nothing else 1
+            given_ones = [answer(rng, pools, plant, fitting) for _ in range(count)]
+            answers = Counter(each for each, _ in given_ones)
+            rounds = math.fsum(each for _, each in given_ones) / count
+            go = answers[Answer.SAME] + answers[Answer.BETTER]
+            cells.append(f"worse {share(answers[Answer.WORSE], count)}, GO {share(go, count)}, {rounds:.0f} rounds")
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+    print(
+        f"\n| {PACKAGES} packages; guilty | {' | '.join(f'{each} rounds' for each in columns[:2])} |\n|---|---|---|",
+        flush=True,
+    )
+    for number, (title, guilty) in enumerate({"one": (1,), "two, only together": (1, 2), "none": ()}.items()):
+        cells = []
+        for rounds in columns[:2]:
+            rng = np.random.default_rng([given.seed, 100 + number, rounds])
+            ended = [cause(rng, pools, guilty, rounds) for _ in range(given.comparisons)]
+            outcomes = ", ".join(
+                f"{outcome.value} {count}" for outcome, count in Counter(of for of, _ in ended).items()
+            )
+            cells.append(f"{outcomes}; a wrong one named {share(sum(wrong for _, wrong in ended), len(ended))}")
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Which of the differences between two stacks costs what the new one loses: some of them at a time are exchanged in the
+old stack, and measured beside it.
+
+First each alone, or groups of them, which are divided until single ones are left. Where none surely costs alone and all
+together do, each is left out of all: those without which the loss is gone are guilty if they have it together (delta
+debugging; Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28, 2002).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from fabricheck.diagnosis.upgrade import Answer, UpgradeChange, answer_among
+
+#: Stacks that are measured beside the old one in a job, at most: that many more make its rounds too long.
+_MOST_BESIDE = 6
+
+_NO_LOSS = (Answer.SAME, Answer.BETTER)
+
+#: Numbers of the differences that are exchanged together.
+Exchange = tuple[int, ...]
+#: What exchanges change, measured in one job; None for one that cannot be exchanged so.
+Measure = Callable[[Sequence[Exchange]], Sequence[UpgradeChange | None]]
+
+
+class BisectionOutcome(str, Enum):
+    """What came of a bisection."""
+
+    FOUND = "found"
+    TOGETHER = "together"
+    CANNOT_SAY = "cannot say"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the exchange of some differences changed: worse, or same where less than half of the loss is there."""
+
+    exchanged: Exchange
+    change: UpgradeChange | None
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """Which differences are `guilty`: each costs (found), or only all of them together do.
+
+    Elsewhere: all of them exchanged do not cost, so that something else does.
+    """
+
+    outcome: BisectionOutcome
+    guilty: Exchange
+    steps: tuple[Step, ...]
+
+
+def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: float) -> Bisection:
+    """Exchanges so many differences, until single ones are named or nothing can be said.
+
+    `loss`: the logarithm of how many times as slow the new stack was found to be.
+    """
+    steps: list[Step] = []
+
+    def exchanged(pool: Exchange, exchanges: Sequence[Exchange]) -> list[Step]:
+        """Of the pool as a whole, whose loss is the yardstick of the others, and of each exchange."""
+        asked = list(dict.fromkeys((pool, *exchanges)))
+        changes = dict(zip(asked, measure(asked), strict=True))
+        whole = changes[pool]
+        lost = loss if whole is None else max(-math.log(whole.gain), smallest_effect)
+        own = {
+            exchange: Step(
+                exchange,
+                change,
+                answer_among(change, len(asked), smallest_effect, (loss if exchange == pool else lost) / 2),
+            )
+            for exchange, change in changes.items()
+        }
+        steps.extend(own.values())
+        return [own[exchange] for exchange in (pool, *exchanges)]
+
+    def ended(outcome: BisectionOutcome, guilty: Exchange = ()) -> Bisection:
+        return Bisection(outcome, guilty, tuple(steps))
+
+    pool, groups = tuple(range(differences)), _MOST_BESIDE
+    while True:
+        parts = _parts(pool, groups)
+        whole, *alone = exchanged(pool, parts)
+        if whole.change is None:  # those that cannot be exchanged alone are left out
+            left = tuple(number for step in alone if step.change is not None for number in step.exchanged)
+            if not left or left == pool:
+                return ended(BisectionOutcome.CANNOT_SAY)
+            pool = left
+            continue
+        if whole.answer is not Answer.WORSE:
+            elsewhere = whole.answer in _NO_LOSS and len(pool) == differences
+            return ended(BisectionOutcome.ELSEWHERE if elsewhere else BisectionOutcome.CANNOT_SAY)
+        costly = tuple(number for step in alone if step.answer is Answer.WORSE for number in step.exchanged)
+        if costly and len(parts) == len(pool):
+            return ended(BisectionOutcome.FOUND, costly)
+        if not costly:
+            break
+        groups = _MOST_BESIDE if len(costly) < len(pool) else 2 * groups
+        pool = costly
+    needed, groups = pool, _MOST_BESIDE
+    while True:
+        parts = _parts(needed, groups)
+        _, *without = exchanged(pool, [tuple(number for number in pool if number not in part) for part in parts])
+        kept = [part for part, step in zip(parts, without, strict=True) if step.answer in _NO_LOSS]
+        if not kept:
+            return ended(BisectionOutcome.CANNOT_SAY)
+        groups = _MOST_BESIDE if len(kept) < len(parts) else 2 * groups
+        needed = tuple(number for part in kept for number in part)
+        if len(needed) == len(kept):
+            break
+    if needed != pool and exchanged(needed, ())[0].answer is not Answer.WORSE:
+        return ended(BisectionOutcome.CANNOT_SAY)
+    return ended(BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed)
+
+
+def _parts(numbers: Exchange, most: int) -> list[Exchange]:
+    """Numbers in so many groups of one size at most."""
+    size = math.ceil(len(numbers) / most)
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]

@@ -1,0 +1,153 @@
+"""Packages and variables of a new stack exchanged some at a time in the environment of the old one, and measured beside
+it in one job, to find those that cost what `upgrade` found.
+
+An exchange preloads the libraries of its packages: whatever needs a library of that name gets it, also where a path is
+linked into a program. Those of the other packages are the old ones, likewise. Plugins follow the library that loads
+them. Whether it came so is read from what each run had loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabricheck.diagnosis.bisection import Exchange, bisect
+from fabricheck.diagnosis.upgrade import UpgradeChange, changes_of
+from fabricheck.fleet.settings import system_in
+from fabricheck.history.changes import StackDifference
+from fabricheck.judge.system import SystemJudge
+from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.upgrade import Exchanged, Upgrade, UpgradeCause, UpgradeComparison
+from fabricheck.suite import Suite
+
+# What a job script takes as it stands.
+_PLAIN = re.compile(r"[\w./:,=+@^-]+")
+_VARIABLE = re.compile(r"(?!LD_)[A-Z][A-Z0-9_]*")
+
+_SETTINGS = '''"""Written by `fabricheck upgrade`: the site's settings, and OLD with packages of NEW."""
+
+from pathlib import Path
+
+from fabricheck.session.exchange import with_exchanges
+
+site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r})
+'''
+
+#: Measures the tests that these patterns name with the old environment and these, by these settings of ReFrame.
+Run = Callable[[Sequence[str], Sequence[str], Path], FinishedSession]
+#: Variables of an environment, in order, by the name of the environment.
+_Exchanges = Mapping[str, Sequence[Sequence[str]]]
+
+
+def find_cause(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> UpgradeCause | None:
+    """Bisects what differs, with ReFrame's settings in `folder`; None where fewer than two can be exchanged."""
+    differences = [each for each in (*upgrade.packages, *upgrade.variables) if _preloaded(each) or _is_variable(each)]
+    worst = upgrade.worst
+    if worst is None or len(differences) < 2:
+        return None
+    smallest = SystemJudge.of(upgrade.system, suite.root).policy.smallest_effect
+    tests = {each.test for each in upgrade.changes.metrics if each.of == worst.of and worst.test in ("", each.test)}
+    patterns = sorted({rf"^{re.escape(test.partition(' @')[0].replace(' ', ''))}(%|$)" for test in tests})
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange | None]:
+        names = {f"exchange-{number}": exchange for number, exchange in enumerate(exchanges, start=1)}
+        variables = {name: _variables(differences, exchange) for name, exchange in names.items()}
+        file = folder / "exchange.py"
+        system, old = upgrade.system, upgrade.old
+        text = _SETTINGS.format(site=str(suite.settings(system)), system=system, environment=old, exchanges=variables)
+        file.write_text(text, encoding="utf-8")
+        session = run(list(names), patterns, file)
+
+        def changed(name: str, exchange: Exchange) -> UpgradeChange | None:
+            comparison = UpgradeComparison.of([session], suite, system, (old, name))
+            runs = [after for rounds in comparison.pairs.values() for _, after in rounds]
+            if (
+                comparison.left_out
+                or comparison.failures
+                or not all(
+                    _came(differences, exchange, {str(each["path"]) for each in (run.footer or {}).get("loaded", ())})
+                    for run in runs
+                )
+            ):
+                return None
+            changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=upgrade.margin)
+            same = [
+                each for each in changes.all if (each.of, each.test, each.name) == (worst.of, worst.test, worst.name)
+            ]
+            return same[0] if same else None
+
+        return [changed(name, exchange) for name, exchange in names.items()]
+
+    result = bisect(len(differences), measure, loss=-math.log(worst.gain), smallest_effect=smallest)
+    return UpgradeCause(
+        result.outcome,
+        " ".join(filter(None, (worst.of, worst.name))),
+        tuple(differences[number] for number in result.guilty),
+        tuple(
+            Exchanged(tuple(differences[number].name for number in step.exchanged), step.change, step.answer)
+            for step in result.steps
+        ),
+        tuple(each for each in (*upgrade.packages, *upgrade.variables) if each not in differences and _counts(each)),
+    )
+
+
+def with_exchanges(site: Path, system: str, environment: str, exchanges: _Exchanges) -> dict[str, Any]:
+    """The site_configuration of `site` with further environments: `environment` with the variables of an exchange."""
+    content: dict[str, Any] = runpy.run_path(str(site))["site_configuration"]
+    given = [each for each in content["environments"] if each["name"] == environment]
+    more = [
+        {**each, "name": name, "env_vars": [*map(list, dict(each.get("env_vars", ())).items()), *variables]}
+        for each in given
+        for name, variables in exchanges.items()
+    ]
+    own = system_in(content, system)
+    own["partitions"] = [
+        {**each, "environs": [*each["environs"], *(exchanges if environment in each["environs"] else ())]}
+        for each in own["partitions"]
+    ]
+    return {**content, "systems": [own], "environments": [*content["environments"], *more]}
+
+
+def _preloaded(difference: StackDifference, *, old: bool = False) -> tuple[str, ...]:
+    """The libraries of a package that are preloaded; not those in folders below them, which are plugins."""
+    files = difference.old_files if old else difference.new_files
+    folders = {Path(file).parent for file in files}
+    if not all(_PLAIN.fullmatch(file) for file in files):
+        return ()
+    return tuple(file for file in files if folders.isdisjoint(Path(file).parent.parents))
+
+
+def _is_variable(difference: StackDifference) -> bool:
+    return (
+        not (difference.old_files or difference.new_files or difference.new == "none")
+        and _VARIABLE.fullmatch(difference.name) is not None
+        and _PLAIN.fullmatch(difference.new) is not None
+    )
+
+
+def _counts(difference: StackDifference) -> bool:
+    """Whether it is more than where libraries are looked for, which says itself what was loaded."""
+    return not difference.name.startswith("LD_")
+
+
+def _variables(differences: Sequence[StackDifference], exchange: Exchange) -> list[list[str]]:
+    """The variables that make an exchange."""
+    files = [
+        file
+        for number, difference in enumerate(differences)
+        for file in _preloaded(difference, old=number not in exchange)
+    ]
+    others = [[each.name, each.new] for each in (differences[number] for number in exchange) if not each.new_files]
+    return [*([["LD_PRELOAD", ":".join([*files, "$LD_PRELOAD"])]] if files else []), *others]
+
+
+def _came(differences: Sequence[StackDifference], exchange: Exchange, loaded: set[str]) -> bool:
+    """Whether the libraries that were loaded are those of the exchange."""
+    return all(
+        loaded.issuperset(files) if number in exchange else loaded.isdisjoint(files)
+        for number, files in enumerate(map(_preloaded, differences))
+    )
