@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fabricheck.judge.expected_table import rows
+from fabricheck.judge.expected_table import expected_rows
 from fabricheck.records.operations import COLLECTIVES
 from fabricheck.suite import suite_root
 from fabricheck.topology import optimum
@@ -74,7 +74,7 @@ def seconds_of(topology: Topology) -> str:
     for operation in COLLECTIVES if best else ():
         algorithm_of(topology, operation, "ccl", topology.gpus)
     end = time.process_time()
-    count = sum(1 for _ in rows(topology))
+    count = sum(1 for _ in expected_rows(topology))
     last = time.process_time()
     known = f"alltoall {best['alltoall']:.4g} Gb/s" if best else "-"
     times = f"{middle - start:9.2f} {end - middle:11.2f} {last - start:12.2f}"

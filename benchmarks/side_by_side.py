@@ -27,7 +27,7 @@ from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, options, peer, sizes_between
+from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, find_peer, options, sizes_between
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.topology.transfers import Message, Step, steps_of
@@ -359,7 +359,7 @@ def compare_ccl(table: Table, arguments: argparse.Namespace, operation: str, nam
         f"--sizes={','.join(map(str, small))},{large}", "--iterations=100", "--warmup=20",
         *([f"--ccl-mode={name}"] if name else []),
     )  # fmt: skip
-    peer_program = peer("nccl-tests", operation)
+    peer_program = find_peer("nccl-tests", operation)
     # In a graph nothing can wait for a call.
     waits = not mode.calls
     few = BenchmarkRequest(peer_program, tuple(small), ranks, backend="cuda", buffers="D D", one_at_a_time=waits)
@@ -392,7 +392,7 @@ def compare_ccl_trains(table: Table, arguments: argparse.Namespace, operation: s
         f"--sizes={','.join(map(str, sizes))}", "--budget=0.3", f"--train={calls}",
         *([f"--ccl-mode={name}"] if name else []),
     )  # fmt: skip
-    asked = BenchmarkRequest(peer("nccl-tests", operation), sizes, ranks, backend="cuda", buffers="D D")
+    asked = BenchmarkRequest(find_peer("nccl-tests", operation), sizes, ranks, backend="cuda", buffers="D D")
     theirs = vendor(table, arguments, arguments.nccl_tests, replace(asked, iterations=calls, warmup=5), mode.options)
     for size in sizes:
         title = f"{f'ccl {name}'.strip()} {operation} {format_size(size)} train, {ranks} ranks, against nccl-tests"

@@ -7,7 +7,7 @@ def main() -> None:
     """Runs the command line; as a prolog under a guard, which begins before anything else is imported."""
     from fabricheck import prolog
 
-    if guarded := prolog.wanted(sys.argv[1:]):
+    if guarded := prolog.is_prolog(sys.argv[1:]):
         prolog.guard()
     from fabricheck.cli import main as command_line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """What was probably meant by a `word` that is not `known`, as the end of a message; empty where nothing is near."""
     near = difflib.get_close_matches(word, [*known], 1)
     return f"; did you mean {near[0]}?" if near else ""

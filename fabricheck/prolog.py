@@ -24,7 +24,7 @@ FAULTS = (1, 3, 4)
 _MOST = 1 << 16  # bytes of what is said that are read
 
 
-def wanted(words: list[str]) -> bool:
+def is_prolog(words: list[str]) -> bool:
     """Whether a command line is that of a prolog."""
     return "doctor" in words[:1] and "--prolog" in words
 

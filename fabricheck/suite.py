@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fabricheck.errors import UserError, meant
+from fabricheck.errors import UserError, suggest
 
 #: What describes a system in miniature, beside its settings.
 MINIATURE = "miniature.json"
@@ -170,7 +170,7 @@ class Suite:
         known = self.systems()
         if system not in known:
             raise UserError(
-                f"unknown system '{system}': systems are {', '.join(known) or 'none'}{meant(system, known)}"
+                f"unknown system '{system}': systems are {', '.join(known) or 'none'}{suggest(system, known)}"
             )
 
     def settings(self, system: str) -> Path:

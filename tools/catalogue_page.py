@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, Certainty
-from fabricheck.report.lines import named
+from fabricheck.report.lines import fill_names
 
 GUIDE, REFERENCE = Path("docs/when-it-is-red.md"), Path("docs/findings.md")
 _GUIDE_HEAD = """# When it is red
@@ -109,7 +109,7 @@ def _section(code: str) -> Iterator[str]:
     entry = CATALOGUE[code]
     yield f"## {code}\n"
     yield _escaped(f"**{entry.alone}.** {entry.decides} *{_tag(entry.certainty)}.*") + "\n"
-    yield from (_escaped(f"{place}. {named(each, {})}") for place, each in enumerate(entry.steps, start=1))
+    yield from (_escaped(f"{place}. {fill_names(each, {})}") for place, each in enumerate(entry.steps, start=1))
     if entry.steps:
         yield ""
 

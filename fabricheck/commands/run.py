@@ -134,7 +134,7 @@ def run(
     jobs, repeated = _jobs(rounds, one_by_one=one_by_one)
     suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
     wanted.check(is_short=is_short, only_list=only_list)
-    selection = Selection(system, tags, names, environments, (*prebuilt(built), *repeated, *reframe_options), jobs)
+    selection = Selection(system, tags, names, environments, (*use_built(built), *repeated, *reframe_options), jobs)
     output = remember_output(output or output_folder(suite.root))
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
@@ -143,7 +143,7 @@ def run(
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
     tell = functools.partial(click.echo, err=is_short)
-    with alone(context, suite, selection, output) as has_locks:
+    with lock_output(context, suite, selection, output) as has_locks:
         _judge_abandoned(suite, name, output, kept_in)
         earlier, selection = _earlier(output, selection, wanted)
         tell(f"{name}: {selection.text}; missing programs are built first")
@@ -172,7 +172,7 @@ def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:
     return "interleaved", (f"--repeat={rounds}",)
 
 
-def prebuilt(program: Path | None) -> tuple[str, ...]:
+def use_built(program: Path | None) -> tuple[str, ...]:
     """ReFrame's option that has a built fabricbench taken."""
     if program is None:
         return ()
@@ -220,7 +220,7 @@ def _conclude(
 
 
 @contextlib.contextmanager
-def alone(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
+def lock_output(context: click.Context, suite: Suite, selection: Selection, output: Path) -> Iterator[bool]:
     """While this lasts no other run of the system has this output; whether files can be locked there."""
     from fabricheck.locks import Taken
     from fabricheck.records.verdict import EXIT_CODES, Verdict

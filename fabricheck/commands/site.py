@@ -95,9 +95,9 @@ def init(
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
     """
-    from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
+    from fabricheck.site.doubts import CODES, correct_facts, doubts_of, doubts_of_network
     from fabricheck.site.plan import Choices, plan
-    from fabricheck.site.shapes import likeness
+    from fabricheck.site.shapes import find_nearest_shape
     from fabricheck.site.write import Site, hardware_text, write_site
 
     if unknown := set(accept) - set(CODES):
@@ -106,7 +106,7 @@ def init(
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
         facts = _captured(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
     name = _system_name(system, facts)
-    doubts, facts = doubts_of(facts), corrected(facts, accept)
+    doubts, facts = doubts_of(facts), correct_facts(facts, accept)
     planned = plan(facts, name, hardware_text(facts), Choices(partitions, access))
     of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
     open_ = [each for each in (*doubts, *of_cables) if each.code not in accept]
@@ -115,7 +115,7 @@ def init(
     for file in written.files:
         click.echo(f"{file}{'' if file in new else ' (kept as it was)'}")
     of_settings = planned.partitions if written.files[1] in new else ()
-    like = likeness(facts.gpus, facts.nics)
+    like = find_nearest_shape(facts.gpus, facts.nics)
     seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
     click.echo(f"{name}: {hardware_text(facts)}{seems}{_where(of_settings)}")
     for line in facts.problems:

@@ -56,13 +56,13 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     \b
     fabricheck expected alps --unit GB/s --svg node.svg
     """
-    from fabricheck.judge.expected_table import rows
+    from fabricheck.judge.expected_table import expected_rows
     from fabricheck.topology.algorithms import estimates
     from fabricheck.topology.drawing import draw
     from fabricheck.wholefile import whole_file
 
     topology, references, published = _load(system)
-    table = list(rows(topology, references))
+    table = list(expected_rows(topology, references))
     if svg is not None:
         with refused(f"{svg}:", "written"), whole_file(svg) as file:
             file.write_text(draw(topology), encoding="utf-8")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN
-from fabricheck.commands.run import alone, prebuilt
+from fabricheck.commands.run import lock_output, use_built
 from fabricheck.errors import UserError
 from fabricheck.units import few
 
@@ -98,12 +98,12 @@ def upgrade(
     # Beside the runs of the system: these are none of its history.
     own_output = (output or output_folder(suite.root)) / "upgrades"
     selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
-    with alone(context, suite, selection, own_output) as has_locks:
+    with lock_output(context, suite, selection, own_output) as has_locks:
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
 
         def measured(of: Selection, times: int, programs: Path | None, settings: Path | None = None) -> FinishedSession:
-            of = replace(of, more=(*prebuilt(programs), f"--repeat={times}", *of.more))
+            of = replace(of, more=(*use_built(programs), f"--repeat={times}", *of.more))
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:

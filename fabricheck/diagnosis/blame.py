@@ -57,7 +57,7 @@ def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]
     return crossing
 
 
-def gains(shift: Floats, error: Floats, loss: float) -> Floats:
+def loss_evidence(shift: Floats, error: Floats, loss: float) -> Floats:
     """The log likelihood of measurements that each lost `loss`, over that it lost nothing; 0 where nothing is known.
 
     `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`.
@@ -76,7 +76,7 @@ def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Com
     return {each: math.fsum(values) for each, values in evidence.items()}
 
 
-def groups(
+def group_slow(
     slow: Mapping[int, Iterable[Component]], crossing: Mapping[Component, int], evidence: LogLikelihoods | None = None
 ) -> list[SlowGroup]:
     """What got slow, by index with what it crosses, in groups of one cause: what explains most of it first.
@@ -95,7 +95,7 @@ def groups(
     return blames
 
 
-def blamed(
+def blame_best(
     components: Collection[Component],
     crossing: Mapping[Component, int],
     evidence: Iterable[LogLikelihoods] = (),

@@ -139,7 +139,7 @@ def groups_of(runs: Iterable[CaseRun]) -> tuple[CaseGroup, ...]:
     )
 
 
-def partners(groups: Iterable[CaseGroup], transport: str, other: str) -> Iterator[tuple[CaseGroup, CaseGroup]]:
+def match_partners(groups: Iterable[CaseGroup], transport: str, other: str) -> Iterator[tuple[CaseGroup, CaseGroup]]:
     """Each group of `transport` with one of `other` of the same test and partition; of its own environment if it can.
 
     So a library that does not depend on MPI and was measured in one environment stands beside every MPI library.

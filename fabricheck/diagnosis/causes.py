@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fabricheck.diagnosis.blame import blamed, count_crossing, groups
+from fabricheck.diagnosis.blame import blame_best, count_crossing, group_slow
 from fabricheck.diagnosis.table import (
     Group,
     Measurement,
@@ -253,8 +253,8 @@ def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple
     affected = count_crossing(row.components for row in bad)
     # What a good pair crosses is not at fault.
     suspect = {each for each, count in affected.items() if count == crossing[each]}
-    for group in groups({index: row.components & suspect for index, row in enumerate(bad)}, crossing):
-        components = blamed(group.components, crossing)
+    for group in group_slow({index: row.components & suspect for index, row in enumerate(bad)}, crossing):
+        components = blame_best(group.components, crossing)
         if components and len(group.members) > 1:
             yield _fewest(components), [bad[index] for index in group.members]
 

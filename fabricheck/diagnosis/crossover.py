@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fabricheck.diagnosis.case_runs import CaseRun, MeasuredGoodput, common_points, groups_of, partners
+from fabricheck.diagnosis.case_runs import CaseRun, MeasuredGoodput, common_points, groups_of, match_partners
 from fabricheck.judge.statistics import ratio_interval
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -110,7 +110,7 @@ def crossover(sizes: Iterable[RatioAtSize]) -> Crossover:
 
 def comparisons(runs: Iterable[CaseRun]) -> Iterator[CclAgainstMpi]:
     """Of every operation that *CCL and an MPI library measured between the same devices, in one test."""
-    for mpi, ccl in partners(groups_of(runs), "mpi", "ccl"):
+    for mpi, ccl in match_partners(groups_of(runs), "mpi", "ccl"):
         pairs_by_test: dict[tuple[str, int, int, bool], dict[int, list[tuple[MeasuredGoodput, MeasuredGoodput]]]] = (
             defaultdict(lambda: defaultdict(list))
         )

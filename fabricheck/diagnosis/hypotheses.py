@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabricheck.diagnosis.case_runs import CaseGroup, CaseRun, Floats, SizePoint, common_points, groups_of, partners
+from fabricheck.diagnosis.case_runs import (
+    CaseGroup,
+    CaseRun,
+    Floats,
+    SizePoint,
+    common_points,
+    groups_of,
+    match_partners,
+)
 from fabricheck.diagnosis.slowdown import Slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.statistics import (
@@ -20,8 +28,8 @@ from fabricheck.judge.statistics import (
     RatioTest,
     Truth,
     all_of,
+    all_true,
     any_of,
-    both,
     count,
     faster,
     most_of,
@@ -113,7 +121,7 @@ def mpi_is_highest(evidence: SessionData) -> Iterator[Found]:
         ways = [
             other
             for way in ("ccl", "copy", "staging")
-            for one, other in partners(evidence.groups, "mpi", way)
+            for one, other in match_partners(evidence.groups, "mpi", way)
             if one is mpi
         ]
         points = {way: _largest(set(_pairs_in_node(mpi)) & set(way.points)) for way in ways}
@@ -194,7 +202,7 @@ def _largest(points: Iterable[SizePoint]) -> list[SizePoint]:
 
 def ccl_wins_in_node(evidence: SessionData) -> Iterator[Found]:
     """Goodput of *CCL over that of MPI for every collective and size over the GPUs of one node."""
-    for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
+    for mpi, ccl in match_partners(evidence.groups, "mpi", "ccl"):
         tests = {
             point: faster(ccl.points[point].gbps, mpi.points[point].gbps)
             for point in _collectives(ccl, mpi)
@@ -241,7 +249,7 @@ def ccl_leads_at_few_nodes(evidence: SessionData) -> Iterator[Found]:
     """Three tests for each operation: *CCL is faster at the fewest nodes with large transfers, and its lead is larger
     there than at the most nodes, and than with small transfers."""
     by_environment: dict[tuple[str, str], dict[_Place, tuple[Floats, Floats]]] = defaultdict(dict)
-    for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
+    for mpi, ccl in match_partners(evidence.groups, "mpi", "ccl"):
         for point in _collectives(ccl, mpi):
             if point.operation in ("alltoall", "allreduce"):
                 place = _Place(point.operation, len(point.hosts), point.bytes)
@@ -289,7 +297,7 @@ def _tests_of_scale(operation: str, times: Mapping[_Place, tuple[Floats, Floats]
 
 def mpi_wins_between_nodes(evidence: SessionData) -> Iterator[Found]:
     """Goodput of MPI over that of *CCL between GPUs of different nodes, at the smallest and the largest size."""
-    for mpi, ccl in partners(evidence.groups, "mpi", "ccl"):
+    for mpi, ccl in match_partners(evidence.groups, "mpi", "ccl"):
         points = [point for point in common_points(mpi, ccl) if _is_between_nodes(point) and point.devices]
         sizes = {point.bytes for point in points}
         small, large = min(sizes, default=SMALLEST_GOODPUT_BYTES), max(sizes, default=0)
@@ -302,7 +310,7 @@ def mpi_wins_between_nodes(evidence: SessionData) -> Iterator[Found]:
             best = max((test.ratio for test in tests), key=lambda ratio: ratio.value)
             counts = count(tests, "faster", "not")
             numbers.append(f"at {format_size(size)} of {len(tests)} pairs {counts}, MPI ÷ *CCL at most {best}")
-        yield _found(both(truths), "; ".join(numbers), mpi.environment)
+        yield _found(all_true(truths), "; ".join(numbers), mpi.environment)
 
 
 def location_is_marginal(evidence: SessionData) -> Iterator[Found]:

@@ -34,7 +34,7 @@ def allocated(choice: Choice, partition: Mapping[str, Any], minutes: int) -> Ite
     if partition.get("scheduler") not in SLURM:
         yield "", choice.nodes[: choice.count]
         return
-    wait = seconds(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
+    wait = parse_duration(str(partition.get("extras", {}).get("max_pending_time", ""))) or _WAIT_S
     wait = min(wait, choice.wait_s or wait)
     command = [
         *("salloc", "--no-shell", "--no-kill", "--exclusive", f"--job-name={_NAME}", f"--immediate={wait}"),
@@ -76,7 +76,7 @@ def is_over(fleet: Fleet) -> bool:
     return True
 
 
-def seconds(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Of a time such as `30s` or `1h30m`; 0 for another text."""
     return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text))
 

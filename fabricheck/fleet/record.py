@@ -31,7 +31,7 @@ TROUBLES = "troubles.log"
 LAUNCHES = "launches.json"
 
 
-def proved(node: str, what: str) -> Finding:
+def did_not_start(node: str, what: str) -> Finding:
     """FAIL of a node that does not start what others start, which is worth a drain: nothing more is measured there."""
     return Finding("node-did-not-start", Verdict.FAIL, f"{node}: {what}", (Component.of_node(node),))
 
@@ -147,7 +147,7 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
         try:
             content = json.loads(line)
             if "what" in content:  # of an earlier version
-                say = proved if content["guilty"] else not_run
+                say = did_not_start if content["guilty"] else not_run
                 findings.append(say(str(content["node"]), str(content["what"])))
             else:
                 findings.append(Finding.from_json(content))

@@ -30,7 +30,7 @@ from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen, 
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import is_over
-from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, proved, write_findings
+from fabricheck.fleet.record import LAUNCHES, TROUBLES, Fleet, did_not_start, write_findings
 from fabricheck.fleet.resume import take_launch
 from fabricheck.fleet.steps import Ended, run_step, words_of_step
 from fabricheck.judge.policy import Policy, load_policy
@@ -191,11 +191,12 @@ class Screen:
         """Names the nodes that are to blame for a launch; whether there are any."""
         named = [node for node in nodes if node in set(_named(ended.said))]
         guilty = find_guilty(nodes, self._starts, named)
-        findings = [proved(node, "MPI failed twice to start with this node, and starts without it") for node in guilty]
+        told = "MPI failed twice to start with this node, and starts without it"
+        findings = [did_not_start(node, told) for node in guilty]
         if not guilty and named and len(named) < len(nodes) / 2:
             # It starts with all of them: what was named ended or hung later.
             findings = [
-                proved(node, f"MPI starts with this node, but the run did not complete: {ended.reason}")
+                did_not_start(node, f"MPI starts with this node, but the run did not complete: {ended.reason}")
                 for node in named
             ]
         if is_over(self.fleet):

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fabricheck.fleet.allocation import is_over
-from fabricheck.fleet.record import TROUBLES, Fleet, not_run, proved, write_findings
+from fabricheck.fleet.record import TROUBLES, Fleet, did_not_start, not_run, write_findings
 from fabricheck.fleet.resume import DONE, STATUS, take_nodes
 from fabricheck.fleet.steps import Ended, run_steps, time_for, words_of_step
 from fabricheck.records.case import NODES
@@ -83,7 +83,7 @@ def findings_of(first: Mapping[str, Ended], second: Mapping[str, Ended], nodes: 
         if other.status in DONE:
             findings.append(not_run(node, f"it failed once and then worked: {ended.reason}"))
         else:
-            say = not_run if len(first) > nodes / 2 else proved
+            say = not_run if len(first) > nodes / 2 else did_not_start
             findings.append(say(node, f"it failed twice in a single-node test: {other.reason}"))
     return findings
 

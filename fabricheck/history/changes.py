@@ -22,7 +22,7 @@ _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
 _DIGITS = 8  # of a build id
 
 
-def canonical(values: Mapping[str, str]) -> str:
+def canonical_json(values: Mapping[str, str]) -> str:
     """One text for one set of names and values: JSON with sorted names."""
     return json.dumps(dict(values), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
@@ -70,7 +70,7 @@ def software_of(run: Run, case: Case | None, session: Mapping[str, str], host_fa
     versions.update(_modules(case.folder if case else None))
     if {each.host for each in run.ranks} == {socket.gethostname()}:
         versions.update(host_facts)
-    return canonical(versions)
+    return canonical_json(versions)
 
 
 def _modules(folder: Path | None) -> dict[str, str]:
@@ -92,7 +92,7 @@ def tuning_of(run: Run, case: Case | None) -> str:
     environment: Mapping[str, object] = run.header.get("environment", {})
     variables = {name: str(value) for name, value in environment.items() if not set_by_launcher(name)}
     profile = case.attributes.get("tuning_profile") if case else None
-    return canonical({**variables, **({"profile": str(profile)} if profile is not None else {})})
+    return canonical_json({**variables, **({"profile": str(profile)} if profile is not None else {})})
 
 
 @dataclass(frozen=True)

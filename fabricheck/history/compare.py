@@ -14,10 +14,25 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import (
+    LogLikelihoods,
+    blame_best,
+    count_crossing,
+    evidence_of,
+    group_slow,
+    loss_evidence,
+)
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
-from fabricheck.history.series import KEY, NO_MEASUREMENT, MetricKey, check_history, crossed_by_all, numbered, path_of
+from fabricheck.history.series import (
+    KEY,
+    NO_MEASUREMENT,
+    MetricKey,
+    check_history,
+    crossed_by_all,
+    number_names,
+    path_of,
+)
 from fabricheck.history.shift_test import (
     BASE,
     CANDIDATE,
@@ -225,10 +240,10 @@ def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Vers
     }
     versions = {each: ", ".join(sorted(found)) for each, found in candidate.items()}
     findings = []
-    for group in groups(worse, crossing, _evidence(metrics, [metrics[row] for row in worse], same_test=True)):
+    for group in group_slow(worse, crossing, _evidence(metrics, [metrics[row] for row in worse], same_test=True)):
         members = [metrics[row] for row in group.members]
         evidence = (_evidence(metrics, members, same_test=same_test) for same_test in (True, False))
-        components = blamed(group.components, crossing, evidence, frozenset(changed))
+        components = blame_best(group.components, crossing, evidence, frozenset(changed))
         if components and len(members) > 1:
             named = named_with_versions(components, changed, versions)
             findings.append(_finding(members, named, crossing[components[0]], changed))
@@ -249,7 +264,7 @@ def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange]
     ]
     loss = float(np.median([abs(math.log1p(each.change)) for each in regressed])) if regressed else 0.0
     shift = [math.log1p(each.change) * (-1 if each.better == "higher" else 1) for each in others]
-    gained = gains(
+    gained = loss_evidence(
         np.asarray(shift, dtype=np.float64), np.asarray([each.error for each in others], dtype=np.float64), loss
     )
     return evidence_of(zip(gained.tolist(), (each.components for each in others), strict=True))
@@ -369,7 +384,7 @@ def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
     """Numbers of the metrics that vary alike: those of a kind; where these are few, those of a unit."""
     kinds = [MetricKey(*key).kind for key in keys.iter_rows()]
     count = Counter(kinds)
-    return numbered(kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True))
+    return number_names(kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True))
 
 
 def _relative(shift: float) -> float:

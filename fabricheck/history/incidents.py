@@ -10,10 +10,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.diagnosis.blame import LogLikelihoods, blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import (
+    LogLikelihoods,
+    blame_best,
+    count_crossing,
+    evidence_of,
+    group_slow,
+    loss_evidence,
+)
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import centre_and_spread
-from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, numbered
+from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, number_names
 from fabricheck.history.software_of_metrics import (
     ANY_MOVER,
     Changed,
@@ -113,8 +120,8 @@ class _Incidents:
         self._place = {each.session: number for number, each in enumerate(series.sessions)}
         self._row = {key: row for row, key in enumerate(series.keys)}
         self._crossing = count_crossing(series.components[row] for row in watched)
-        self._unit = numbered(series.units)
-        self._kind = numbered(
+        self._unit = number_names(series.units)
+        self._kind = number_names(
             (key.partition, key.environment, key.test, unit)
             for key, unit in zip(series.keys, series.units, strict=True)
         )
@@ -143,7 +150,7 @@ class _Incidents:
     def _new(self, session: int, rest: Sequence[int]) -> Iterator[_Cause]:
         alerts = [self._alerts[index] for index in rest]
         evidence = self._evidence(alerts, same_test=True) if len(alerts) > 1 else None
-        for group in groups({index: self._alerts[index].components for index in rest}, self._crossing, evidence):
+        for group in group_slow({index: self._alerts[index].components for index in rest}, self._crossing, evidence):
             members = [self._alerts[index] for index in group.members]
             named = self._named(group.components, members, self._changed(members))
             yield _Cause(session, list(group.members), group.components, frozenset(named))
@@ -188,7 +195,7 @@ class _Incidents:
         if any(each.key == WHOLE_SYSTEM for each in alerts):
             return tuple(sorted(each for each in shared if each in changed))
         evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))
-        return blamed(shared, self._crossing, evidence, frozenset(changed))
+        return blame_best(shared, self._crossing, evidence, frozenset(changed))
 
     def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> LogLikelihoods:
         """By component of the alerts, what the metrics without an alert say of it: those of the same tests, or of
@@ -210,7 +217,7 @@ class _Incidents:
         with np.errstate(divide="ignore", invalid="ignore"):
             error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
         loss = float(np.median([abs(math.log1p(each.change)) for each in alerts]))
-        gained = gains(now.centre - usual.centre, error, loss)
+        gained = loss_evidence(now.centre - usual.centre, error, loss)
         return evidence_of(
             (gain, components.intersection(series.components[row]))
             for row, gain in zip(rows, gained.tolist(), strict=True)

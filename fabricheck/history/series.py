@@ -59,7 +59,7 @@ class MetricKey:
 WHOLE_SYSTEM = MetricKey("", "", "", "whole system")
 
 
-def numbered(names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
+def number_names(names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
     """Each name as a number, equal ones as the same."""
     known: dict[Hashable, int] = {}
     return np.asarray([known.setdefault(each, len(known)) for each in names], dtype=np.int64)

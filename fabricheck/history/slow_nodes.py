@@ -17,7 +17,7 @@ import polars as pl
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import FEWEST
-from fabricheck.history.series import Series, numbered, path_of
+from fabricheck.history.series import Series, number_names, path_of
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
 from fabricheck.records.component import Component, Kind, only_node
@@ -63,7 +63,7 @@ def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list
     names = (
         (key.partition, key.environment, key.test, unit) for key, unit in zip(series.keys, series.units, strict=True)
     )
-    visits = visits.with_columns(kind=pl.Series(numbered(names))[visits["row"]])
+    visits = visits.with_columns(kind=pl.Series(number_names(names))[visits["row"]])
     if since := dict(accepted):
         visits = visits.filter(pl.col("place") >= pl.col("row").replace_strict(since, default=0))
         usual = pl.when(pl.col("row").is_in(list(since))).then(pl.col("worse").median().over("row", "where"))

@@ -46,7 +46,7 @@ class ExpectedRow:
     payload: str = ""
 
 
-def rows(topology: Topology, references: References | None = None) -> Iterator[ExpectedRow]:
+def expected_rows(topology: Topology, references: References | None = None) -> Iterator[ExpectedRow]:
     """Every ordered pair by each way, every collective by each way, and the node's own numbers, for large transfers."""
     kept = _goodputs(references) if references is not None else {}
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)

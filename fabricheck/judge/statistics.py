@@ -286,7 +286,7 @@ def most_of(tests: Sequence[RatioTest]) -> Truth:
     return False if truths and 2 * (truths.count(True) + truths.count(None)) <= len(truths) else None
 
 
-def both(truths: Iterable[Truth]) -> Truth:
+def all_true(truths: Iterable[Truth]) -> Truth:
     """True where all are, False where one is."""
     truths = list(truths)
     return False if False in truths else None if None in truths or not truths else True

@@ -20,10 +20,10 @@ from fabricheck.report.content import (
     name_of_group,
     number,
     percent,
+    ranks_text,
     short_message,
     short_name,
     unit_shown,
-    who,
 )
 from fabricheck.report.lines import checks_to_name, headline, steps
 from fabricheck.report.part_names import NodeParts
@@ -149,7 +149,7 @@ class _Writer:
         if cause.whole and cause.finding.code == "no-healthy-majority":
             ends = sorted(rows, key=lambda row: row.judgement.value, reverse=first.better != "higher")
             worst, best = (
-                f"{number(row.judgement.value)} {unit} ({who(row.judgement.samples, world)})"
+                f"{number(row.judgement.value)} {unit} ({ranks_text(row.judgement.samples, world)})"
                 for row in (ends[0], ends[-1])
             )
             return f"{name}: all {len(rows)} {kind}s slow, from {worst} to {best}"
@@ -205,7 +205,7 @@ def _of_comparison(comparison: Comparison) -> Iterator[Card]:
 
 
 def _named(rows: Sequence[Measurement], world: int) -> str:
-    return few([who(row.judgement.samples, world) for row in rows])
+    return few([ranks_text(row.judgement.samples, world) for row in rows])
 
 
 def _cut(evidence: Sequence[str]) -> tuple[str, ...]:

@@ -216,12 +216,12 @@ def slow_of(judged: RunJudgement) -> tuple[NotPassed, ...]:
     for group in groups_of(judged):
         for verdict, alike in group.by_verdict.items():
             if verdict is not Verdict.PASS:
-                named = few([who(each.samples, len(judged.run.ranks)) for each in alike])
+                named = few([ranks_text(each.samples, len(judged.run.ranks)) for each in alike])
                 slow.append(NotPassed(verdict, f"{group.name} {named}", reason_without_source(alike[0])))
     return tuple(slow)
 
 
-def together(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
+def merge_collectives(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
     """Each group of pairs by itself, and all collectives of a schedule and quantity, of which few are in each group;
     in the order of the groups, which is worst first."""
     alike: dict[tuple[str, ...], list[MetricGroup]] = {}
@@ -243,7 +243,7 @@ def name_of(members: Sequence[MetricGroup]) -> str:
 def label_of(judged: Judgement, world: int) -> str:
     """Whom a metric is about among those that it is shown with: the ranks of a pair, else the operation too."""
     samples = judged.samples
-    label = who(samples, world)
+    label = ranks_text(samples, world)
     return label if samples.operation in PAIRS else f"{samples.operation} {format_size(samples.bytes)} {label}"
 
 
@@ -286,7 +286,7 @@ def weakest(judgements: Sequence[Judgement]) -> str:
     return max((each.judged_by for each in judgements), key=order.index)
 
 
-def who(samples: Samples, world: int) -> str:
+def ranks_text(samples: Samples, world: int) -> str:
     """The ranks of a measurement in a run of `world` ranks, such as `0→3`, `all 4` or `ranks 0-3`."""
     if samples.operation in PAIRS and len(samples.ranks) == 2:
         arrow = "↔" if samples.operation == "bidirectional" else "→"

@@ -50,12 +50,12 @@ from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.figures.plot import plotly_js, plotly_notice
 from fabricheck.report.figures.tables import Figure
 from fabricheck.report.grid import grid_of
-from fabricheck.report.lines import told_once
+from fabricheck.report.lines import problems_shown_once
 from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
 from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, share_of_yardstick
-from fabricheck.report.summary import counted, coverage, machine, next_of_pass, numbers, standing
+from fabricheck.report.summary import coverage, machine, next_of_pass, numbers, qualify_pass, summarise_counts
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
@@ -172,7 +172,7 @@ def render_html(
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
     not_passed: list[tuple[RunView | None, Explained | NotPassed]] = []
     not_passed += [(None, Explained.of(each, system)) for each in all_problems]
-    for view, judged, told in zip(views, ranked, told_once(ranked), strict=True):
+    for view, judged, told in zip(views, ranked, problems_shown_once(ranked), strict=True):
         not_passed += [(view, Explained.once(each, system, judged.test)) for each in told]
         not_passed += [(view, each) for each in view.slow]
     not_passed.sort(key=lambda pair: -SEVERITY[pair[1].verdict])
@@ -184,9 +184,9 @@ def render_html(
         title=title,
         system=system,
         verdict=verdict,
-        standing=standing(verdict, runs, result),
+        standing=qualify_pass(verdict, runs, result),
         rehearsal=rehearsal,
-        counted=counted(runs),
+        counted=summarise_counts(runs),
         machine=machine(runs),
         next_=next_of_pass(verdict, runs, system),
         coverage=coverage(runs).message,
@@ -215,8 +215,8 @@ def render_html(
         # Base64 of megabytes, in which nothing has to be escaped.
         plotly=Markup(packed_plotly()),
         plotly_notice=Markup(plotly_notice()),
-        plots=Markup(packed(f"[{','.join(figures.texts)}]".encode())),
-        packed=Markup(packed(json.dumps(bodies.texts).encode())),
+        plots=Markup(pack(f"[{','.join(figures.texts)}]".encode())),
+        packed=Markup(pack(json.dumps(bodies.texts).encode())),
     )
 
 
@@ -284,7 +284,7 @@ def own_file(name: str) -> str:
     return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
 
 
-def packed(content: bytes) -> str:
+def pack(content: bytes) -> str:
     """gzip and base64, which nothing can break out of; the same text for the same content each time."""
     return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
@@ -303,4 +303,4 @@ def plotly_hash() -> str:
 @lru_cache(maxsize=1)
 def packed_plotly() -> str:
     """Plotly's script as a page embeds it."""
-    return packed(plotly_js())
+    return pack(plotly_js())

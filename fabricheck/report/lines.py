@@ -46,7 +46,7 @@ class ShownProblem:
         return f" ({plural(self.runs, 'run')})" if self.runs > 1 else ""
 
 
-def told_once(runs: Sequence[RunJudgement]) -> tuple[tuple[ShownProblem, ...], ...]:
+def problems_shown_once(runs: Sequence[RunJudgement]) -> tuple[tuple[ShownProblem, ...], ...]:
     """The problems that are shown of each run: what several runs have is shown at the first of them."""
     messages = [[(finding, short_message(finding, run)) for finding in run.all_problems] for run in runs]
     places: dict[tuple[object, ...], list[int]] = {}
@@ -120,7 +120,7 @@ def steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[
     """What to do, the first first, with the finding's own names in the commands. `tests`: which had it, as verdict.json
     calls them."""
     names = {**_names(finding, system, run), "test": checks_to_name(tests)}
-    return tuple(plain(named(each, names)) for each in finding.entry.steps)
+    return tuple(strip_marks(fill_names(each, names)) for each in finding.entry.steps)
 
 
 def checks_to_name(tests: Sequence[str]) -> str:
@@ -129,12 +129,12 @@ def checks_to_name(tests: Sequence[str]) -> str:
     return " --name ".join([*names][:_MOST_CHECKS])
 
 
-def named(step: str, names: dict[str, str]) -> str:
+def fill_names(step: str, names: dict[str, str]) -> str:
     """A step with `names` in place of `{node}` and so on; what has no name keeps a word such as NODE."""
     return step.format(**{name: names.get(name) or word for name, word in _UNKNOWN.items()})
 
 
-def plain(text: str) -> str:
+def strip_marks(text: str) -> str:
     """A text of the catalogue without the marks of its commands, which can be pasted into a shell here."""
     text = text.replace("`fabricheck ", f"`{program()} ").replace("`python ci/drain.py", f"`{script('ci/drain.py')}")
     return text.replace("`", "")
@@ -142,7 +142,7 @@ def plain(text: str) -> str:
 
 def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
     """What a row of the catalogue says beside its sentence."""
-    yield from _wrapped(f"What decides it: {plain(entry.decides)}", width)
+    yield from _wrapped(f"What decides it: {strip_marks(entry.decides)}", width)
     yield from _wrapped(f"How sure it is: {entry.certainty.value}", width)
     # A command is pasted from one line.
     yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
@@ -150,7 +150,7 @@ def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100
 
 def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:
     """The steps of a row of the catalogue for no finding in particular."""
-    return tuple(plain(named(each, {})) for each in entry.steps)
+    return tuple(strip_marks(fill_names(each, {})) for each in entry.steps)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

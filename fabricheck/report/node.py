@@ -18,7 +18,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
-from fabricheck.report.content import groups_of, percent, who
+from fabricheck.report.content import groups_of, percent, ranks_text
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.components import components_of
@@ -105,7 +105,7 @@ def _links(judged: RunJudgement, topology: Topology, host: str) -> list[LinkStat
         except UserError:  # a device that the topology does not know; the judge says so
             continue
         for component in crossed:
-            over.setdefault(component, []).append((share, who(pair.samples, len(judged.run.ranks)), pair, of))
+            over.setdefault(component, []).append((share, ranks_text(pair.samples, len(judged.run.ranks)), pair, of))
     states: dict[tuple[str, str], LinkState] = {}
     for link in topology.links:
         a, b = sorted(link.ends)

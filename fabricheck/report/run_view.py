@@ -18,17 +18,17 @@ from fabricheck.report.content import (
     facts_of,
     groups_of,
     judgements_of,
+    merge_collectives,
     name_of,
     number,
+    ranks_text,
     short_message,
     short_name,
     shown_kind,
     slow_of,
-    together,
     unit_shown,
-    who,
 )
-from fabricheck.report.lines import ShownProblem, plain, steps, summary
+from fabricheck.report.lines import ShownProblem, steps, strip_marks, summary
 from fabricheck.units import few, size_label
 
 # What keeps the page short where a run is large; what is left out is counted where it would stand.
@@ -73,7 +73,7 @@ class Explained:
         line = summary(finding, system=system, message=message)
         entry = finding.entry
         its_steps = steps(finding, system=system, tests=[test])
-        return cls(finding.verdict, finding.code, line, message, plain(entry.decides), its_steps)
+        return cls(finding.verdict, finding.code, line, message, strip_marks(entry.decides), its_steps)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> Ru
 
 def tables_of(judged: RunJudgement) -> Iterator[GroupTable]:
     """A table for each group of pairs, and one for the collectives of a schedule and quantity together."""
-    for members in together(groups_of(judged)):
+    for members in merge_collectives(groups_of(judged)):
         first, judgements = members[0], judgements_of(members)
         names = f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
         if not first.is_pairs:
@@ -142,7 +142,7 @@ def _sources(judgements: Sequence[Judgement], world: int) -> tuple[str, ...]:
         if yardstick is not None and yardstick.kind not in ("floor", "siblings"):
             texts.append(f"{shown_kind(yardstick.kind).capitalize()}: {yardstick.source}")
         for text in texts:
-            label = who(judged.samples, world)
+            label = ranks_text(judged.samples, world)
             own = label if judged.samples.operation in PAIRS else f"{judged.samples.operation} {label}"
             members.setdefault(text, []).append(own)
     return tuple(

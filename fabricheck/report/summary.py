@@ -32,7 +32,7 @@ class Number:
     remark: str
 
 
-def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResult | None = None) -> str:
+def qualify_pass(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResult | None = None) -> str:
     """What a PASS is worth, in words that follow it, such as `uncalibrated`; empty where it needs none, or is red."""
     if verdict is not Verdict.PASS:
         return ""
@@ -50,7 +50,7 @@ def standing(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResul
     return ", ".join(words)
 
 
-def counted(runs: Sequence[RunJudgement]) -> str:
+def summarise_counts(runs: Sequence[RunJudgement]) -> str:
     """How many runs and metrics there are, and of each verdict how many."""
     if not runs:
         return "nothing was measured"

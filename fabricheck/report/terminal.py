@@ -25,16 +25,16 @@ from fabricheck.report.content import (
     in_gigabytes,
     number,
     printable,
+    ranks_text,
     reason_without_source,
     short_name,
     shown_kind,
     unit_shown,
     weakest,
-    who,
 )
-from fabricheck.report.lines import ShownProblem, summary, told_once
+from fabricheck.report.lines import ShownProblem, problems_shown_once, summary
 from fabricheck.report.shares import indirectness, share_of_yardstick
-from fabricheck.report.summary import counted, coverage, next_of_pass, smallest_losses
+from fabricheck.report.summary import coverage, next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
@@ -133,7 +133,7 @@ def render(
     ranked = worst_first(runs)
     verdict, problems = overall(runs, diagnosis.problems)
     findings, suspects = diagnosis.findings, cards_of(runs, diagnosis, system=system)
-    told = [*zip(ranked, told_once(ranked), strict=True)]
+    told = [*zip(ranked, problems_shown_once(ranked), strict=True)]
     for detail in _DETAILS:
         lines = _lines(told, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
         text = _layout(list(lines), width, color)
@@ -154,7 +154,7 @@ def _lines(
     system: str,
 ) -> Iterator[_Line]:
     ranked = [run for run, _ in told]
-    totals, is_rehearsed = f"{counted(ranked)}; {coverage(ranked).message}", rehearsed(ranked)
+    totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage(ranked).message}", rehearsed(ranked)
     if is_rehearsed and (losses := smallest_losses(ranked)):
         totals += f"; {losses}"
     first, *more = _wrap(marked(totals, rehearsal=is_rehearsed), width - 12, _MOST_LINES)
@@ -268,11 +268,11 @@ def _group_lines(group: MetricGroup, world: int, detail: _Detail, width: int) ->
     for verdict, judgements in group.by_verdict.items():
         shown = 0 if verdict is Verdict.PASS else min(detail.metrics, len(judgements))
         for judged in judgements[:shown]:
-            yield _row(group, (who(judged.samples, world),) * 3, judged, judged.judged_by)
+            yield _row(group, (ranks_text(judged.samples, world),) * 3, judged, judged.judged_by)
             for line in _wrap(reason_without_source(judged), width - 12, detail.reason_lines):
                 yield _Line(None, f"{_INDENT}{line}")
         if rest := judgements[shown:]:
-            label = who(rest[0].samples, world)
+            label = ranks_text(rest[0].samples, world)
             labels = (label,) * 3
             if len(rest) > 1:
                 some = f"{len(rest)}{' more' if shown else ''}"

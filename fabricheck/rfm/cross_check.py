@@ -19,7 +19,7 @@ from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
-from fabricheck.suites.benchmarks import BenchmarkRequest, lengths_file, options, peer
+from fabricheck.suites.benchmarks import BenchmarkRequest, find_peer, lengths_file, options
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import size_label
@@ -51,7 +51,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
     @property
     def bench(self) -> str:
         """The tool's benchmark that measures the same `operation`. Raises UserError where it has none."""
-        return peer(self.tool, self.operation).name
+        return find_peer(self.tool, self.operation).name
 
     def asked(self) -> BenchmarkRequest:
         """As for `SuiteParts`, without iterations that overlap."""

@@ -78,7 +78,7 @@ class Derived:
         return ", ".join([*parts, "GPU-aware" if self.gpu_aware else "not known to be GPU-aware"])
 
 
-def adopt(system: Any) -> None:
+def complete_backends(system: Any) -> None:
     """Completes the partitions and environments of a system of ReFrame that say nothing of backends."""
     remote = any(_scheduler(partition) != "local" for partition in system.partitions)
     for partition in system.partitions:
@@ -117,7 +117,7 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         yield f"{partition.fullname}: its network is left out: give the number of nodes in its extras"
     for environ in foreign:
         where = f"{partition.fullname}+{environ.name}"
-        words = said(partition, environ)
+        words = environment_text(partition, environ)
         reason = "its launcher is local, which starts one rank only" if _launcher(partition) == "local" else ""
         derived = None if reason else derive(words, gpus)
         if derived is None:
@@ -243,7 +243,7 @@ def derive(words: str, gpus: PartitionGpus | None) -> Derived | None:
     return Derived(mpi, gpus.backend, gpus.arch, ccl if has_ccl else "", re.search(_GPU_AWARE, words) is not None)
 
 
-def said(partition: Any, environ: Any) -> str:
+def environment_text(partition: Any, environ: Any) -> str:
     """All that an environment of a partition reports, in lower case."""
     words = [
         *partition.local_env.modules,

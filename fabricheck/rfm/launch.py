@@ -18,7 +18,7 @@ from reframe.core.launchers import JobLauncher
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.extras import number_of_nodes, parse_cores
-from fabricheck.fleet.allocation import seconds
+from fabricheck.fleet.allocation import parse_duration
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
@@ -84,7 +84,7 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     """Has the fleet's own launcher start the ranks, as steps of its job: on each node by itself."""
     options = test.job.launcher.options
     test.job.launcher = _WordsOnly()
-    limit, patience = f"{seconds(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
+    limit, patience = f"{parse_duration(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
     # A partition of Flux has no launcher of ReFrame's.
     name = {"local": "flux"}.get(launcher := test.current_partition.launcher_type.registered_name, launcher)
     if name == "mpirun" and test.current_environ.extras.get("mpi") != "openmpi":
@@ -100,7 +100,7 @@ def started_at(test: rfm.RegressionTest) -> datetime:
     return datetime.fromisoformat(fleet.began) if fleet and fleet.earlier else datetime.now(timezone.utc)
 
 
-def why_not(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
+def reasons_not_to_run(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     """Why the test's environment cannot run it at all, and whether the site's own description says so."""
     reason = missing_backend(test.backend)
     if reason is not None:

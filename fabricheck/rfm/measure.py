@@ -35,7 +35,7 @@ from fabricheck.rfm.command_line import MeasurementPlan, case_options, ranks_tog
 from fabricheck.rfm.container import enter_container
 from fabricheck.rfm.duration import fitted_plan
 from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
-from fabricheck.rfm.foreign import adopt
+from fabricheck.rfm.foreign import complete_backends
 from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.job_end import (
     EXIT_STATUS,
@@ -58,8 +58,8 @@ from fabricheck.rfm.launch import (
     ports_of,
     prepare_launcher,
     profile_of,
+    reasons_not_to_run,
     started_at,
-    why_not,
 )
 from fabricheck.rfm.node_state import ask_nodes
 from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
@@ -186,7 +186,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     @run_after("init")
     def select(self) -> None:
         """Hook after init: selects partitions, environments and the files to keep, and drops tags (`nightly_only`)."""
-        adopt(rt.runtime().system)
+        complete_backends(rt.runtime().system)
         self.valid_systems = self.fitting_systems()
         self.valid_prog_environs = self.fitting_environments()
         self.sourcesdir = None
@@ -246,7 +246,7 @@ class FabricbenchCheck(RegressionTestPlugin):
         extras = self.current_partition.extras
         for line in (*renamed_keys(extras), *effort_problems(extras)):
             raise ReframeError(f"partition {self.current_partition.fullname}: {line}")
-        for reason, described in why_not(self):
+        for reason, described in reasons_not_to_run(self):
             self.leave_out_if(True, reason, described=described)
         self.choose_operations()
         self.set_nodes()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.errors import UserError, meant
+from fabricheck.errors import UserError, suggest
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def require_tags(checks: Path, tags: Sequence[str]) -> None:
     for tag in tags:
         with contextlib.suppress(re.error):  # ReFrame says what is wrong with it
             if not any(re.fullmatch(tag, own) for own in known):
-                raise UserError(f"no check has the tag {tag!r}: choose from {', '.join(known)}{meant(tag, known)}")
+                raise UserError(f"no check has the tag {tag!r}: choose from {', '.join(known)}{suggest(tag, known)}")
 
 
 def _class_of(name: str, classes: frozenset[str]) -> str | None:

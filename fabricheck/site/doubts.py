@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_link
-from fabricheck.site.shapes import likeness
+from fabricheck.site.shapes import find_nearest_shape
 from fabricheck.topology.gpu_models import GpuProduct, gpu_product
 from fabricheck.units import few, parse_rate
 
@@ -41,7 +41,7 @@ def doubts_of(facts: NodeFacts) -> tuple[Doubt, ...]:
 
 def _unlike(facts: NodeFacts) -> Iterator[Doubt]:
     """What a product has and this node has not, where it is not told by its own code: a port that is down, a GPU."""
-    like = likeness(facts.gpus, corrected(facts, ()).nics)
+    like = find_nearest_shape(facts.gpus, correct_facts(facts, ()).nics)
     if like is not None and like.lacks:
         text = f"looks like {like.name}, but has {' and '.join(like.lacks)}: check ibstat, ip link, lspci, dmesg"
         yield Doubt(UNLIKE_PRODUCT, (), text)
@@ -163,7 +163,7 @@ def _kind(nic: FoundNic) -> str:
     return nic.model.partition(" ")[0]
 
 
-def corrected(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
+def correct_facts(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
     """The node as it should be, but for the codes that are accepted."""
     nics, links = facts.nics, list(facts.links)
     if SLOW_PORT not in accepted:

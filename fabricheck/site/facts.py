@@ -18,7 +18,7 @@ from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_generation
 from fabricheck.site.nearest_nics import associate, gpudirect, one_a_card
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
-from fabricheck.site.shapes import likeness
+from fabricheck.site.shapes import find_nearest_shape
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
 from fabricheck.site.xpu_smi import from_xpu_smi, read_json
@@ -176,7 +176,7 @@ def _read_facts(directory: Path) -> NodeFacts:
     gdr = None
     if association is not None:
         gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
-    like = likeness(gpus, nics)
+    like = find_nearest_shape(gpus, nics)
     if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
         # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
         notes["gpudirect_rdma"].append(

@@ -61,7 +61,7 @@ class Likeness:
     lacks: tuple[str, ...]
 
 
-def likeness(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | None:
+def find_nearest_shape(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | None:
     """Of the shapes with these GPUs the one that a node lacks least of; None where it is like none of them.
 
     Whoever has more, such as ports for storage, is like it.

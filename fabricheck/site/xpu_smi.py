@@ -61,7 +61,7 @@ def read_matrix(path: Path) -> tuple[tuple[Tile, ...], dict[tuple[int, int], str
     return tuple(tiles), {(a, b): cells[a][b] for a, b in pairs}
 
 
-def lanes(joined: str) -> int | None:
+def parse_lanes(joined: str) -> int | None:
     """The lanes of a Xe Link between two tiles, for `XL16` 16; None where there is no link of their own."""
     match = _XE_LINK.fullmatch(joined)
     return int(match[1]) if match else None
@@ -116,7 +116,7 @@ def from_xpu_smi(
     for (a, b), how in joined.items():
         if how == "MDF":
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))
-        elif (width := lanes(how)) is not None:
+        elif (width := parse_lanes(how)) is not None:
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{width}", 1, None, "xpu-smi topology -m"))
     if len({tile.card for tile in tiles}) > 1 and not any(how.startswith("XL") for how in joined.values()):
         notes.append("no Xe Link between cards is named, and xpu-smi 2 names none: add those that they have")

@@ -9,7 +9,7 @@ import pynvml
 
 from fabricheck.records.node_state import NVLINK_DOMAIN, GpuLink, GpuProcess, GpuState
 from fabricheck.state.capture import LINKS_A_GPU
-from fabricheck.state.nvml import answer, each_gpu, field, text
+from fabricheck.state.nvml import answer, decode, each_gpu, read_field
 
 # NVML's bits (nvml.h, nvmlClocksEventReason*): what holds a GPU's clocks down. Being idle (1) is not among them.
 _THROTTLE = {
@@ -70,9 +70,9 @@ def _gpu(handle: Any, index: int) -> GpuState:
     usage, memory = ask("UtilizationRates"), ask("MemoryInfo", pynvml.nvmlMemory_v2)
     return GpuState(
         index=index,
-        name=text(pynvml.nvmlDeviceGetName(handle)),
-        uuid=text(ask("UUID") or ""),
-        bus_id=text(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()[-12:],
+        name=decode(pynvml.nvmlDeviceGetName(handle)),
+        uuid=decode(ask("UUID") or ""),
+        bus_id=decode(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()[-12:],
         pcie_generation=ask("CurrPcieLinkGeneration"),
         pcie_width=ask("CurrPcieLinkWidth"),
         pcie_most_generation=ask("MaxPcieLinkGeneration"),
@@ -156,7 +156,7 @@ def _link(handle: Any, number: int) -> GpuLink | None:
         for name, counter in _LINK_ERRORS.items()
     }
     if all(value is None for value in errors.values()):
-        errors = {name: field(handle, number_of, number) for name, number_of in _LINK_FIELDS.items()}
+        errors = {name: read_field(handle, number_of, number) for name, number_of in _LINK_FIELDS.items()}
     return GpuLink(
         number=number,
         active=state == pynvml.NVML_FEATURE_ENABLED,
@@ -170,5 +170,5 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     for process in answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
         name = answer(pynvml.nvmlSystemGetProcessName, process.pid)
         used = getattr(process, "usedGpuMemory", None)
-        processes.append(GpuProcess(int(process.pid), text(name).rpartition("/")[2] if name else "", used))
+        processes.append(GpuProcess(int(process.pid), decode(name).rpartition("/")[2] if name else "", used))
     return tuple(processes)

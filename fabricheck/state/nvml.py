@@ -20,7 +20,7 @@ class NvmlUnavailable(Exception):
 
 
 @contextmanager
-def opened() -> Iterator[None]:
+def open_nvml() -> Iterator[None]:
     """NVML while the context lasts. Raises NvmlUnavailable with the reason."""
     try:
         pynvml.nvmlInit()
@@ -46,7 +46,7 @@ def answer(call: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def field(handle: Any, number: int, scope: int = 0) -> int | None:
+def read_field(handle: Any, number: int, scope: int = 0) -> int | None:
     """A field of `nvmlDeviceGetFieldValues`, or None where this GPU or driver does not tell."""
     values = answer(pynvml.nvmlDeviceGetFieldValues, handle, [(number, scope)])
     if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
@@ -56,7 +56,7 @@ def field(handle: Any, number: int, scope: int = 0) -> int | None:
     return int(values[0].value.uiVal)
 
 
-def text(value: str | bytes) -> str:
+def decode(value: str | bytes) -> str:
     """A string of NVML, which older bindings return as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
@@ -64,11 +64,11 @@ def text(value: str | bytes) -> str:
 def each_gpu(facts: Callable[[Any, int], _T]) -> tuple[str, list[_T], list[str]]:
     """The driver's version, of each GPU what `facts` of its handle and index gives, and a line for each that does not
     answer. Raises NvmlUnavailable."""
-    with opened():
+    with open_nvml():
         gpus, problems = [], []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 gpus.append(facts(pynvml.nvmlDeviceGetHandleByIndex(index), index))
             except pynvml.NVMLError as error:
                 problems.append(f"GPU {index} does not respond: NVML: {error}")
-        return text(answer(pynvml.nvmlSystemGetDriverVersion) or ""), gpus, problems
+        return decode(answer(pynvml.nvmlSystemGetDriverVersion) or ""), gpus, problems

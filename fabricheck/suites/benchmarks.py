@@ -112,7 +112,7 @@ def benchmark(tool: str, name: str) -> Benchmark:
     raise UserError(f"{tool} has no known benchmark {name!r}: choose from {names}")
 
 
-def peer(tool: str, operation: str) -> Benchmark:
+def find_peer(tool: str, operation: str) -> Benchmark:
     """The benchmark of a tool that measures the same as an operation of fabricbench. UserError where there is none."""
     for known in _ALL:
         if (known.tool, known.operation) == (tool, operation):

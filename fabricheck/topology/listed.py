@@ -58,7 +58,7 @@ def _step_start_up_us(question: Question, step: transfers.Step) -> float:
 def _step_gbps(question: Question, step: transfers.Step, copy_share: float = 1.0) -> float | None:
     """`copy_share`: of the rate of a copy in host memory that each rank gets."""
     topology, gpus, places = question.topology, question.gpus, question.places
-    inside, across = transfers.inside(step, places), transfers.across(step, places)
+    inside, across = transfers.messages_inside_nodes(step, places), transfers.messages_between_nodes(step, places)
     if across and not topology.nics:
         return None
     network = transfers.network_gbps(topology, gpus, places, across)
@@ -81,7 +81,7 @@ def _staged_step_gbps(question: Question, step: transfers.Step, network: float, 
     """Device to host, host to host, host to device: one after another (De Sensi §III-A)."""
     topology = question.topology
     copy = memory.host_copy_gbps(topology, question.host_copy_gbps)
-    inside = transfers.inside(step, question.places)
+    inside = transfers.messages_inside_nodes(step, question.places)
     if any(memory.host_link_gbps(topology, gpu) is None for gpu in question.gpus) or (inside and copy is None):
         return None
     out = min(memory.host_device_gbps(topology, question.node_gpus, to_device=False).values())
@@ -93,7 +93,7 @@ def _staged_step_gbps(question: Question, step: transfers.Step, network: float, 
 
 def _step_ceiling(question: Question, step: transfers.Step) -> float:
     topology, gpus, places = question.topology, question.gpus, question.places
-    inside, across = transfers.inside(step, places), transfers.across(step, places)
+    inside, across = transfers.messages_inside_nodes(step, places), transfers.messages_between_nodes(step, places)
     network = transfers.node_network_gbps(topology, places, across) if across else math.inf
     if across and not topology.nics:
         return math.inf

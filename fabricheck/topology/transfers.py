@@ -77,12 +77,12 @@ def slowest(loads: Mapping[Hashable, float], rates: Mapping[Hashable, float]) ->
     return min((rates[part] / load for part, load in loads.items() if load > 0), default=math.inf)
 
 
-def inside(step: Iterable[Message], places: Sequence[int]) -> Step:
+def messages_inside_nodes(step: Iterable[Message], places: Sequence[int]) -> Step:
     """The messages that stay on a node. `places`: the node of each position."""
     return tuple(each for each in step if places[each.source] == places[each.destination])
 
 
-def across(step: Iterable[Message], places: Sequence[int]) -> Step:
+def messages_between_nodes(step: Iterable[Message], places: Sequence[int]) -> Step:
     """The messages that go from node to node."""
     return tuple(each for each in step if places[each.source] != places[each.destination])
 

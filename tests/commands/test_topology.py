@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.topology import expected, validate
-from fabricheck.judge.expected_table import rows
+from fabricheck.judge.expected_table import expected_rows
 from fabricheck.topology.drawing import box_width, draw, layout
 from tests.support.nodes import PAPERS, ROOT, node, system
 
@@ -95,7 +95,7 @@ def test_numbers_of_the_table() -> None:
 
 @pytest.mark.parametrize("gpus", [8, 72])
 def test_large_nodes_are_answered(gpus: int) -> None:
-    table = list(rows(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0))))
+    table = list(expected_rows(node(gpus, [], switch=dict.fromkeys(range(gpus), 3600.0))))
     assert sum(row.operation == "pingpong" for row in table) == gpus * (gpus - 1)
     everyone = {row.operation: row for row in table if row.transport == "direct" and len(row.devices) == gpus}
     assert everyone["alltoall"].expected == pytest.approx(3600 * gpus / (gpus - 1))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.blame import blamed, count_crossing, evidence_of, gains, groups
+from fabricheck.diagnosis.blame import blame_best, count_crossing, evidence_of, group_slow, loss_evidence
 from fabricheck.records.component import Component, Kind
 
 NODE = Component.of_node("n0")
@@ -14,35 +14,35 @@ CROSSING = {NODE: 20, GPU: 10, LINK: 8, NCCL: 8, DRIVER: 40}
 
 
 def test_nothing_is_blamed_of_nothing() -> None:
-    assert blamed((), {}) == ()
-    assert groups({}, {}) == []
+    assert blame_best((), {}) == ()
+    assert group_slow({}, {}) == []
 
 
 def test_without_evidence_what_the_fewest_cross_is_blamed_and_the_part_before_its_node() -> None:
-    assert blamed((NODE, GPU), {NODE: 6, GPU: 6}) == (GPU, NODE)
-    assert blamed((NODE, GPU), {NODE: 9, GPU: 6}) == (GPU,)
+    assert blame_best((NODE, GPU), {NODE: 6, GPU: 6}) == (GPU, NODE)
+    assert blame_best((NODE, GPU), {NODE: 9, GPU: 6}) == (GPU,)
 
 
 def test_hardware_goes_before_software_that_is_what_it_was() -> None:
-    assert blamed(ALL, CROSSING) == (LINK,)
-    assert blamed((NCCL, DRIVER), {NCCL: 8, DRIVER: 8}) == (DRIVER, NCCL)
+    assert blame_best(ALL, CROSSING) == (LINK,)
+    assert blame_best((NCCL, DRIVER), {NCCL: 8, DRIVER: 8}) == (DRIVER, NCCL)
 
 
 def test_software_that_changed_goes_before_hardware() -> None:
-    assert blamed(ALL, CROSSING, changed={NCCL}) == (NCCL,)
-    assert blamed(ALL, CROSSING, changed={DRIVER}) == (LINK, DRIVER)
+    assert blame_best(ALL, CROSSING, changed={NCCL}) == (NCCL,)
+    assert blame_best(ALL, CROSSING, changed={DRIVER}) == (LINK, DRIVER)
 
 
 def test_what_fast_ones_of_the_same_test_cross_is_not_blamed_although_it_changed() -> None:
     same_test = {NCCL: -24.0, NODE: -24.0, DRIVER: -24.0}
-    assert blamed(ALL, CROSSING, [same_test], {NCCL, DRIVER}) == (LINK,)
+    assert blame_best(ALL, CROSSING, [same_test], {NCCL, DRIVER}) == (LINK,)
 
 
 def test_fast_ones_by_other_means_clear_all_but_software_that_changed() -> None:
     others = {NODE: -40.0, GPU: -30.0, LINK: -20.0, DRIVER: -40.0}
-    assert blamed(ALL, CROSSING, [{}, others]) == (NCCL,)
-    assert blamed(ALL, CROSSING, [{}, others], {NCCL, DRIVER}) == (NCCL,)  # which explains it better
-    assert blamed(ALL, CROSSING, [{}, others], {DRIVER}) == (NCCL, DRIVER)
+    assert blame_best(ALL, CROSSING, [{}, others]) == (NCCL,)
+    assert blame_best(ALL, CROSSING, [{}, others], {NCCL, DRIVER}) == (NCCL,)  # which explains it better
+    assert blame_best(ALL, CROSSING, [{}, others], {DRIVER}) == (NCCL, DRIVER)
 
 
 def test_evidence_is_asked_only_as_far_as_several_are_left() -> None:
@@ -50,7 +50,7 @@ def test_evidence_is_asked_only_as_far_as_several_are_left() -> None:
         yield {LINK: 9.0}
         raise AssertionError("asked")
 
-    assert blamed(ALL, CROSSING, levels()) == (LINK,)  # type: ignore[arg-type]
+    assert blame_best(ALL, CROSSING, levels()) == (LINK,)  # type: ignore[arg-type]
 
 
 def test_a_group_is_what_shares_what_explains_it_and_not_what_all_cross() -> None:
@@ -58,10 +58,10 @@ def test_a_group_is_what_shares_what_explains_it_and_not_what_all_cross() -> Non
     slow = {0: (GPU, DRIVER), 1: (GPU, DRIVER), 2: (other, DRIVER)}
     crossing = count_crossing([*slow.values(), *[(DRIVER,)] * 5])
     fast = evidence_of((-4.0, (DRIVER,)) for _ in range(5))
-    assert [each.members for each in groups(slow, crossing, fast)] == [(0, 1), (2,)]
-    assert [each.members for each in groups(slow, crossing)] == [(0, 1, 2)]
+    assert [each.members for each in group_slow(slow, crossing, fast)] == [(0, 1), (2,)]
+    assert [each.members for each in group_slow(slow, crossing)] == [(0, 1, 2)]
 
 
 def test_what_a_measurement_says_of_a_loss() -> None:
     shift, error = np.array([0.0, 0.05, 0.025, np.nan, 0.0, 0.0]), np.array([0.01, 0.01, 0.01, 0.01, 1.0, 0.0])
-    assert gains(shift, error, 0.05) == pytest.approx([-4.0, 4.0, 0.0, 0.0, 0.0, -4.0], abs=0.01)
+    assert loss_evidence(shift, error, 0.05) == pytest.approx([-4.0, 4.0, 0.0, 0.0, 0.0, -4.0], abs=0.01)

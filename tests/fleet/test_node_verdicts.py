@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ci.drain import proven_bad
 from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict, as_json, verdict_of_fleet
-from fabricheck.fleet.record import FILE, Fleet, not_run, proved, read_findings, write_findings
+from fabricheck.fleet.record import FILE, Fleet, did_not_start, not_run, read_findings, write_findings
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -56,7 +56,7 @@ def names(found: FleetVerdict) -> list[str]:
 
 def test_each_source_names_its_node_and_the_others_are_good(tmp_path: Path) -> None:
     one = fleet(tmp_path, {"nid009": "its state in Slurm is drained"})
-    one.exclude([proved("nid003", "it failed twice")])
+    one.exclude([did_not_start("nid003", "it failed twice")])
     cable = bad_finding(Verdict.DEGRADED, "loses 50%", "nid002, nid002:hsn0 or nid002:hsn0--leaf0")
     trunk = bad_finding(Verdict.DEGRADED, "loses 60%", "leaf0--spine0")
     # Nothing to judge is INVALID by itself, so what is good here says something.
@@ -126,7 +126,8 @@ def test_what_is_proven_of_no_one_node_drains_none(
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-troubles = st.builds(lambda say, *of: say(*of), st.sampled_from([proved, not_run]), st.sampled_from(NODES), texts)
+reasons = st.sampled_from([did_not_start, not_run])
+troubles = st.builds(lambda say, *of: say(*of), reasons, st.sampled_from(NODES), texts)
 
 
 @given(st.lists(troubles, max_size=40))
@@ -149,7 +150,7 @@ def test_every_node_is_counted_once_and_short_is_short(
 def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -> None:
     nodes = unfold("nid[001-500]")
     many = Fleet(tmp_path, "site", "site:gpu", "all", "17", nodes)
-    found = verdict_of_fleet(many, [proved(node, "it failed twice") for node in nodes], (), ())
+    found = verdict_of_fleet(many, [did_not_start(node, "it failed twice") for node in nodes], (), ())
     lines = list(table(found, NodeParts()))
     assert len(lines) < 100
     assert lines[-2] == "and 480 more (verdict.json): nid[021-500]"
@@ -196,7 +197,8 @@ def test_what_an_earlier_version_wrote_is_read(tmp_path: Path) -> None:
         '{"node": "nid004", "what": "once", "guilty": false}',
     )
     (tmp_path / "troubles.log").write_text("\n".join(lines), encoding="utf-8")
-    assert read_findings(tmp_path / "troubles.log") == (proved("nid002", "it failed twice"), not_run("nid004", "once"))
+    expected = (did_not_start("nid002", "it failed twice"), not_run("nid004", "once"))
+    assert read_findings(tmp_path / "troubles.log") == expected
     one = fleet(tmp_path, {"nid009": "its state in Slurm is drained"})
     one.write()
     file = tmp_path / FILE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.fleet.node_verdicts import verdict_of_fleet
-from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, not_run, proved, read_findings, write_findings
+from fabricheck.fleet.record import FOLDER, TROUBLES, Fleet, did_not_start, not_run, read_findings, write_findings
 from fabricheck.fleet.resume import carry_on, is_taken_over, take_launch
 from fabricheck.fleet.sweep import sweep
 from fabricheck.topology.network import unfold
@@ -92,7 +92,7 @@ def test_what_is_whole_is_taken_over_and_the_rest_is_measured(log: Path, tmp_pat
 
 def test_what_was_proved_guilty_is_not_tried_again(log: Path, tmp_path: Path) -> None:
     before = make_run(tmp_path, 1)
-    before.exclude([proved("nid002", "it failed twice"), proved("nid009", "is not in this job")])
+    before.exclude([did_not_start("nid002", "it failed twice"), did_not_start("nid009", "is not in this job")])
     fleet = make_run(tmp_path, 2, earlier=(str(before.folder.parent),))
     carry_on(fleet)
     assert [each.node for each in fleet.excluded] == ["nid002"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.judge.statistics import RatioTest, Truth, all_of, any_of, both, count, most_of, ratio_interval
+from fabricheck.judge.statistics import RatioTest, Truth, all_of, all_true, any_of, count, most_of, ratio_interval
 from tests.support.effort import effort
 
 
@@ -97,6 +97,6 @@ def test_one_of_many_does_not_decide_by_chance() -> None:
 
 
 def test_truths_together_and_their_number() -> None:
-    assert [both(each) for each in ([], [True, True], [True, None], [None, False])] == [None, True, None, False]
+    assert [all_true(each) for each in ([], [True, True], [True, None], [None, False])] == [None, True, None, False]
     assert count([YES, YES, NO, INCONCLUSIVE], "faster", "not") == "2 faster, 1 not, 1 inconclusive"
     assert count([NO], "faster", "not") == "1 not"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fabricheck.report.figures.comparison import changes_figure
-from fabricheck.report.figures.plot import told_apart
+from fabricheck.report.figures.plot import short_labels
 from fabricheck.report.figures.tables import Figure, Rows
 from tests.report.test_figures import plot
 from tests.support.histories import Made, normal
@@ -90,9 +90,9 @@ def test_names_cannot_be_markup() -> None:
 
 
 def test_names_are_told_apart_by_what_differs() -> None:
-    assert told_apart(["p_0_1_x", "p_0_2_x"]) == (("1", "2"), "p_0_…_x")
-    assert told_apart(["p_0_x", "p_0_1_x"]) == (("p_0_x", "p_0_1_x"), "")
-    assert told_apart(["a", "b"]) == (("a", "b"), "")
-    assert told_apart(["a_1"]) == (("a_1",), "")
-    assert told_apart([]) == ((), "")
-    assert math.isfinite(len(told_apart(["a_1", "a_1"])[0]))
+    assert short_labels(["p_0_1_x", "p_0_2_x"]) == (("1", "2"), "p_0_…_x")
+    assert short_labels(["p_0_x", "p_0_1_x"]) == (("p_0_x", "p_0_1_x"), "")
+    assert short_labels(["a", "b"]) == (("a", "b"), "")
+    assert short_labels(["a_1"]) == (("a_1",), "")
+    assert short_labels([]) == ((), "")
+    assert math.isfinite(len(short_labels(["a_1", "a_1"])[0]))

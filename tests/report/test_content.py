@@ -19,9 +19,9 @@ from fabricheck.report.content import (
     number,
     percent,
     printable,
+    ranks_text,
     reason_without_source,
     short_message,
-    who,
 )
 from tests.support.findings import bad_finding
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
@@ -103,11 +103,11 @@ def test_shares() -> None:
 
 
 def test_ranks_have_short_names() -> None:
-    assert who(samples((0, 3), 8), 4) == "0→3"
-    assert who(samples((0, 3), 8, operation="bidirectional"), 4) == "0↔3"
-    assert who(samples((0, 1, 2, 3), 8, operation="allreduce"), 4) == "all 4"
-    assert who(samples((0, 1, 2), 8, operation="allreduce"), 4) == "ranks 0-2"
-    assert len(who(samples(tuple(range(0, 400, 2)), 8, operation="allreduce"), 400)) < 50
+    assert ranks_text(samples((0, 3), 8), 4) == "0→3"
+    assert ranks_text(samples((0, 3), 8, operation="bidirectional"), 4) == "0↔3"
+    assert ranks_text(samples((0, 1, 2, 3), 8, operation="allreduce"), 4) == "all 4"
+    assert ranks_text(samples((0, 1, 2), 8, operation="allreduce"), 4) == "ranks 0-2"
+    assert len(ranks_text(samples(tuple(range(0, 400, 2)), 8, operation="allreduce"), 400)) < 50
 
 
 def test_facts_say_what_ran_where_and_how_to_do_it_again() -> None:

@@ -19,7 +19,7 @@ from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require
-from fabricheck.rfm.launch import why_not
+from fabricheck.rfm.launch import reasons_not_to_run
 from fabricheck.topology.memory import placements
 from tests.rfm.test_checks import CHECKS
 from tests.support.nodes import ROOT, system
@@ -247,7 +247,7 @@ def test_what_the_gpus_and_nics_of_a_system_do_not_have_is_left_out(
         current_partition=SimpleNamespace(fullname=where, extras={}),
         **needs,
     )
-    assert [described for _, described in why_not(cast("Any", test))] == [True] * (not fits)
+    assert [described for _, described in reasons_not_to_run(cast("Any", test))] == [True] * (not fits)
 
 
 def test_placements_of_gpus_with_two_parts() -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.site import init
-from fabricheck.site.doubts import CODES, corrected, doubts_of, doubts_of_network
+from fabricheck.site.doubts import CODES, correct_facts, doubts_of, doubts_of_network
 from fabricheck.site.facts import read_facts
 from fabricheck.topology.model import load_topology
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
@@ -114,10 +114,10 @@ def test_what_is_less_than_its_equals_or_its_data_sheet(case: str, tmp_path: Pat
     told = {(each.code, part) for each in doubts_of(facts) for part in each.components}
     assert told == wanted
     # As the files say it at first, nothing is less; accepted, all is as it was found.
-    again = corrected(facts, ())
+    again = correct_facts(facts, ())
     left = {each.code for each in doubts_of(again)} - {"missing-links"}  # of NVLinks the links are put right
     assert not left
-    assert corrected(facts, CODES) == facts
+    assert correct_facts(facts, CODES) == facts
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.site.doubts import corrected, doubts_of
+from fabricheck.site.doubts import correct_facts, doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
@@ -219,7 +219,7 @@ def test_a_link_that_is_down_is_said_and_has_to_be_missed(tmp_path: Path) -> Non
     facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop()))
     assert [(each.code, each.components) for each in doubts_of(facts)] == [("missing-links", ("gpu2",))]
     for accepted, counts in ((), {18}), (("missing-links",), {17, 18}):
-        links = corrected(facts, accepted).links
+        links = correct_facts(facts, accepted).links
         assert {link.count for link in links if link.technology == "NVLink4"} == counts
 
 

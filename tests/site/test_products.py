@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fabricheck.judge.expected_table import rows
+from fabricheck.judge.expected_table import expected_rows
 from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
-from fabricheck.site.shapes import likeness
+from fabricheck.site.shapes import find_nearest_shape
 from fabricheck.topology.nic import node_gbps
 from tests.site.test_shapes import topology_of
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
@@ -117,12 +117,13 @@ PRODUCTS: dict[str, tuple[dict[str, Any], str, float, float]] = {
 def test_a_product_is_known_and_has_what_its_data_sheet_says(product: str, tmp_path: Path) -> None:
     files, name, node, pair = PRODUCTS[product]
     facts = read_facts(capture_of(tmp_path / "kept", **{"numa": 2, **files}))
-    like = likeness(facts.gpus, facts.nics)
+    like = find_nearest_shape(facts.gpus, facts.nics)
     assert like is not None and like.name.startswith(name) and not like.lacks
     assert doubts_of(facts) == ()
     topology = topology_of(facts, tmp_path)
     assert node_gbps(topology) == node
-    first = next(row for row in rows(topology) if row.devices == ("gpu0", "gpu1") and row.transport == "direct")
+    ends = ("gpu0", "gpu1")
+    first = next(row for row in expected_rows(topology) if row.devices == ends and row.transport == "direct")
     assert first.nominal == pair
 
 
@@ -155,4 +156,4 @@ def test_a_part_that_is_not_there_is_missed(product: str, change: Any, tmp_path:
 )
 def test_another_machine_is_like_none(files: dict[str, Any], tmp_path: Path) -> None:
     facts = read_facts(capture_of(tmp_path, numa=2, **files))
-    assert likeness(facts.gpus, facts.nics) is None
+    assert find_nearest_shape(facts.gpus, facts.nics) is None

@@ -19,7 +19,14 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.proof_logs import TransportProof
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suite import suite_root
-from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, nccl_report_command, options, peer, sizes_between
+from fabricheck.suites.benchmarks import (
+    BenchmarkRequest,
+    benchmark,
+    find_peer,
+    nccl_report_command,
+    options,
+    sizes_between,
+)
 from fabricheck.suites.outputs import proof_of
 from fabricheck.suites.runs import (
     Job,
@@ -185,10 +192,10 @@ def test_imb_is_not_cut_at_its_own_limits() -> None:
 
 
 def test_a_peer_of_every_operation() -> None:
-    assert peer("nccl-tests", "bidirectional").name == "sendrecv"
-    assert peer("osu", "pingpong").name == "latency"
+    assert find_peer("nccl-tests", "bidirectional").name == "sendrecv"
+    assert find_peer("osu", "pingpong").name == "latency"
     with pytest.raises(UserError):
-        peer("imb", "reduce_scatter")
+        find_peer("imb", "reduce_scatter")
     with pytest.raises(UserError, match="choose from"):
         benchmark("osu", "no_such")
     assert benchmark("rccl-tests", "all_reduce").program == "all_reduce_perf"

@@ -28,7 +28,7 @@ from scipy.special import stdtrit
 
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.likelihood import Model
-from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without
+from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without_fault
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
 from fabricheck.judge.statistics import OF_DEVIATION, ONE_IN_100
@@ -149,7 +149,7 @@ class Locator:
                 for move in self._further(y, sharp, 1):
                     yield self.model.fit(y, move)
         for position in range(len(state.faults)):
-            rest = without(state, position)
+            rest = without_fault(state, position)
             left = self.model.fit(y, rest)
             yield left
             for move in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
@@ -233,7 +233,7 @@ class Locator:
 
     def _beyond_chance(self, y: FloatArray, state: State) -> State:
         """The same without the faults that noise of this shape shows as well, the least certain first."""
-        left = [without(state, position) for position in range(len(state.faults))]
+        left = [without_fault(state, position) for position in range(len(state.faults))]
         # Beside several faults, what none of them slows may be too little to fit a scale to.
         left = [each if each.faults else self.model.null(y) for each in left]
         gains = [self.model.scan(y, others)[0] for others in left]
@@ -288,7 +288,7 @@ class Locator:
 
     def _suspect(self, y: FloatArray, state: State, position: int) -> SlowGroup:
         fault, loss = state.faults[position], state.losses[position]
-        others = without(state, position)
+        others = without_fault(state, position)
         grid = np.linspace(max(loss - 10 * state.noise, 1e-4), loss + 10 * state.noise, 401)
         profile = self.model.profile(y, others, fault, grid)
         inside = grid[profile >= profile.max() - _INTERVAL]

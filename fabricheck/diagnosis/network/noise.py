@@ -67,7 +67,7 @@ class State:
     likelihood: float = -math.inf
 
 
-def without(state: State, position: int) -> State:
+def without_fault(state: State, position: int) -> State:
     """The same without one of its faults."""
     return replace(
         state,

@@ -16,13 +16,13 @@ from fabricheck.report.figures.plot import (
     clipped,
     legend_below,
     plain,
+    round_to_4,
     scatter,
-    short,
+    short_labels,
     shortened,
     to_json,
-    told_apart,
 )
-from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, omitted_rows_text
 from fabricheck.units import plural
 
 _MOST_DRAWN, _MOST_ROWS = 40, 64
@@ -45,7 +45,7 @@ def changes_figure(comparison: Comparison) -> Figure | None:
     shown = comparison.metrics[:_MOST_DRAWN]
     names = short_names([each.key for each in comparison.metrics])
     low, high = _reach(shown)
-    labels, shared = told_apart(names[: len(shown)])
+    labels, shared = short_labels(names[: len(shown)])
     traces = [_trace(verdict, shown, names, comparison) for verdict in ChangeVerdict]
     counts = ", ".join(f"{comparison.count(each)} {each.value}" for each in ChangeVerdict if comparison.count(each))
     worst = shown[0]
@@ -65,7 +65,7 @@ def changes_figure(comparison: Comparison) -> Figure | None:
         "legend": {**legend_below(), "traceorder": "normal", "y": 0, "yref": "container", "yanchor": "bottom"},
         "xaxis": {
             "title": {"text": "change in %, with its interval"},
-            "range": [short(low), short(high)],
+            "range": [round_to_4(low), round_to_4(high)],
             "zeroline": True,
             "tickangle": 0,
             "nticks": 7,
@@ -91,7 +91,7 @@ def _trace(verdict: ChangeVerdict, shown: Sequence[MetricChange], names: Sequenc
     changes = [_held(each.change) for _, each in own]
     ends = [(_end(each.interval[0], -1), _end(each.interval[1], 1)) for _, each in own]
     return scatter(
-        x=list(map(short, changes)),
+        x=list(map(round_to_4, changes)),
         y=[place for place, _ in own],
         mode="markers",
         name=f"{verdict.value} ({comparison.count(verdict)})",
@@ -99,8 +99,8 @@ def _trace(verdict: ChangeVerdict, shown: Sequence[MetricChange], names: Sequenc
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [short(max(high - at, 0.0)) for at, (_, high) in zip(changes, ends, strict=True)],
-            "arrayminus": [short(max(at - low, 0.0)) for at, (low, _) in zip(changes, ends, strict=True)],
+            "array": [round_to_4(max(high - at, 0.0)) for at, (_, high) in zip(changes, ends, strict=True)],
+            "arrayminus": [round_to_4(max(at - low, 0.0)) for at, (low, _) in zip(changes, ends, strict=True)],
             "color": color,
             "thickness": 1.5,
             "width": 3,
@@ -171,5 +171,5 @@ def _table(comparison: Comparison, names: Sequence[str]) -> Rows:
         ),
         rows=tuple(rows),
         texts=(1, 8),
-        note=left_out(len(comparison.metrics[_MOST_ROWS:]), "metrics"),
+        note=omitted_rows_text(len(comparison.metrics[_MOST_ROWS:]), "metrics"),
     )

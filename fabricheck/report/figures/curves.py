@@ -14,7 +14,7 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, unit_shown, who
+from fabricheck.report.content import number, ranks_text, unit_shown
 from fabricheck.report.figures.plot import (
     GREY,
     Colors,
@@ -22,8 +22,8 @@ from fabricheck.report.figures.plot import (
     legend_below,
     line_traces,
     plain,
+    round_to_4,
     scatter,
-    short,
     to_json,
 )
 from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, SizeQuartiles
@@ -57,7 +57,7 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
         pairs = samples.operation in PAIRS
         several = "paths between memories" if samples.operation in MEMORY_PATHS else "collectives"
         plot = f"{samples.operation if pairs else several} {samples.schedule}"
-        label = who(samples, world) if pairs else f"{samples.operation} {who(samples, world)}"
+        label = ranks_text(samples, world) if pairs else f"{samples.operation} {ranks_text(samples, world)}"
         if samples.implementation == "transfers" and not pairs and samples.operation not in MEMORY_PATHS:
             label += " by transfers"
         plots.setdefault(plot, {}).setdefault(label, {}).setdefault(samples.bytes, samples)
@@ -76,7 +76,7 @@ def _curves(plot: _Plot, judged: RunJudgement, colors: Colors) -> Figure:
     )
     curves = tuple(each for each in curves if each.points)
     bad = {
-        (who(each.samples, len(judged.run.ranks)), each.samples.operation, each.samples.schedule)
+        (ranks_text(each.samples, len(judged.run.ranks)), each.samples.operation, each.samples.schedule)
         for each in judged.judgements
         if each.verdict is not Verdict.PASS
     }
@@ -85,7 +85,7 @@ def _curves(plot: _Plot, judged: RunJudgement, colors: Colors) -> Figure:
     def rank(curve: Curve) -> tuple[bool, float]:
         """What is not PASS first, then the slowest: they are the ones to be told from the rest."""
         first = operations[curve.label]
-        is_bad = (who(first, len(judged.run.ranks)), first.operation, first.schedule) in bad
+        is_bad = (ranks_text(first, len(judged.run.ranks)), first.operation, first.schedule) in bad
         last = curve.points[-1].median if plot.quantity == "goodput" else -curve.points[0].median
         return not is_bad, last
 
@@ -156,7 +156,7 @@ def _expected_trace(plot: _Plot, judged: RunJudgement, curves: Sequence[Curve]) 
     sizes = [point.bytes for curve in curves for point in curve.points]
     return scatter(
         x=[min(sizes), max(sizes)],
-        y=[short(value), short(value)],
+        y=[round_to_4(value), round_to_4(value)],
         name=f"expected {number(value)} {UNITS[plot.quantity]}",
         mode="lines",
         line={"color": GREY, "width": 1, "dash": "5px,3px"},

@@ -16,14 +16,14 @@ from fabricheck.report.content import (
     groups_of,
     judgements_of,
     label_of,
+    merge_collectives,
     name_of,
     number,
     quantity_of,
-    together,
     unit_shown,
 )
 from fabricheck.report.figures.plot import MOST_COLORED, Colors, PlotLine, legend_below, line_traces, plain, to_json
-from fabricheck.report.figures.tables import Cell, Figure, Rows, left_out
+from fabricheck.report.figures.tables import Cell, Figure, Rows, omitted_rows_text
 
 # In per cent. Close enough to each other to show a second mode of a fortieth of the iterations.
 SHARES = (0.0, 1.0, *(float(each) for each in np.arange(2.5, 98.0, 2.5)), 99.0, 100.0)
@@ -69,7 +69,7 @@ def distributions_of(judged: RunJudgement, colors: Colors) -> Iterable[Figure]:
 
     Tools that print no iterations leave a mean, which has no distribution.
     """
-    for members in together(groups_of(judged)):
+    for members in merge_collectives(groups_of(judged)):
         distributions = [_distribution(each, len(judged.run.ranks)) for each in judgements_of(members)]
         known = [each for each in distributions if each is not None]
         # What is not PASS first, as the judge has it; of the rest the shape is what can be wrong.
@@ -134,7 +134,7 @@ def _figure(members: Sequence[MetricGroup], distributions: Sequence[Distribution
         ),
         rows=tuple(_row(each) for each in distributions[:_MOST_ROWS]),
         texts=(1,),
-        note=left_out(len(distributions[_MOST_ROWS:]), "metrics"),
+        note=omitted_rows_text(len(distributions[_MOST_ROWS:]), "metrics"),
     )
     return Figure("distributions", f"{name}: distribution of the iterations", summary, to_json(traces, layout), table)
 

@@ -30,13 +30,13 @@ from fabricheck.report.figures.plot import (
     legend_below,
     line_traces,
     plain,
+    round_to_4,
     scatter,
-    short,
+    short_labels,
     shortened,
     to_json,
-    told_apart,
 )
-from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, left_out
+from fabricheck.report.figures.tables import Cell, Figure, Rows, cells, omitted_rows_text
 from fabricheck.units import plural
 
 Floats = npt.NDArray[np.float64]
@@ -133,7 +133,7 @@ def incident_figure(history: Watched, incident: Incident) -> Figure:
     rows = [row_of[each.key] for each in alerts]
     ratio = _ratio(series, [each.before for each in alerts], rows)[:, first:end]
     marks = [Mark(each.session - first, each.changes) for each in marks_of(series, rows) if first <= each.session < end]
-    names, shared = told_apart(short_names([each.key for each in alerts]))
+    names, shared = short_labels(short_names([each.key for each in alerts]))
     spread = max(each.spread for each in alerts)
     known = ratio[np.isfinite(ratio)]
     low = min(float(known.min(initial=100.0)), 100 - 300 * spread)
@@ -167,7 +167,7 @@ def incident_figure(history: Watched, incident: Incident) -> Figure:
         texts=(len(alerts) + 1,),
     )
     layout = _layout(sessions, marks, "% of the level before the change")
-    layout["yaxis"]["range"] = [short(low - 0.03 * (high - low)), short(high + 0.03 * (high - low))]
+    layout["yaxis"]["range"] = [round_to_4(low - 0.03 * (high - low)), round_to_4(high + 0.03 * (high - low))]
     state = "open" if incident.open else "accepted" if worst.accepted else "over"
     title = f"{clipped(incident_name(incident), 2 * _LONGEST_NAME)} ({state}): % of the level before"
     return Figure("history", title, summary, to_json(traces, layout), table)
@@ -202,7 +202,7 @@ def states_table(states: Sequence[MetricState]) -> Rows:
         ),
         rows=tuple(rows),
         texts=(1, 6),
-        note=left_out(len(ranked[_MOST_STATES:]), "metrics"),
+        note=omitted_rows_text(len(ranked[_MOST_STATES:]), "metrics"),
     )
 
 
@@ -258,7 +258,7 @@ def _moment(session: Session) -> str:
 
 
 def _band(sessions: Sequence[Session], spread: float) -> Any:
-    low, high = short(100 * (1 - spread)), short(100 * (1 + spread))
+    low, high = round_to_4(100 * (1 - spread)), round_to_4(100 * (1 + spread))
     ends = [_moment(sessions[0]), _moment(sessions[-1])]
     return filled(
         x=[*ends, *reversed(ends)],
@@ -275,7 +275,7 @@ def _upright(session: Session, what: str, ends: tuple[float, float], color: str,
     moment = _moment(session)
     return scatter(
         x=[moment] * 3,
-        y=[short(low), short((low + high) / 2), short(high)],
+        y=[round_to_4(low), round_to_4((low + high) / 2), round_to_4(high)],
         mode="lines",
         line={"color": color, "width": 2, "dash": dash},
         name=f"{what} {moment}",

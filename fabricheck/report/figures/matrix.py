@@ -12,7 +12,7 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import MetricGroup, describe_rank, number, percent, shown_kind, unit_shown, who
+from fabricheck.report.content import MetricGroup, describe_rank, number, percent, ranks_text, shown_kind, unit_shown
 from fabricheck.report.figures.tables import Cell, End, Figure, Matrix, Rows
 from fabricheck.report.shares import shade_of, shares_of
 from fabricheck.topology.network import Network
@@ -130,4 +130,4 @@ def _title(pair: tuple[int, int], judgement: Judgement, by_rank: dict[int, Rank]
 
 
 def _pair_text(judged: Judgement) -> str:
-    return f"{who(judged.samples, 0)} {number(judged.value)} {unit_shown(judged.unit)}, {judged.verdict.value}"
+    return f"{ranks_text(judged.samples, 0)} {number(judged.value)} {unit_shown(judged.unit)}, {judged.verdict.value}"

@@ -98,7 +98,7 @@ def _line_traces(line: PlotLine, position: int, mode: Mode, template: str) -> li
         traces.append(
             filled(
                 x=list(line.x) + list(reversed(line.x)),
-                y=[*map(short, line.high), *map(short, reversed(line.low))],
+                y=[*map(round_to_4, line.high), *map(round_to_4, reversed(line.low))],
                 color=color,
                 opacity=0.25,
                 legendgroup=plain(line.label),
@@ -133,7 +133,7 @@ def _other_traces(lines: Sequence[PlotLine], template: str) -> list[Any]:
         traces.append(
             filled(
                 x=gapped(lambda line: [*line.x, *reversed(line.x)]),
-                y=gapped(lambda line: [*map(short, line.high), *map(short, reversed(line.low))]),
+                y=gapped(lambda line: [*map(round_to_4, line.high), *map(round_to_4, reversed(line.low))]),
                 color=GREY,
                 opacity=0.15,
                 legendgroup=name,
@@ -191,7 +191,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_EVENT else f"{text[:_LONGEST_EVENT]}…"
 
 
-def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def short_labels(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Short labels for names of metrics: what differs between them, and what they share around it (`…` for that).
 
     Names of one group mostly differ in their ranks: `pingpong_0_1_1gib` and `pingpong_0_2_1gib` are `0_1` and `0_2`.
@@ -209,10 +209,10 @@ def told_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 def finite(value: float) -> float | None:
     """The value with few digits; None for what JSON cannot hold (nan, inf)."""
-    return short(value) if math.isfinite(value) else None
+    return round_to_4(value) if math.isfinite(value) else None
 
 
-def short(value: float) -> float:
+def round_to_4(value: float) -> float:
     """Four significant digits are what a screen shows, and what tables say."""
     return float(f"{value:.4g}")
 

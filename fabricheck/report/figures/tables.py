@@ -109,6 +109,6 @@ def cells(*texts: object) -> tuple[Cell, ...]:
     return tuple(Cell(str(each)) for each in texts)
 
 
-def left_out(count: int, what: str) -> str:
+def omitted_rows_text(count: int, what: str) -> str:
     """What to say of `count` rows that a table has not; nothing of none."""
     return f"More rows, none worse: {count} {what}." if count else ""
