@@ -178,7 +178,9 @@ def main() -> None:
             answers = Counter(each for each, _ in given_ones)
             rounds = math.fsum(each for _, each in given_ones) / count
             go = answers[Answer.SAME] + answers[Answer.BETTER]
-            cells.append(f"worse {share(answers[Answer.WORSE], count)}, GO {share(go, count)}, {rounds:.0f} rounds")
+            cells.append(
+                f"worse {share(answers[Answer.WORSE], count, digits=1)}, GO {share(go, count)}, {rounds:.0f} rounds"
+            )
         print(f"| {title} | {' | '.join(cells)} |", flush=True)
     print(
         f"\n| {PACKAGES} packages; guilty | {' | '.join(f'{each} rounds' for each in columns[:2])} |\n|---|---|---|",

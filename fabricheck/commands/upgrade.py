@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _MOST_LINES = 10
 # How long rounds are added for where the first ones cannot say.
 _MOST_SECONDS = 600
+# What came of a bisection.
+_GUILTY = {
+    "found": "{guilty}: {old} with this alone is slower",
+    "together": "{guilty}: {old} is slower with all of these, and not without any of them",
+    "elsewhere": "none of these: {old} with all of them is not slower; left are launcher and compiler",
+    "cannot say": "cannot say: run with more --rounds on an idle node",
+}
 
 
 @click.command()
@@ -215,21 +222,14 @@ def _lines(result: Upgrade) -> Iterator[str]:
 
 def _lines_of_cause(result: Upgrade) -> Iterator[str]:
     """What the exchanges showed, and what is guilty by them."""
-    from fabricheck.diagnosis.bisection import BisectionOutcome
-
     cause = result.cause
     if cause is None:
         return
     yield f"  exchanged in {result.old}: {cause.of}"
     for step in cause.steps:
         yield f"    {step.answer.value}: {' + '.join(step.differences)}: {step.change or 'could not be exchanged so'}"
-    guilty, old = " and ".join(map(str, cause.guilty)), result.old
-    yield {
-        BisectionOutcome.FOUND: f"  guilty: {guilty}: {old} with {'each' if len(cause.guilty) > 1 else 'it'} alone is slower",
-        BisectionOutcome.TOGETHER: f"  guilty together: {guilty}: {old} with all of these is slower, with any of them alone not",
-        BisectionOutcome.ELSEWHERE: f"  guilty: none of these: {old} with all of them is not slower; left: launcher, compiler",
-        BisectionOutcome.CANNOT_SAY: "  guilty: cannot say: run with more --rounds on an idle node",
-    }[cause.outcome]
+    guilty = " and ".join(map(str, cause.guilty))
+    yield f"  guilty: {_GUILTY[cause.outcome.value].format(guilty=guilty, old=result.old)}"
     if cause.left:
         yield f"  not exchanged: {few([difference.name for difference in cause.left])}"
 
