@@ -92,6 +92,7 @@ def _of_ports(state: NodeState) -> dict[str, str]:
             facts[f"duplex of {nic.name}"] = nic.duplex
         if nic.firmware:
             facts[f"NIC firmware of {nic.name}"] = nic.firmware
+        facts |= {f"{name} of {nic.name}": value for name, value in nic.settings.items()}
     return facts
 
 

@@ -101,6 +101,8 @@ class NicState:
     driver: str = ""
     firmware: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """of RDMA and Ethernet, by name: link layer, types of GIDs, PFC and ECN of each priority"""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fabricheck.records.node_state import NicState
@@ -49,6 +49,13 @@ def _infiniband(sysfs: Path) -> Iterator[NicState]:
             driver=_driver(device),
             firmware=read(device / "fw_ver"),
             counters=counters,
+            settings=_without_empty(
+                {
+                    "link layer": read(port / "link_layer"),
+                    # One for each address: how many there are differs with the addresses of containers.
+                    "GID types": _different(port / "gid_attrs" / "types"),
+                }
+            ),
         )
 
 
@@ -92,7 +99,35 @@ def _ethernet(sysfs: Path) -> Iterator[NicState]:
                 **_own_counters(port.name),
                 **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
+            settings=_without_empty({"PFC": _pfc(port.name), **_ecn(port)}),
         )
+
+
+def _without_empty(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if value}
+
+
+def _different(folder: Path) -> str:
+    """What the files of a folder say, each once; a place of the table that is free cannot be read."""
+    return ", ".join(sorted({read(file) for file in folder.glob("*")} - {""}))
+
+
+def _pfc(name: str) -> str:
+    """The priorities with flow control, such as `3:on`, where `dcb` (iproute2) is there and the driver knows of it."""
+    if shutil.which("dcb") is None:
+        return ""
+    told = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
+    return (" ".join(re.findall(r"\d:on", told[1])) or "off") if told else ""
+
+
+def _ecn(port: Path) -> dict[str, str]:
+    """Of mlx5, the priorities whose congestion it notices (`np`, at the receiver) and reacts to (`rp`), such as `3`."""
+    settings = {}
+    for role in ("np", "rp"):
+        enabled = {file.name: read(file) for file in (port / "ecn" / f"roce_{role}" / "enable").glob("*")}
+        on = sorted(name for name, value in enabled.items() if value == "1")
+        settings[f"ECN ({role})"] = (" ".join(on) or "off") if enabled else ""
+    return settings
 
 
 def _own_counters(name: str) -> dict[str, int]:

@@ -75,6 +75,16 @@ def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
     assert "OMPI_MCA" not in problem
 
 
+def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    layers = Layers(cluster, programs, tmp_path)
+    layers.set("FI_TCP_IFACE", "mgmt0")
+    options = [f"--setvar=NicPairs.{setting}" for setting in ("node_state=no", "warmup=1", "sizes=host:2MiB")]
+    done = layers.site.run("pair", "--launches=1", "--", *options, name="^NicPairs %access=write")
+    assert done.verdict == "INVALID", done.output
+    (problem,) = [problem for problem in done.problems if "wrong-network" in problem]
+    assert "mgmt0" in problem
+
+
 def causes(done: Finished) -> list[str]:
     """Code and first component of each."""
     written = json.loads((done.folder / "verdict.json").read_text(encoding="utf-8"))["causes"]

@@ -197,6 +197,15 @@ def test_a_fault_of_a_port(changed: dict[str, Any], verdict: Verdict | None, sai
     ], found
 
 
+def test_a_port_without_the_flow_control_of_the_others() -> None:
+    after = [
+        node(host, "after", nics=(nic(settings={"PFC": "off" if host == "nid002" else "3:on"}),)) for host in HOSTS
+    ]
+    (evidence,) = [each for each in told(run_with([node(host) for host in HOSTS], after), ALPS) if "PFC" in each[1]]
+    assert evidence[0] is Verdict.DEGRADED
+    assert evidence[1].startswith("nid002: PFC of hsn0")
+
+
 def blocked(ways: Mapping[str, Sequence[str]]) -> list[NodeState]:
     return [
         node(host, "after", blocked=tuple(BlockedPath("hsn0", to, 9000, 1500) for to in ways.get(host, ())))

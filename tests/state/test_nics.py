@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from fabricheck.state.nics import nic_states, tcp_counters
 
 
@@ -27,6 +29,13 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
         f"{port}/hw_counters/out_of_sequence": "7",
         f"{port}/hw_counters/lifespan": "no number",
         "class/infiniband/mlx5_0/fw_ver": "28.39.1002",
+        f"{port}/link_layer": "Ethernet",
+        f"{port}/gid_attrs/types/0": "IB/RoCE v1",
+        f"{port}/gid_attrs/types/1": "RoCE v2",
+        f"{port}/gid_attrs/types/2": "",
+        f"{port}/gid_attrs/types/3": "RoCE v2",
+        **{f"class/net/hsn0/ecn/roce_np/enable/{priority}": str(int(priority == 3)) for priority in range(8)},
+        **{f"class/net/hsn0/ecn/roce_rp/enable/{priority}": "0" for priority in range(8)},
         "class/infiniband/mlx5_1/ports/2/state": "1: DOWN",
         "class/infiniband/mlx5_1/ports/2/rate": "2.5 Gb/sec (1X SDR)",
         f"{cxi}/port/speed": "BS_200G",
@@ -50,12 +59,27 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
     first = found["mlx5_0"]
     assert (first.up, first.rate_gbps, first.firmware) == (True, 400.0, "28.39.1002")
     assert first.counters == {"symbol_error": 3, "port_xmit_wait": 18446744073709551615, "out_of_sequence": 7}
+    assert first.settings == {"link layer": "Ethernet", "GID types": "IB/RoCE v1, RoCE v2"}
     assert found["mlx5_1_2"].up is False
     assert (found["cxi0"].up, found["cxi0"].rate_gbps) == (True, 200.0)
     assert found["cxi0"].counters == {"hni_pcs_uncorrected_cw": 12}
     ethernet = found["hsn0"]
     assert (ethernet.up, ethernet.rate_gbps, ethernet.mtu, ethernet.duplex) == (False, None, 9000, None)
     assert ethernet.counters == {"rx_dropped": 5, "carrier_changes": 4}
+    assert ethernet.settings == {"ECN (np)": "3", "ECN (rp)": "off"}
+
+
+def test_the_priorities_with_flow_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As dcb-pfc(8) prints it."""
+    files = {"class/net/hsn0/type": "1", "class/net/hsn0/operstate": "up"}
+    sysfs = tree(tmp_path / "sys", files)
+    line = "pfc-cap 8 macsec-bypass off delay 0 prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for printed, told in ((line, {"PFC": "3:on"}), (line.replace("3:on", "3:off"), {"PFC": "off"}), ("", {})):
+        (tmp_path / "dcb").write_text(f"#!/bin/sh\necho '{printed}'\n")
+        (tmp_path / "dcb").chmod(0o755)
+        (nic,) = nic_states(sysfs)
+        assert nic.settings == told
 
 
 def test_this_machine_has_counters() -> None:
