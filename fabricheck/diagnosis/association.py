@@ -25,6 +25,7 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import one_to_one, packed, round_robin
+from fabricheck.topology.of_metric import MARGIN
 
 Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
 
@@ -32,9 +33,8 @@ Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
 _RAIL = "rail_unidirectional"
 
 # Share of the NICs' nominal rate that libraries reach: "between 50%-90%" (CommBench, section 7). A NIC never gives more
-# than its rate, but for its rounding (25 GB/s are 25.8 on a wire).
+# than its rate, but for MARGIN.
 _LEAST_EFFICIENCY = 0.45
-_MOST_EFFICIENCY = 1.05
 # How far a point may lie from a model beside its noise. Neighbouring models differ by a fifth and more somewhere.
 _TOLERANCE = 0.05
 
@@ -76,7 +76,7 @@ def infer_association(
         raise UserError(f"active GPUs are 1 to {gpus}, not {', '.join(map(str, points)) or 'none'}")
     if not all(math.isfinite(value) and value > 0 for value in (*points.values(), nic_gbps)):
         raise UserError("an association needs goodputs and a NIC's rate above 0")
-    if points.get(1, 0.0) > nic_gbps * (_MOST_EFFICIENCY + noise):
+    if points.get(1, 0.0) > nic_gbps * (MARGIN + noise):
         share = points[1] / nic_gbps
         why = f"one GPU reaches {share:.2f} x the rate of a NIC, so it uses more than one NIC"
         return MeasuredAssociation("dynamic", None, None, None, why)
@@ -88,7 +88,7 @@ def infer_association(
     fitting = [
         each
         for each in candidates
-        if each.deviation <= _TOLERANCE + noise and _LEAST_EFFICIENCY <= each.efficiency <= _MOST_EFFICIENCY + noise
+        if each.deviation <= _TOLERANCE + noise and _LEAST_EFFICIENCY <= each.efficiency <= MARGIN + noise
     ]
     return _decide(fitting, candidates)
 

@@ -33,7 +33,6 @@ _RESENT_AT_ONCE, _FEWEST_OF_A_NODE, _MOST_NODES = 8.0, 2, 0.75
 # 3.6% where four nodes sent to one another at once.
 _RESENT_SHARE = 0.02
 _FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
-_MANY_NODES = 50
 
 
 def evidence_of_nics(
@@ -127,13 +126,13 @@ def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
     """The nodes whose part of a whole is above `share` and far above that of the other nodes; with both."""
     shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
-    of_all = statistics.median(shares.values()) if shares else 0.0
+    ordered = sorted(shares.values())
     for host, (part, _) in counts.items():
         if part < _FEWEST or shares[host] <= share or len(shares) < 2:
             continue
-        # One among many hardly moves their median, and there may be thousands.
-        others = [each for other, each in shares.items() if other != host] if len(shares) < _MANY_NODES else []
-        usual = statistics.median(others) if others else of_all
+        others = ordered.copy()  # there may be thousands: a sorted list has its median at once
+        others.remove(shares[host])
+        usual = statistics.median(others)
         if shares[host] > _TIMES_OTHERS * usual:
             yield host, shares[host], usual
 

@@ -29,7 +29,6 @@ from fabricheck.topology.placement import gpu_of_ranks
 # Of 26,830 recorded series of healthy machines (docs/results) none has an iteration that took 0.37 s more than its
 # median; retransmission after a lost link, a hung driver or a paused process take seconds.
 _STALL_S = 1.0
-_TWICE = 2.0
 # The slowest set-up of 1,359 recorded runs took 4 s, on four GPUs; libraries need more for many nodes, so that it is
 # told only.
 _SETUP_S = 20.0
@@ -43,7 +42,7 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
     for number, series in enumerate(run.samples):
         if series.times_ns.size > 1:
             middle = float(np.median(series.times_ns))
-            late = series.times_ns[(series.times_ns > _TWICE * middle) & (series.times_ns - middle > _STALL_S * 1e9)]
+            late = series.times_ns[series.times_ns - middle > max(middle, _STALL_S * 1e9)]
             slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
     flapped = any(each.code in _FLAPS for each in judged.problems)
     name = run.path or judged.test

@@ -20,7 +20,6 @@ from fabricheck.units import FEW
 
 # A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
 _LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
-_TWICE = 2.0
 # A series is slow at first where so many iterations, and so much of it, took so much longer than its median, and lost
 # so much together. Of 26,668 recorded series of healthy machines (docs/results) 45 have the first three, 40 of these
 # on the busy cores of an emulated cluster; they lost 42 ms at most.
@@ -95,5 +94,5 @@ def _line(
     return (
         f"{where} is slow now and then: {equals.what}: p95 {p95:.3g} x the median ({outlier.equals} peers "
         f"{np.exp(outlier.centre):.3g} x, p = {outlier.p:.1g}), p99 {p99:.3g} x, "
-        f"{np.mean(times > _TWICE):.1%} over 2 x; check error counters and processes"
+        f"{np.mean(times > 2):.1%} over 2 x; check error counters and processes"
     )

@@ -23,7 +23,7 @@ from fabricheck.topology.question import FLOOR_FRACTION, Limits, Question
 TRANSPORTS: tuple[str, ...] = get_args(Transport)
 
 # Rates of data sheets are rounded, and signalling can be a little faster (NVLink's 25 GB/s are 25.8 on the wire).
-_MARGIN = 1.05
+MARGIN = 1.05
 
 
 def expectation(
@@ -120,7 +120,7 @@ def expectation(
         floor *= ideal_us / (ideal_us + limits.start_up_us)
     ceiling = _finite(limits.ceiling)
     if ceiling is not None:
-        ceiling *= _MARGIN
+        ceiling *= MARGIN
     of_limits = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
     data = achievable(question, of_limits.expected)
     if data is None:
@@ -161,7 +161,7 @@ def _latency(question: Question, limits: Limits) -> Expectation:
     """Below the start of any transfer, or below the time that the bytes need at the highest rate, nothing is right."""
     least = _least_plausible_us(question.transport, between_nodes=question.nodes > 1, devices=bool(question.gpus))
     if limits.ceiling and math.isfinite(limits.ceiling):
-        least = max(least, 8e-3 * question.bytes / (limits.ceiling * _MARGIN))
+        least = max(least, 8e-3 * question.bytes / (limits.ceiling * MARGIN))
     return Expectation(None, None, least, 0.0, f"least plausible time; {limits.source}")
 
 

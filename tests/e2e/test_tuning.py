@@ -18,6 +18,7 @@ from fabricheck.history.reading import history
 from fabricheck.records.case import Case
 from fabricheck.session.reframe_report import read_cases
 from fabricheck.suite import suite_root
+from tests.support.files import replace
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
@@ -81,11 +82,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "checks" / "level.py").write_text(LEVEL)
     for folder in ("config", "site_configs/local"):
         shutil.copytree(suite_root() / folder, root / folder)
-    edit(root / "config" / "policy.yaml", "confidence: 0.95", "confidence: 0.999")
+    replace(root / "config" / "policy.yaml", "confidence: 0.95", "confidence: 0.999")
     with (root / "config" / "tuning.yaml").open("a") as file:
         file.write(PROFILE + "".join(SETTING.format(*one, "") for one in (HURTS, UNREAD)))
         file.write(SETTING.format(*SAFETY, ", without: harms"))
-    edit(
+    replace(
         root / "site_configs" / "local" / "settings.py",
         '"tuning_profile": "default"',
         '"tuning_profile": "by-turns", "service_level": 3',
@@ -93,12 +94,6 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "src").symlink_to(suite_root() / "src")
     (root / "built" / "openmpi").symlink_to(build.build("host-openmpi", tests=False))
     return root
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
 
 
 def run(suite: Path, name: str, *options: str, built: str = "built", rounds: int = ROUNDS) -> Finished:
@@ -200,7 +195,7 @@ def test_a_side_that_was_not_in_effect_is_invalid(suite: Path) -> None:
     settings = suite / "site_configs" / "local" / "settings.py"
     before = settings.read_text()
     # The launcher sets it on both sides.
-    edit(settings, '"backend": "host",', f'"backend": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
+    replace(settings, '"backend": "host",', f'"backend": "host", "launcher_options": ["-x", "{"=".join(UNREAD)}"],')
     try:
         done = run(suite, "always-set", ONLY, rounds=2)
     finally:

@@ -21,6 +21,7 @@ from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reframe_report import read_cases
 from fabricheck.suite import suite_root
+from tests.support.files import replace
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
@@ -75,11 +76,9 @@ def imb() -> Path:
 def copy_suite(root: Path, check: str, **edits: str) -> Path:
     """A suite with one check file, in which what has to be there is replaced; the rest is this repository's."""
     (root / "checks").mkdir(parents=True)
-    text = (suite_root() / "checks" / check).read_text()
+    shutil.copy(suite_root() / "checks" / check, root / "checks")
     for old, new in edits.items():
-        assert old in text
-        text = text.replace(old, new)
-    (root / "checks" / check).write_text(text)
+        replace(root / "checks" / check, old, new)
     shutil.copytree(suite_root() / "config", root / "config")
     shutil.copytree(suite_root() / "site_configs" / "local", root / "site_configs" / "local")
     (root / "src").symlink_to(suite_root() / "src")
@@ -193,9 +192,7 @@ def test_two_benchmarks_interleaved(imb: Path, tmp_path: Path) -> None:
     edits = {"8B:32MiB": "1KiB:64KiB", '"bidirectional", "alltoall", "allreduce"]': '"alltoall"]'}
     root = copy_suite(tmp_path / "suite", "cross_check.py", **edits)
     settings = root / "site_configs" / "local" / "settings.py"
-    text = settings.read_text()
-    assert '"launcher": "mpirun",' in text
-    settings.write_text(text.replace('"launcher": "mpirun",', '"launcher": "mpirun", "features": ["exclusive"],'))
+    replace(settings, '"launcher": "mpirun",', '"launcher": "mpirun", "features": ["exclusive"],')
     done = run(root, "--name=CrossCheckImb", FABRICHECK_IMB=str(imb))
     assert done.status == 0, done.output
     # The share of a rank of 64 KiB is 32 KiB, and sizes go up by four.

@@ -17,6 +17,7 @@ from fabricheck_lab.network_suite import Finished, Site
 from tests.faults.matrix import Outcome, settle
 from tests.support.cluster import run_and
 from tests.support.effort import is_full
+from tests.support.files import replace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -33,12 +34,6 @@ def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str) -
 
 def results(done: Finished) -> list[Path]:
     return [*done.folder.rglob("result.jsonl")]
-
-
-def replace(file: Path, old: str, new: str) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert old in text, file
-    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.suite import Suite, suite_root
+from tests.support.files import replace
 
 SETTINGS = """
 site_configuration = {
@@ -52,9 +53,7 @@ class ToySuite:
 
     def plant(self, old: str, new: str) -> None:
         """Changes the check; what is replaced has to be there."""
-        text = self.check.read_text()
-        assert old in text
-        self.check.write_text(text.replace(old, new))
+        replace(self.check, old, new)
 
 
 @pytest.fixture
