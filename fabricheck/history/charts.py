@@ -57,7 +57,7 @@ class Chart:
         return np.asarray(np.maximum(limits, CLIP - self.allowance))
 
 
-# Together, with the rate of streaks, less than one in 30,000: a month of 1,000 metrics.
+# Together, with that of streaks, less than one in 30,000: a month of 1,000 metrics.
 CHARTS = (Chart("drop", 1.4, 1 / 85_000), Chart("drift", 0.8, 1 / 500_000))
 
 
@@ -70,3 +70,23 @@ def shares_of_deviations(deviations: Floats) -> Floats:
     of_all = counts.sum(axis=0) + _OF_OTHERS * _PRIOR
     shares = counts + _OF_OTHERS * of_all / of_all.sum()
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+# A streak: so many sessions in a row that are all worse than the j-th worst of n others. Its rate of false alarms, that
+# of three, does not depend on the noise, where sessions are alike: j (j + 1) (j + 2) / ((n + 1) (n + 2) (n + 3)).
+LENGTH, _FALSE_ALARMS_OF_STREAK = 3, 1 / 80_000
+
+
+def least_of_streak(deviations: Floats) -> Floats:
+    """What every session of a streak has to be worse than, in spreads; infinite where too few sessions tell.
+
+    `deviations`: sessions of the baseline in spreads, shape (metrics, sessions), NaN where there is none.
+    """
+    number = np.isfinite(deviations).sum(axis=1)
+    # (j + 1)³ is a little more than the product of the three. Between two sessions the rate lies between theirs.
+    place = np.cbrt(_FALSE_ALARMS_OF_STREAK * (number + 1) * (number + 2) * (number + 3)) - 1
+    last = np.maximum(np.floor(place).astype(np.int64), 1)
+    ordered = -np.sort(-deviations, axis=1)[:, : int(last.max()) + 1]  # the worst first, NaN last
+    rows = np.arange(len(ordered))
+    worse, better = ordered[rows, last - 1], ordered[rows, np.minimum(last, ordered.shape[1] - 1)]
+    return np.asarray(np.where(place >= 1, worse + (place - last) * (better - worse), np.inf))

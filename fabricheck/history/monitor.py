@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.charts import CHARTS, CLIP
-from fabricheck.history.streak import LENGTH
+from fabricheck.history.charts import CHARTS, CLIP, LENGTH
 from fabricheck.history.usual import Options, Usual
 
 Floats = npt.NDArray[np.float64]

@@ -12,12 +12,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.charts import CHARTS, CLIP, shares_of_deviations
+from fabricheck.history.charts import CHARTS, CLIP, least_of_streak, shares_of_deviations
 from fabricheck.history.levels import FIRST, errors_of, level_of, levels_of
 from fabricheck.history.peaks import upper_tail
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, normal_score
 from fabricheck.history.rows import Arrays, by_rows, sample_of
-from fabricheck.history.streak import least_of_streak
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

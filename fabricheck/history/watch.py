@@ -14,12 +14,11 @@ from scipy.special import ndtri
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
-from fabricheck.history.charts import CHARTS, CLIP
+from fabricheck.history.charts import CHARTS, CLIP, LENGTH
 from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.slow_nodes import slow_nodes
-from fabricheck.history.streak import LENGTH
 from fabricheck.history.usual import Options
 from fabricheck.records.component import Component
 

@@ -14,11 +14,11 @@ from scipy.signal import lfilter
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, load_accepted
+from fabricheck.history.charts import least_of_streak
 from fabricheck.history.incidents import Incident
 from fabricheck.history.levels import levels_of
 from fabricheck.history.monitor import monitor
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.streak import least_of_streak
 from fabricheck.history.text import to_json, watch_lines
 from fabricheck.history.usual import Options
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
