@@ -40,7 +40,7 @@ NODES = unfold("nid[001-008]")
 MEASURES_PAIRS = ("screen.jsonl", '"samples"')
 # As little as says something.
 NODE = (
-    *("SmokeLibraries.ranks=2", "SmokeLibraries.sizes=host:64KiB", "SmokeLibraries.patience=8"),
+    *("SmokeLibraries.ranks=2", "SmokeLibraries.sizes=host:64KiB", "SmokeLibraries.patience=5"),
     "SmokeLibraries.node_state=no",
 )
 NETWORK = (
