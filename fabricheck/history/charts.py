@@ -25,9 +25,9 @@ CLIP = 4.0
 _MOST_OF_RATE = 0.28
 # Where deviations are counted, and how finely r is told, in shares of that of normal noise, which is 2 k and the most.
 _STEP, _EXPONENTS = 0.2, 100
-# The sessions of all metrics count for a metric as so many of its own: with 20 of them shapes with tails of few degrees
-# of freedom have a fifth more false alarms (`benchmarks.drawn --only watch`). Before any were seen they are a t
-# distribution with five degrees of freedom, as the tail of references (`tails`).
+# The sessions of all metrics count for a metric as so many of its own: chosen from 20 and 60 by simulated false alarms
+# (docs/how-we-know.md, what a session finds), for want of a source. Before any were seen they are a t distribution with
+# five degrees of freedom, as the tail of references (`tails`).
 _OF_OTHERS, _FREEDOM = 60, 5
 
 _DEVIATIONS = np.linspace(-CLIP, CLIP, round(2 * CLIP / _STEP) + 1)
