@@ -117,8 +117,12 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "Several components are common to the slow measurements. The results do not show which of them is at fault.",
         ("Do not drain yet: measure one of the parts with other partners", _AGAIN), "A part"),
     "slow-library": CatalogueEntry("is slow, and the hardware is fast", _SLOW, _CONTRAST,
-        "All results with this software are slower than before. Other software is fast on the same links.",
-        (_COMPARE, "Run the earlier version on the same nodes: does the loss go away?"), "A library or a setting"),
+        "All results with this software are slower than before, or than the links carry. Other software is fast there, "
+        "such as libfabric alone.",
+        (_COMPARE, "Run the earlier version on the same nodes: does the loss go away?",
+         "Look at its settings. MPI: transport and GPU memory (`UCX_LOG_LEVEL=info`). NCCL: plugin, GDR level and "
+         "channels (`NCCL_DEBUG=INFO`)",
+         "Which variables help? `fabricheck run --system {system} --tag tuning`"), "A library or a setting"),
     "all-slow": CatalogueEntry("All peers are equally slow (software or a setting)", _SLOW, _MEASURED,
         "At least nine of ten peers are below the link rate by nearly the same share, so no part of a node explains "
         "it.",
