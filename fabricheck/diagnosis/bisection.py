@@ -18,6 +18,8 @@ from fabricheck.diagnosis.upgrade import Answer, UpgradeChange, answer_among
 #: Stacks that are measured beside the old one in a job, at most: that many more make its rounds too long.
 _MOST_BESIDE = 6
 
+#: Less of the loss than this is not what it is looked for: among four that cost alike each has as much.
+_SMALLEST_PART = 0.25
 _NO_LOSS = (Answer.SAME, Answer.BETTER)
 
 #: Numbers of the differences that are exchanged together.
@@ -37,7 +39,8 @@ class BisectionOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """What the exchange of some differences changed: worse, or same where less than half of the loss is there."""
+    """What the exchange of some differences changed: worse, or same where less than half of the loss is there, or
+    surely some but less than a quarter."""
 
     exchanged: Exchange
     change: UpgradeChange | None
@@ -69,14 +72,13 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         changes = dict(zip(asked, measure(asked), strict=True))
         whole = changes[pool]
         lost = loss if whole is None else max(-math.log(whole.gain), smallest_effect)
-        own = {
-            exchange: Step(
-                exchange,
-                change,
-                answer_among(change, len(asked), smallest_effect, (loss if exchange == pool else lost) / 2),
-            )
-            for exchange, change in changes.items()
-        }
+        own = {}
+        for exchange, change in changes.items():
+            is_pool = exchange == pool
+            answer = answer_among(change, len(asked), smallest_effect, (loss if is_pool else lost) / 2)
+            if change is not None and not is_pool and -math.log(change.gain) < _SMALLEST_PART * lost:
+                answer = Answer.SAME if answer is Answer.WORSE else answer
+            own[exchange] = Step(exchange, change, answer)
         steps.extend(own.values())
         return [own[exchange] for exchange in (pool, *exchanges)]
 
