@@ -1,9 +1,9 @@
 """Which of the differences between two stacks costs what the new one loses: some of them at a time are exchanged in the
 old stack, and measured beside it.
 
-First each alone, or groups of them, which are divided until single ones are left. Where none surely costs alone and all
-together do, each is left out of all: those without which the loss is gone are guilty if they have it together (delta
-debugging; Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28, 2002).
+First each alone, or groups of them, which are divided until single ones are left. Where those that surely cost alone do
+not explain half of what all together cost, each is left out of all: those without which the loss is gone are guilty if
+they have it together (delta debugging; Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28, 2002).
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from fabricheck.diagnosis.upgrade import Answer, UpgradeChange, answer_among
 #: Stacks that are measured beside the old one in a job, at most: that many more make its rounds too long.
 _MOST_BESIDE = 6
 
-#: Less of the loss than this is not what it is looked for: among four that cost alike each has as much.
-_SMALLEST_PART = 0.25
 _NO_LOSS = (Answer.SAME, Answer.BETTER)
 
 #: Numbers of the differences that are exchanged together.
@@ -39,8 +37,7 @@ class BisectionOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """What the exchange of some differences changed: worse, or same where less than half of the loss is there, or
-    surely some but less than a quarter."""
+    """What the exchange of some differences changed: same where less than half of the loss is surely there."""
 
     exchanged: Exchange
     change: UpgradeChange | None
@@ -72,13 +69,14 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         changes = dict(zip(asked, measure(asked), strict=True))
         whole = changes[pool]
         lost = loss if whole is None else max(-math.log(whole.gain), smallest_effect)
-        own = {}
-        for exchange, change in changes.items():
-            is_pool = exchange == pool
-            answer = answer_among(change, len(asked), smallest_effect, (loss if is_pool else lost) / 2)
-            if change is not None and not is_pool and -math.log(change.gain) < _SMALLEST_PART * lost:
-                answer = Answer.SAME if answer is Answer.WORSE else answer
-            own[exchange] = Step(exchange, change, answer)
+        own = {
+            exchange: Step(
+                exchange,
+                change,
+                answer_among(change, len(asked), smallest_effect, (loss if exchange == pool else lost) / 2),
+            )
+            for exchange, change in changes.items()
+        }
         steps.extend(own.values())
         return [own[exchange] for exchange in (pool, *exchanges)]
 
@@ -98,11 +96,12 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         if whole.answer is not Answer.WORSE:
             elsewhere = whole.answer in _NO_LOSS and len(pool) == differences
             return ended(BisectionOutcome.ELSEWHERE if elsewhere else BisectionOutcome.CANNOT_SAY)
-        costly = tuple(number for step in alone if step.answer is Answer.WORSE for number in step.exchanged)
-        if costly and len(parts) == len(pool):
-            return ended(BisectionOutcome.FOUND, costly)
-        if not costly:
+        worse = [step for step in alone if step.answer is Answer.WORSE]
+        if sum(map(_loss, worse)) < _loss(whole) / 2:  # the rest of the loss is not theirs alone
             break
+        costly = tuple(number for step in worse for number in step.exchanged)
+        if len(parts) == len(pool):
+            return ended(BisectionOutcome.FOUND, costly)
         groups = _MOST_BESIDE if len(costly) < len(pool) else 2 * groups
         pool = costly
     needed, groups = pool, _MOST_BESIDE
@@ -119,6 +118,11 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     if needed != pool and exchanged(needed, ())[0].answer is not Answer.WORSE:
         return ended(BisectionOutcome.CANNOT_SAY)
     return ended(BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed)
+
+
+def _loss(step: Step) -> float:
+    """The logarithm of how many times as slow an exchange is; 0 where that is not known."""
+    return -math.log(step.change.gain) if step.change is not None else 0.0
 
 
 def _parts(numbers: Exchange, most: int) -> list[Exchange]:

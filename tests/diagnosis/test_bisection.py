@@ -84,3 +84,12 @@ def test_what_has_little_of_the_loss_is_not_named() -> None:
         return [change_of((0.97 if 0 in of else 1.0) * (0.82 if 2 in of else 1.0), 0.001) for of in exchanges]
 
     assert bisect(3, measure, loss=0.2, smallest_effect=0.02).guilty == (2,)
+
+
+def test_one_that_costs_a_little_alone_is_not_named_for_what_two_cost_together() -> None:
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        gains = [0.82 if {1, 2} <= set(of) else 0.93 if 2 in of else 1.0 for of in exchanges]
+        return [change_of(gain, 0.002) for gain in gains]
+
+    result = bisect(4, measure, loss=0.2, smallest_effect=0.02)
+    assert (result.outcome, result.guilty) == (BisectionOutcome.TOGETHER, (1, 2))
