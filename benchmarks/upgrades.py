@@ -162,39 +162,43 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=200, help="of each cell; five times as many of nothing")
     parser.add_argument("--rounds", default="8,16,35,60", help="rounds that fit into the time, for each column")
     parser.add_argument("--transport", help="launches of one transport alone")
+    parser.add_argument("--only", choices=("upgrades", "bisections"), help="one of the tables")
     given = parser.parse_args()
     pools = {name: pool for name, pool in read_pools(given.file).items() if given.transport in (None, name)}
     columns = [int(text) for text in given.rounds.split(",")]
-    print(
-        f"| planted | {' | '.join(f'{each} rounds fit' for each in columns)} |\n|---{'|---' * len(columns)}|",
-        flush=True,
-    )
+    if given.only != "bisections":
+        print_upgrades(pools, columns, given.seed, given.comparisons)
+    if given.only != "upgrades":
+        print_bisections(pools, columns, given.seed, given.comparisons)
+
+
+def print_upgrades(pools: Mapping[str, Pool], columns: Sequence[int], seed: int, comparisons: int) -> None:
+    """The table of answers, with a column for how many rounds fit into the time."""
+    print(f"| planted | {' | '.join(f'{rounds} rounds fit' for rounds in columns)} |\n|---{'|---' * len(columns)}|")
     for number, (title, plant) in enumerate(PLANTS.items()):
         cells = []
         for fitting in columns:
-            rng, count = np.random.default_rng([given.seed, number, fitting]), given.comparisons
-            count *= 5 if plant is nothing else 1
-            given_ones = [answer(rng, pools, plant, fitting) for _ in range(count)]
-            answers = Counter(each for each, _ in given_ones)
-            rounds = math.fsum(each for _, each in given_ones) / count
-            go = answers[Answer.SAME] + answers[Answer.BETTER]
-            cells.append(
-                f"worse {share(answers[Answer.WORSE], count, digits=1)}, GO {share(go, count)}, {rounds:.0f} rounds"
-            )
+            rng, count = np.random.default_rng([seed, number, fitting]), comparisons * (5 if plant is nothing else 1)
+            ended = [answer(rng, pools, plant, fitting) for _ in range(count)]
+            answers = Counter(of for of, _ in ended)
+            rounds = math.fsum(after for _, after in ended) / count
+            go = share(answers[Answer.SAME] + answers[Answer.BETTER], count)
+            cells.append(f"worse {share(answers[Answer.WORSE], count, digits=1)}, GO {go}, {rounds:.0f} rounds")
         print(f"| {title} | {' | '.join(cells)} |", flush=True)
-    print(
-        f"\n| {PACKAGES} packages; guilty | {' | '.join(f'{each} rounds' for each in columns[:2])} |\n|---|---|---|",
-        flush=True,
-    )
+
+
+def print_bisections(pools: Mapping[str, Pool], columns: Sequence[int], seed: int, comparisons: int) -> None:
+    """The table of whom a bisection names, with a column for how many rounds it has."""
+    heads = " | ".join(f"{rounds} rounds" for rounds in columns)
+    print(f"| {PACKAGES} packages; guilty | {heads} |\n|---{'|---' * len(columns)}|")
     for number, (title, guilty) in enumerate({"one": (1,), "two, only together": (1, 2), "none": ()}.items()):
         cells = []
-        for rounds in columns[:2]:
-            rng = np.random.default_rng([given.seed, 100 + number, rounds])
-            ended = [cause(rng, pools, guilty, rounds) for _ in range(given.comparisons)]
-            outcomes = ", ".join(
-                f"{outcome.value} {count}" for outcome, count in Counter(of for of, _ in ended).items()
-            )
-            cells.append(f"{outcomes}; a wrong one named {share(sum(wrong for _, wrong in ended), len(ended))}")
+        for rounds in columns:
+            rng = np.random.default_rng([seed, 100 + number, rounds])
+            ended = [cause(rng, pools, guilty, rounds) for _ in range(comparisons)]
+            outcomes = ", ".join(f"{of.value} {count}" for of, count in Counter(of for of, _ in ended).items())
+            wrong = share(sum(is_wrong for _, is_wrong in ended), len(ended), digits=1)
+            cells.append(f"{outcomes}; a wrong one named {wrong}")
         print(f"| {title} | {' | '.join(cells)} |", flush=True)
 
 

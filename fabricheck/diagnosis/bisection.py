@@ -1,9 +1,9 @@
 """Which of the differences between two stacks costs what the new one loses: some of them at a time are exchanged in the
 old stack, and measured beside it.
 
-First each alone, or groups of them, which are divided until single ones are left. Where none surely costs alone and all
-together do, each is left out of all: those without which the loss is gone are guilty if they have it together (delta
-debugging; Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28, 2002).
+First each alone, or groups of them, which are divided until single ones are left. Where those that surely cost alone do
+not explain half of what all together cost, each is left out of all: those without which the loss is gone are guilty if
+they have it together (delta debugging; Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28, 2002).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BisectionOutcome(str, Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """What the exchange of some differences changed: worse, or same where less than half of the loss is there."""
+    """What the exchange of some differences changed: same where less than half of the loss is surely there."""
 
     exchanged: Exchange
     change: UpgradeChange | None
@@ -96,11 +96,12 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         if whole.answer is not Answer.WORSE:
             elsewhere = whole.answer in _NO_LOSS and len(pool) == differences
             return ended(BisectionOutcome.ELSEWHERE if elsewhere else BisectionOutcome.CANNOT_SAY)
-        costly = tuple(number for step in alone if step.answer is Answer.WORSE for number in step.exchanged)
-        if costly and len(parts) == len(pool):
-            return ended(BisectionOutcome.FOUND, costly)
-        if not costly:
+        worse = [step for step in alone if step.answer is Answer.WORSE]
+        if sum(map(_loss, worse)) < _loss(whole) / 2:  # the rest of the loss is not theirs alone
             break
+        costly = tuple(number for step in worse for number in step.exchanged)
+        if len(parts) == len(pool):
+            return ended(BisectionOutcome.FOUND, costly)
         groups = _MOST_BESIDE if len(costly) < len(pool) else 2 * groups
         pool = costly
     needed, groups = pool, _MOST_BESIDE
@@ -117,6 +118,11 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     if needed != pool and exchanged(needed, ())[0].answer is not Answer.WORSE:
         return ended(BisectionOutcome.CANNOT_SAY)
     return ended(BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed)
+
+
+def _loss(step: Step) -> float:
+    """The logarithm of how many times as slow an exchange is; 0 where that is not known."""
+    return -math.log(step.change.gain) if step.change is not None else 0.0
 
 
 def _parts(numbers: Exchange, most: int) -> list[Exchange]:

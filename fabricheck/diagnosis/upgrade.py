@@ -240,12 +240,16 @@ def _rounds_for(change: UpgradeChange, margin: float) -> int:
     return 2 * math.ceil(len(change.rounds) / 2 * (reach / -math.log1p(-margin)) ** 2)
 
 
-def answer_among(change: UpgradeChange | None, comparisons: int, smallest: float, margin: float) -> Answer:
-    """The answer for a change that was looked for, one of so many of which none may be called worse by error."""
+def answer_among(change: UpgradeChange | None, comparisons: int, smallest: float, part: float) -> Answer:
+    """The answer for a change that was looked for, one of so many of which none may be called worse by error.
+
+    Same: it is surely no loss of `part`, a logarithm, whatever else it is.
+    """
     if change is None:
         return Answer.CANNOT_SAY
     reach = change.error * float(stdtrit(change.freedom, 1 - (1 - CONFIDENCE) / comparisons))
-    return _answer(math.log(change.gain), reach, reach, smallest, margin)
+    gain = math.log(change.gain)
+    return Answer.SAME if gain - reach > -part else _answer(gain, reach, reach, smallest, part)
 
 
 def _answer(gain: float, alone: float, among: float, smallest: float, margin: float) -> Answer:

@@ -133,14 +133,18 @@ def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:
 
 def _how(case: Case) -> str:
     """In which way a case did not pass."""
+    if case.is_build and (case.phase or "").startswith("compile"):
+        return "build failed"
     return f"{case.result} in the {case.phase} phase" if case.phase else case.result
 
 
 def _why(case: Case) -> str:
     """The first line of the reason, and what the scheduler said where it took no job."""
+    if error := _of_build(case):
+        return error
     unsaid = "a required test did not pass" if case.result == "fail_deps" else "no reason given"
     first, *more = (case.reason or unsaid).splitlines()
-    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "") or _of_build(case)
+    said = next((line.strip() for line in more if _REFUSED.match(line.strip())), "")
     return f"{first}: {said}" if said and said not in first else first
 
 
@@ -160,6 +164,8 @@ def _say(alike: Sequence[Case], what: str) -> str:
     """What is to be said of cases of one partition and environment, and then which they are."""
     first, names = alike[0], Counter(case.test for case in alike)
     if len(alike) == 1:
-        return f"{what} ({first})"
+        return (
+            f"{what} ({first.test} @{first.partition}+{first.environment})" if first.is_build else f"{what} ({first})"
+        )
     named = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in names.items())
     return f"{what} ({len(alike)} tests @{first.partition}+{first.environment}: {named})"

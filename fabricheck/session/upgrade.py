@@ -165,9 +165,11 @@ class UpgradeComparison:
         cls, sessions: Sequence[FinishedSession], suite: Suite, system: str, names: tuple[str, str]
     ) -> UpgradeComparison:
         """Of the environments `names`, the old and the new one."""
-        old, new = names
+        old = names[0]
         every = [case for session in sessions for case in session.cases if case.environment in names]
-        failures, left_out = list(_not_built(every, new)), list(_not_built(every, old))
+        # Tests that wait for a build did not run either, which says nothing more.
+        old_not_built, new_not_built = (list(_not_built(every, name)) for name in names)
+        failures, left_out = [*new_not_built], [*old_not_built]
         rounds, tests = 0, dict[str, list[Case]]()
         for session in sessions:
             cases = [case for case in session.cases if not case.is_build and not case.does_not_apply]
@@ -192,9 +194,9 @@ class UpgradeComparison:
             if not before.cases:
                 continue  # what only the new one can is no loss
             if before.why:
-                left_out.append(f"{old}: {before.why}")
+                left_out += [] if old_not_built else [f"{old}: {before.why}"]
             elif after.why:
-                failures.append(after.why)
+                failures += [] if new_not_built else [after.why]
             elif unlike:
                 left_out.append(unlike[0].message)
             else:

@@ -75,3 +75,21 @@ def test_one_that_cannot_be_exchanged_hides_no_other(guilty: set[int]) -> None:
 
 def test_many_that_cost_only_all_together_end() -> None:
     assert len(bisected(20, lambda exchanged: len(exchanged) == 20).guilty) == 20
+
+
+def test_what_has_little_of_the_loss_is_not_named() -> None:
+    """The first costs 3% surely, the third all the rest of 20%."""
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        return [change_of((0.97 if 0 in of else 1.0) * (0.82 if 2 in of else 1.0), 0.001) for of in exchanges]
+
+    assert bisect(3, measure, loss=0.2, smallest_effect=0.02).guilty == (2,)
+
+
+def test_one_that_costs_a_little_alone_is_not_named_for_what_two_cost_together() -> None:
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        gains = [0.82 if {1, 2} <= set(of) else 0.93 if 2 in of else 1.0 for of in exchanges]
+        return [change_of(gain, 0.002) for gain in gains]
+
+    result = bisect(4, measure, loss=0.2, smallest_effect=0.02)
+    assert (result.outcome, result.guilty) == (BisectionOutcome.TOGETHER, (1, 2))

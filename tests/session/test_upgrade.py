@@ -178,3 +178,18 @@ def test_of_a_run_that_was_interrupted_the_whole_rounds_are_compared(
 def test_rounds_that_are_missing_are_not_compared(tmp_path: Path) -> None:
     found = judge(tmp_path, [*cases_of(tmp_path, HOST, "old"), *list(cases_of(tmp_path, HOST, "new"))[1:]])
     assert (found.changes.metrics, len(found.failures), found.exit_status) == ((), 1, 1)
+
+
+def test_a_new_one_that_is_not_built_is_one_failure(tmp_path: Path) -> None:
+    """Its tests have no result either, and say no more."""
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    (stage / "rfm_build.err").write_text("fabricbench: symbol lookup error: undefined symbol: x\n")
+    built = case("hgx-h200", name="BuildFabricbench ~hgx-h200:gpu4+new", environment="new", folder=stage)
+    built = replace(built, result="fail", phase="compile_wait", reason="build error: exit code: 127", is_build=True)
+    waiting = [
+        replace(each, folder=None, result="fail_deps", phase=None, judged=None)
+        for each in cases_of(tmp_path, HOST, "new")
+    ]
+    found = judge(tmp_path, [built, *cases_of(tmp_path, HOST, "old"), *waiting])
+    assert len(found.failures) == 1 and "undefined symbol: x" in found.failures[0] and found.exit_status == 1
