@@ -154,7 +154,7 @@ def _root(site: Path | None) -> Path:
 
 
 def _captured(folder: Path) -> NodeFacts:
-    """What a capture says; with the software of this machine where it says nothing of that, as texts of tools do."""
+    """What a capture says; with the software of this machine where the capture has none, as texts of tools."""
     from fabricheck.site.facts import read_facts
     from fabricheck.site.software import find_software
     from fabricheck.state.capture import SOFTWARE

@@ -171,7 +171,7 @@ def effects_of(
 ) -> tuple[Effect, ...]:
     """What B changes against A, of each operation, schedule and size of the runs (A, B) of each round.
 
-    Pairs and groups of one operation count alike: the logarithms of their ratios are averaged, so that a setting that
+    Pairs and groups of one operation count equally: the logarithms of their ratios are averaged, so that a setting that
     concerns one pair in twelve counts a twelfth (their median would not see it). With m metrics each interval has the
     confidence 1 - (1 - `confidence`) / m, so that all m hold together with `confidence` or more (Bonferroni). A metric
 

@@ -148,7 +148,7 @@ def check_is_store(store: Path) -> None:
 
 
 def systems(store: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """The systems in a store, and the paths that do not belong there. Raises UserError where it is no store."""
+    """The systems in a store, and the paths that do not belong there. Raises UserError where it is not a store."""
     check_is_store(store)
     names = [name for name in _names(store) if name != MARKER and not name.startswith(_DRAFT)]
     known = tuple(sorted(name for name in names if is_name(name) and (store / name).is_dir()))

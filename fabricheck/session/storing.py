@@ -138,7 +138,7 @@ def attributes_of(keys: Iterable[str], system: str, partition: str, environment:
 
 
 def _require_plain(text: str) -> None:
-    """Raises UserError for control characters, and for bytes that are no UTF-8: no table can hold them."""
+    """Raises UserError for control characters, and for bytes that are not UTF-8: no table can hold them."""
     if not text.isprintable():
         raise UserError(f"{text!r} is not plain text: give names without control characters, in UTF-8")
 
