@@ -64,7 +64,7 @@ class SessionFolder:
         return self.check(name, self.sums())
 
     def check(self, name: str, sums: Mapping[str, str]) -> bytes:
-        """As `read`, with checksums that were read before."""
+        """As `read`, with checksums that were read before. Raises UserError where the file is missing or damaged."""
         try:
             content = (self.path / name).read_bytes()
         except FileNotFoundError:

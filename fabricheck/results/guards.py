@@ -109,7 +109,8 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
 
     `output`: the job's stdout, where fabricbench tells its run and MPI library. Where it tells neither, the file is an
     earlier run's if it began before `not_before`, by the clock of its rank 0. `not_before` needs a time zone; the
-    header counts whole seconds, so a start in the same second is fresh.
+    header counts whole seconds, so a start in the same second is fresh. Raises ValueError for a `not_before`
+    without a time zone.
     """
     if not_before.tzinfo is None:
         raise ValueError("not_before needs a time zone")

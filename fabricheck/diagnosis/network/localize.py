@@ -109,7 +109,7 @@ class Locator:
         return p_value(gain, self.model.used.size, self._distinct)
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
-        """See `locate`."""
+        """See `locate`, also for what it raises."""
         measured = np.asarray(measured_gbps, dtype=np.float64)
         if measured.shape != self.design.expected_gbps.shape:
             raise ValueError(f"{measured.shape} values were given for {self.design.expected_gbps.shape} readings")
