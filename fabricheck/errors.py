@@ -1,4 +1,4 @@
-"""Errors that are the user's to fix, and the exit statuses of what is no verdict."""
+"""Errors that are the user's to fix, and the exit statuses that are not verdicts."""
 
 from __future__ import annotations
 

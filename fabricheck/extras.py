@@ -182,7 +182,7 @@ def number_of_nodes(extras: Mapping[str, object], by_topology: int) -> int:
 
 
 def nodes_problems(partition: Mapping[str, object], by_topology: int) -> Iterator[str]:
-    """What a partition does not say of its number of nodes, so that checks of the network would silently not exist."""
+    """What is missing about a partition's number of nodes, so that checks of the network would silently not exist."""
     given = partition.get("extras")
     extras: Mapping[str, object] = given if isinstance(given, dict) else {}
     for name in ("nodes", "most_nodes"):

@@ -14,7 +14,7 @@ _MOST_BYTES = 512 << 20
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises UserError if it cannot be read, or is no JSON or too deep."""
+    """The content of a JSON file. Raises UserError if it cannot be read, is not JSON, or is nested too deeply."""
     try:
         return json.loads(read_file(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:

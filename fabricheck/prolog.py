@@ -1,8 +1,8 @@
 """`fabricheck doctor --prolog`: its exit status is a fault of this node or 0, in bounded time.
 
 A scheduler takes each node away whose prolog fails. A typo in a file that all nodes share, a suite that was moved or a
-file system that hangs is no fault of the node, and would take all of them. So another process answers, and this one has
-imported nothing yet but what starting Python did.
+file system that hangs is not a fault of the node, and would take all of them. So another process answers, and this one
+has imported nothing yet but what starting Python did.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_prolog(words: list[str]) -> bool:
 def guard(seconds: float = ENDS_S) -> None:
     """Goes on in a child, and ends this process with the child's status where that is a fault of the node, else with 0.
 
-    What the child says on stderr goes to the system's log too where this is no fault of the node.
+    What the child says on stderr goes to the system's log too where the node is not at fault.
     """
     try:
         while (unused := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a pipe takes the number of one that was closed

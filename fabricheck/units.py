@@ -44,7 +44,10 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact form: `64KiB`, `1GiB`, and `1000B` where no larger unit divides the size (bytes, > 0)."""
+    """The shortest exact form: `64KiB`, `1GiB`, and `1000B` where no larger unit divides the size (bytes).
+
+    Raises ValueError for 0 and below.
+    """
     if size <= 0:
         raise ValueError(f"a size is positive, not {size}")
     unit = next(unit for unit, factor in reversed(_SIZE_UNITS.items()) if size % factor == 0)

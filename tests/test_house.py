@@ -227,6 +227,22 @@ def test_a_public_function_has_a_docstring() -> None:
     ] == []
 
 
+def test_a_public_function_says_what_it_raises() -> None:
+    """What it raises itself: the mistakes of users and of callers. Commands and ReFrame's hooks have one caller."""
+    silent = []
+    for name, file in modules():
+        if name.partition(".")[0] not in ("commands", "rfm"):
+            for part in public_functions(ast.parse(file.read_text(encoding="utf-8")).body):
+                raised = [node.exc for node in ast.walk(part) if isinstance(node, ast.Raise)]
+                names = {
+                    node.func.id for node in raised if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                }
+                told = re.search("[Rr]aise|refuse|Error", ast.get_docstring(part) or "")
+                if names & {"UserError", "ValueError"} and not told:
+                    silent.append(f"{name}: {part.name}")
+    assert silent == []
+
+
 def public_functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
     """Those of a module and of its public classes."""
     for part in body:

@@ -136,7 +136,7 @@ def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> No
     """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
 
     When: to choose the nodes to test next. Each node is one line, with tags and verdict: nodes that were never verified
-    first, then the oldest. An INCOMPLETE or INVALID session verifies no node; its verdict ends the line of the node.
+    first, then the oldest. An INCOMPLETE or INVALID session does not verify a node: the line ends with its verdict.
 
     \b
     fabricheck ledger alps:gpu

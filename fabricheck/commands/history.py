@@ -161,9 +161,9 @@ def compare(
 def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_json: bool) -> None:
     """Report what got worse in the history of a SYSTEM, and since when.
 
-    When: after each session. Alerts start after 25 sessions of a metric: --warm-up, and 5 more. The exit status is 1
-    while an incident is open (until it is accepted), 4 if a metric is missing or no metric has enough sessions, else 0;
-    2 is a mistake in the input.
+    When: after each session. Alerts start after 25 sessions of a metric: those of --warm-up and 5 more. The exit status
+    is 1 while an incident is open (until it is accepted), 4 if a metric is missing or no metric has enough sessions,
+    else 0; 2 is a mistake in the input.
 
     \b
     fabricheck watch alps

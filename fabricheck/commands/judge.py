@@ -241,7 +241,7 @@ def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: st
 def _judge(
     name: str, *, topology: Path | None, references: Path | None, policy: Path | None, asked: str | None
 ) -> SystemJudge:
-    """The judge of a system that a file names (`asked`: the user; "": nobody), with the files that replace its own."""
+    """The judge of a system that a file names (`asked`: the user; "": no one), with the files that replace its own."""
     from fabricheck.judge.part_values import load_parts
     from fabricheck.judge.policy import load_policy
     from fabricheck.judge.references import load_references, require_references_of

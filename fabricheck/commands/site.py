@@ -30,8 +30,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def capture(directory: Path | None, *, script: Path | None) -> None:
     """Store what this node reports about its GPUs, links, NICs, NUMA domains and software in DIRECTORY.
 
-    When: on a compute node from which no job can be started, for `fabricheck init --from DIRECTORY` anywhere else.
-    Without Fabricheck on the node, copy the program that --script writes to it: Python 3.6 is enough.
+    When: init cannot start a job on a compute node. Run capture on that node, then `fabricheck init --from DIRECTORY`
+    anywhere else. If the node has no Fabricheck, write a program with --script and copy it there: it needs Python 3.6.
 
     \b
     fabricheck capture /shared/node1
@@ -154,7 +154,7 @@ def _root(site: Path | None) -> Path:
 
 
 def _captured(folder: Path) -> NodeFacts:
-    """What a capture says; with the software of this machine where it says nothing of that, as texts of tools do."""
+    """What a capture says; with the software of this machine where the capture has none, as texts of tools."""
     from fabricheck.site.facts import read_facts
     from fabricheck.site.software import find_software
     from fabricheck.state.capture import SOFTWARE

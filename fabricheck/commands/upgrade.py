@@ -76,7 +76,7 @@ def upgrade(
 
     When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
     round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is slower,
-    and several packages or variables differ, these are exchanged in OLD one by one: those that cost are named. Vendor
+    and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
     suites, tests in containers and --nodes are left out. Nothing is stored in the history.
 
     The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT

@@ -130,7 +130,8 @@ def _models(nic_gbps: float, gpus: int) -> Iterator[tuple[Scheme, int, Callable[
 
 
 def _goodput_by_active(run: Run) -> dict[int, Samples]:
-    """The samples of the rail pattern between two groups, by the number k of active ranks, each at its largest size."""
+    """The samples of the rail pattern between two groups, by the number k of active ranks, each at its largest size.
+    Raises UserError where there is none."""
     by_active: dict[int, Samples] = {}
     for samples in run.samples:
         if samples.operation != _RAIL or samples.groups is None or samples.groups.count != 2:

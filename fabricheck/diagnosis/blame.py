@@ -58,7 +58,8 @@ def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]
 
 
 def loss_evidence(shift: Floats, error: Floats, loss: float) -> Floats:
-    """The log likelihood of measurements that each lost `loss`, over that it lost nothing; 0 where nothing is known.
+    """The log likelihood (natural logarithm) of measurements that each lost `loss`, over that it lost nothing; 0 where
+    nothing is known.
 
     `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`.
     """

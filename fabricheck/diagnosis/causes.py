@@ -221,7 +221,7 @@ def _with_causes(
 def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
     """Components that several slow pairs share and no fast one crosses, of all runs together.
 
-    Pairs alone: collectives cross everything, and which way they go nobody knows.
+    Pairs alone: collectives cross everything, and their routes are unknown.
     """
     by_run: dict[tuple[int, bool], list[Group]] = {}
     for group in table:
@@ -244,7 +244,7 @@ def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
 
 
 def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple[Component, ...], list[Measurement]]]:
-    """The components that explain what is slow in groups of one run; with `by_bytes` what brought wrong data."""
+    """The components that explain what is slow in groups of one run; with `by_bytes` what caused wrong data."""
     rows = [row for group in members for row in (*group.slow, *group.fast)]
     bad = [row for row in rows if (row.wrong if by_bytes else row.slow)]
     if len(bad) < 2:

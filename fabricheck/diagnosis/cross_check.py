@@ -62,10 +62,10 @@ def compare(
 ) -> CrossCheckedSize:
     """The comparison of `operation` at `size` bytes over rounds in which both ran.
 
-    INVALID where a number is no measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%). At
-    sizes of LARGE_BYTES and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± MARGIN, or
-    its interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass:
-    there the two differ in what they put inside the clock (docs/vendor-suites.md).
+    INVALID where a number is not a measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%).
+    At sizes of LARGE_BYTES and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± MARGIN, or its
+    interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass: there
+    the two differ in what they put inside the clock (docs/vendor-suites.md).
     """
     numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"

@@ -61,7 +61,8 @@ def observe(runs: Iterable[CaseRun], judge: SystemJudge) -> tuple[Observation, .
 
 
 def find_observations(runs: Iterable[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
-    """What a session says of the observations, and one line for the others; nothing where it says nothing of any.
+    """What a session says of the observations, and one line for the others; nothing where no observation could be
+    tested.
 
     They fail nothing.
     """

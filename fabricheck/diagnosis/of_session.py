@@ -206,7 +206,7 @@ def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
     """The classes of every pair operation, schedule and size of a run over nodes; nothing for other runs.
 
     The interval takes iterations to be independent, though those of one pair are alike: it is too narrow where pairs
-    differ. Raises UserError for a host that the network lacks.
+    differ. Raises UserError for a host that is not in the network.
     """
     hosts, transport = {each.rank: each.host for each in run.ranks}, str(run.header["transport"])
     samples_by_class: dict[tuple[str, str, int, str], list[Samples]] = defaultdict(list)
@@ -240,7 +240,7 @@ PAPER_BYTES = {"alltoall": 2 << 20, "allreduce": 1 << 30}
 
 @dataclass(frozen=True)
 class ScalePoint:
-    """One number of nodes: the median goodput in Gb/s with its 95% interval, and the model's (None: nobody knows)."""
+    """One number of nodes: the median goodput in Gb/s with its 95% interval, and the model's (None: unknown)."""
 
     nodes: int
     ranks: int

@@ -220,7 +220,7 @@ class _Places:
 
     def crossed(self, judgement: Judgement) -> tuple[frozenset[Component], tuple[Component, ...]]:
         """What its data surely pass, and where they end. Of a pair the way between its ends and each end in its
-        direction belong to that; which way collectives go nobody knows."""
+        direction belong to that; the routes of collectives are unknown."""
         samples = judgement.samples
         ends = tuple(self.parts[rank] for rank in samples.ranks if rank in self.parts)
         if len(ends) == 1:

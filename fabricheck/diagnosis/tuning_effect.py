@@ -171,7 +171,7 @@ def effects_of(
 ) -> tuple[Effect, ...]:
     """What B changes against A, of each operation, schedule and size of the runs (A, B) of each round.
 
-    Pairs and groups of one operation count alike: the logarithms of their ratios are averaged, so that a setting that
+    Pairs and groups of one operation count equally: the logarithms of their ratios are averaged, so that a setting that
     concerns one pair in twelve counts a twelfth (their median would not see it). With m metrics each interval has the
     confidence 1 - (1 - `confidence`) / m, so that all m hold together with `confidence` or more (Bonferroni). A metric
 
@@ -215,7 +215,10 @@ def factor(logarithm: float) -> float:
 
 
 def log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[Key, float]:
-    """Logarithm of A's time over B's, averaged over pairs and groups, by metric."""
+    """Logarithm of A's time over B's, averaged over pairs and groups, by metric.
+
+    Raises UserError where the sides measured different things, or a time is zero.
+    """
     if {_series(samples) for samples in a.samples} != {_series(samples) for samples in b.samples}:
         raise UserError("the two sides of a round hold different measurements")
     of_a, of_b = log_times(a, percentiles), log_times(b, percentiles)
@@ -223,7 +226,10 @@ def log_gains(a: Run, b: Run, percentiles: Sequence[float]) -> dict[Key, float]:
 
 
 def log_times(run: Run, percentiles: Sequence[float]) -> dict[Key, float]:
-    """Logarithm of the time in nanoseconds, averaged over pairs and groups, by metric."""
+    """Logarithm of the time in nanoseconds, averaged over pairs and groups, by metric.
+
+    Raises UserError for a time of zero.
+    """
     logarithms: dict[Key, list[float]] = defaultdict(list)
     for samples in run.samples:
         for percentile in percentiles:

@@ -87,7 +87,7 @@ def slurm_partitions() -> dict[str, str]:
 
 
 def _ask_slurm(columns: str, which: str) -> list[tuple[str, str]] | str:
-    """Two words for each node, or why there are none. Raises `UserError` where nobody answers."""
+    """Two words for each node, or why there are none. Raises `UserError` where the scheduler does not answer."""
     answer = ask_slurm(["sinfo", "--noheader", "--Node", f"--format={columns}", which])
     answers = [(words[0], words[1]) for line in answer.output.splitlines() if len(words := line.split()) > 1]
     if not answer.given or not answers:

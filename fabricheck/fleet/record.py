@@ -101,7 +101,7 @@ class Fleet:
 
     @property
     def seconds_left(self) -> float:
-        """Of the job's time; endless where nobody said how long it is."""
+        """Of the job's time; infinite where its length is unknown."""
         if not self.until:
             return math.inf
         return (datetime.fromisoformat(self.until) - datetime.now(timezone.utc)).total_seconds()
@@ -113,7 +113,7 @@ class Fleet:
 
     @property
     def ended(self) -> str:
-        """Why the job did not get to the end; empty where nothing says so."""
+        """Why the job did not get to the end; empty where that is unknown."""
         file = self.folder / ENDED
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 

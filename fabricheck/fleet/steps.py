@@ -116,7 +116,7 @@ class _Running:
 
 
 def time_for(done: Sequence[float], limit_s: float, patience_s: float) -> float:
-    """Seconds that a node has whose equals took `done`: a multiple of that, and `patience_s` more at least."""
+    """Seconds that a node has whose peers took `done`: a multiple of that, and `patience_s` more at least."""
     typical = statistics.median(done) if done else limit_s
     return min(limit_s, max(_TIMES * typical, typical + patience_s))
 

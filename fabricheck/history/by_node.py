@@ -1,11 +1,11 @@
 """Levels of nodes, where runs of a metric on several nodes, or between several pairs of them, tell of it.
 
-A node that is a little faster than the others stays so. What it usually differs by is no noise between runs: bounds are
-of what is left, around the level of each node that had enough runs. Of a node that was never seen the difference is not
-known, so it belongs to the bound of the general value. Levels of single nodes are robust centres; between two nodes the
-differences of both add up (least squares, residuals cut off: Huber, *Robust Statistics*, 1981, section 7.8). Pairs that
-do not tell their two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ at
-all is asked first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
+A node that is a little faster than the others stays so. What it usually differs by is not noise between runs: bounds
+are of what is left, around the level of each node that had enough runs. Of a node that was never seen the difference is
+not known, so it belongs to the bound of the general value. Levels of single nodes are robust centres; between two nodes
+the differences of both add up (least squares, residuals cut off: Huber, *Robust Statistics*, 1981, section 7.8). Pairs
+that do not tell their two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ
+at all is asked first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Nodes:
         return math.hypot(reach, several * prediction_factor(max(self.count, FEWEST), rate) * self.spread)
 
     def reach_of_known(self, reach: float) -> float:
-        """The same of a run on nodes of `differences`: its level is of fewer runs than the middle is."""
+        """The same (logarithm) of a run on nodes of `differences`: its level is of fewer runs than the middle is."""
         return reach * math.sqrt((1 + self.error) / (1 + 1 / self.rows.height))
 
 
@@ -135,9 +135,9 @@ class _Fit:
 
 
 def nodes_of(rows: pl.DataFrame) -> Nodes | None:
-    """How nodes differ by the runs of one metric; None where they do not, or where nothing tells.
+    """How nodes differ by the runs of one metric; None where they do not, or where that is unknown.
 
-    Nothing tells of runs between more than two nodes, of nodes with fewer runs, and of a metric that failed.
+    Unknown for runs between more than two nodes, of nodes with fewer runs, and of a metric that failed.
     """
     if rows["nodes"].null_count() or (rows["verdict"] == "FAIL").any():
         return None

@@ -91,7 +91,7 @@ class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
     `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`). `together`: how the
-    metrics of a part stray together; None where nothing says which metrics cross one part.
+    metrics of a part stray together; None where it is unknown which metrics cross one part.
     """
 
     system: str
@@ -124,7 +124,7 @@ def calibrate(
     are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of each. Few runs of one
     metric cannot show what is so rare: how far they stray is taken from all metrics of the same unit (`tails`), and a
     metric varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes differ
-    by is no such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
+    by is not such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
     acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders

@@ -212,7 +212,7 @@ def _more_sessions(system: str, side: str, sessions: int) -> str:
 
 
 def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str, ...]:
-    """Sessions that are alike, where only those that are compared say so; the intervals are the wider for it."""
+    """Sessions that are correlated, where only those that are compared say so; the intervals are the wider for it."""
     if not metrics or earlier["session"].n_unique() >= _FEWEST_EARLIER:
         return ()
     told = [each.correlation for each in metrics if math.isfinite(each.correlation)]

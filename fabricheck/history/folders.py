@@ -64,7 +64,7 @@ class SessionFolder:
         return self.check(name, self.sums())
 
     def check(self, name: str, sums: Mapping[str, str]) -> bytes:
-        """As `read`, with checksums that were read before."""
+        """As `read`, with checksums that were read before. Raises UserError where the file is missing or damaged."""
         try:
             content = (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -148,7 +148,7 @@ def check_is_store(store: Path) -> None:
 
 
 def systems(store: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """The systems in a store, and the paths that do not belong there. Raises UserError where it is no store."""
+    """The systems in a store, and the paths that do not belong there. Raises UserError where it is not a store."""
     check_is_store(store)
     names = [name for name in _names(store) if name != MARKER and not name.startswith(_DRAFT)]
     known = tuple(sorted(name for name in names if is_name(name) and (store / name).is_dir()))

@@ -54,7 +54,8 @@ def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floa
 
 
 def level_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floats:
-    """The level after values, shape (metrics, sessions), whose centre is 0: (metrics,)."""
+    """The level, a logarithm like the values, after values, shape (metrics, sessions), whose centre is 0:
+    (metrics,)."""
     level = np.zeros(len(rest))
     for session in range(rest.shape[1]):
         error = np.nan_to_num(rest[:, session] - level)

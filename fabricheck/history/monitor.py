@@ -47,7 +47,7 @@ class MetricAlert:
 class MetricImprovement:
     """A metric that got better on session `first`, by `gain` (a logarithm), and stayed so; `taken` on that session.
 
-    `kept`: its old level is the baseline all the same, since somebody said so.
+    `kept`: its old level stays the baseline, since it was accepted so.
     """
 
     metric: int

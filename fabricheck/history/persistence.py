@@ -1,8 +1,8 @@
 """How long levels stay away from their mean: what few sessions in a row do not show of the sessions to come.
 
 Half the mean square of the differences of neighbouring sessions (variogram: Matheron 1963) is the variance of
-independent sessions. Where neighbours are alike it is less, and twenty sessions vary less than the next hundred will:
-bounds are widened by that. Where they are very much alike, these sessions do not tell how far the level goes.
+independent sessions. Where neighbours are correlated it is less, and twenty sessions vary less than the next hundred
+will: bounds are widened by that. Where they are strongly correlated, these sessions do not show how far the level goes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Persistence:
 
     @property
     def lasts(self) -> bool:
-        """Whether neighbouring sessions are alike, so that launches of one session are, too."""
+        """Whether neighbouring sessions are correlated, so that launches of one session are, too."""
         return self.correlation > _ALIKE
 
     @property

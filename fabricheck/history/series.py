@@ -154,7 +154,7 @@ class Series:
     `values`: float64, shape (metrics, sessions), in each metric's unit; NaN where it was not measured. Where a session
     measured a metric more than once, their median; where sessions take turns on nodes, less what each node usually
     differs by. `components`: by metric, what its path crossed in all runs of its last sessions, hardware and software:
-    where the nodes of a fleet take turns, none of them. `software`: the texts of versions, and `versions`, shape
+    where the nodes of a fleet take turns, no node. `software`: the texts of versions, and `versions`, shape
     (metrics, sessions), which of them each value has. `visits`: of metrics whose sessions take turns on nodes, by `row`
     and `place`, `where` (the nodes), the `components` and `value` as measured, and `worse`, how far that was from the
     level of the metric (a logarithm).
@@ -241,7 +241,7 @@ def differences(before: str, after: str) -> tuple[str, ...]:
 
 
 def nodes_crossed() -> pl.Expr:
-    """The `nodes` of a job that a metric's data passed, by its `components`; all of them where nothing says."""
+    """The `nodes` of a job that a metric's data passed, by its `components`; all of them where that is unknown."""
     crossed = pl.col("nodes").list.set_intersection("components")
     return pl.when(crossed.list.len() > 0).then(crossed).otherwise("nodes").alias("nodes")
 

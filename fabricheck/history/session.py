@@ -63,7 +63,7 @@ class SessionRecord(_Model):
     entry was written. `software` are versions that all its runs share,
     `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
     the store of before emulation has none. `level`: which checks were requested, by their tags. `nodes`: each that had
-    a part. Either is null where nobody said so, as in every store of before.
+    a part. Either is null where it was not recorded, as in all older entries.
     """
 
     format: Literal[1, 2, 3] = 3

@@ -105,7 +105,7 @@ def prune(store: Path, keep_samples: timedelta, now: datetime, *, dry_run: bool 
 
 
 def _moment(entry: SessionFolder) -> datetime | None:
-    """When the session began, by the entry's name; None where somebody changed it to what is no date."""
+    """When the session began, by the entry's name; None where the name was changed and has no date."""
     try:
         return datetime.strptime(entry.started, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:

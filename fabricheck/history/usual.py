@@ -78,7 +78,7 @@ class Usual:
 
     def update(self, session: int, open_: Flags, new_levels: Mapping[int, int], *, renewed: bool) -> None:
         """Baselines, noise and thresholds for a session. `new_levels`: of metrics that seem to have one, its first
-        session, which is no noise of the old one."""
+        session, which is not noise of the old one."""
         options = self.options
         until = max(0, session - options.lag)
         start = max(0, until - options.window)
@@ -149,7 +149,7 @@ class Usual:
         self.jump = max(_LEAST_JUMP, _JUMP_MARGIN * tail.quantile(1 / _JUMP_SESSIONS)) if tail and known else np.inf
 
     def follow(self, session: int, deviation: Floats, open_: Flags) -> None:
-        """Levels by one session more; what happens in an alert is no level."""
+        """Levels by one session more; what happens in an alert is not a level."""
         error = np.where(np.isfinite(self.base[:, session]) & ~open_, deviation * self.spread, 0.0)
         moved = np.nan_to_num(self.gain * np.clip(error, -CUT * self.spread, CUT * self.spread))
         self.level = self.keep * (self.level + moved)
@@ -164,7 +164,7 @@ class Usual:
     def deviation(self, session: int, open_: Flags) -> Floats:
         """Distance of a session from what is usual, in spreads; NaN where it was not measured or the metric warms up.
 
-        What all metrics lost alike is told first.
+        What all metrics lost equally is reported first.
         """
         ready = self.count >= self.options.warm_up
         usual = self.centre + self.level

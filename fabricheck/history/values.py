@@ -35,7 +35,7 @@ _RANKS = TypeAdapter(tuple[Rank, ...])
 
 
 def check_table(table: pl.DataFrame) -> None:
-    """Raises ValueError where a column has no value, or one that nobody writes there."""
+    """Raises ValueError where a column has no value, or one that is never written there."""
     for column in table:
         if isinstance(column.dtype, pl.List) and (column.list.drop_nulls().list.len() != column.list.len()).any():
             raise ValueError(f"has a list in {column.name} with a value missing")
@@ -85,12 +85,12 @@ def _finding(row: object) -> Finding:
 
 
 def attributes_of(text: str) -> dict[str, Any]:
-    """The attributes of a test case. Raises ValueError where it is no JSON object."""
+    """The attributes of a test case. Raises ValueError where it is not a JSON object."""
     return _object(text, "attributes")
 
 
 def check_judgement(text: str) -> None:
-    """Raises ValueError where a text is no judgement of a run."""
+    """Raises ValueError where a text is not a judgement of a run."""
     judgement = _object(text, "judgement")
     try:
         _text(judgement["verdict"])

@@ -72,7 +72,7 @@ class _Number:
 
 
 def is_normal(text: str, path: str, asked: NodeDescription, root: Path) -> Normal:
-    """What has to be said of the numbers in a text: of the worst of them, as nobody else's are.
+    """What has to be reported of the numbers in a text: the worst of them.
 
     Raises UserError where nothing in it is a number that is read here, and for a part that is not known.
     """

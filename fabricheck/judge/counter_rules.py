@@ -66,7 +66,7 @@ def _errors(*names: str) -> CounterRule:
 
 
 def _some(*names: str) -> CounterRule:
-    """Fewer than ten of these are no reason to pull a cable (ibqueryerrors(8), error_thresholds)."""
+    """Fewer than ten of these do not justify replacing a cable (ibqueryerrors(8), error_thresholds)."""
     return CounterRule("nic-errors", dict.fromkeys(names, ""), _ROSE, _ten, few=(Verdict.PASS,))
 
 

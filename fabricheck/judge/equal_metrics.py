@@ -169,7 +169,7 @@ class _Places:
         return len({self.ranks[rank].host for rank in samples.ranks}) > 1
 
     def role(self, samples: Samples, host_memory: str | None) -> Hashable:
-        """What equals share beside operation and size; None for what has no peers."""
+        """What peers share besides operation and size; None for what has no peers."""
         if self.across(samples):
             return self._between_nodes(samples)
         if not all(rank in self.gpus for rank in samples.ranks) or samples.groups is not None:

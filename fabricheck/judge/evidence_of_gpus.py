@@ -103,7 +103,8 @@ def _processes(seen: _Gpu) -> Iterator[Evidence]:
 def _unseen(seen: _Gpu) -> Iterator[Evidence]:
     """A GPU at work before the test, of which the driver lists no process: it does not list those of other containers.
 
-    Memory alone is no sign: the operating system may have it on a Grace Hopper, and who rests disturbs nobody.
+    Memory in use alone is not evidence: the operating system may use it on a Grace Hopper, and an idle process disturbs
+    no test.
     """
     before = seen.before
     if before is None or before.processes or not before.busy_percent or not before.memory_used_bytes:

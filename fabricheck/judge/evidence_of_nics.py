@@ -80,8 +80,9 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
 def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
     """Loss, as TCP noticed it: at the node that data did not reach, and at those that had to send them again.
 
-    Of two nodes nobody knows which is usual, and the one that only receives has all the gaps: that counts beside a slow
-    metric alone. So does what was sent again, since many senders to one receiver lose packets at a healthy switch too.
+    Of two nodes it is unknown which is usual, and the one that only receives has all the gaps: that counts beside a
+    slow metric alone. So does what was sent again, since many senders to one receiver lose packets at a healthy switch
+    too.
     """
     rises = {node.host: _tcp_rise(node) for node in nodes if node.before is not None and node.after is not None}
 

@@ -1,4 +1,4 @@
-"""What differs between the nodes of a run, which should be alike, and what else was at work on them."""
+"""What differs between the nodes of a run, which should be the same, and what else ran on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[
 
 
 def _kind(state: NodeState) -> tuple[str, ...]:
-    """Nodes of one kind have the same parts, and should be set alike."""
+    """Nodes of one kind have the same parts, and should have the same settings."""
     return (state.versions.get("processor", ""), *(gpu.name for gpu in state.gpus))
 
 

@@ -83,7 +83,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
 
 
 def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
-    """The topology with those NICs alone that ranks without a GPU were told to use; as it is where nobody told them."""
+    """The topology with those NICs alone that ranks without a GPU were told to use; unchanged where they were told
+    none."""
     if not run.header or any(each.device is not None for each in run.ranks):
         return topology
     set_ = [*run.header["environment"].items()]

@@ -131,8 +131,8 @@ def judge_run(
 ) -> RunJudgement:
     """The judgement of every metric of `run` and of the run as a whole.
 
-    `expect` gives the expectation for one samples line and quantity (`NO_EXPECTATION` where nobody can say);
-    `references` are by metric name; `known` gives the yardsticks of parts and papers. What equals of the same run say
+    `expect` gives the expectation for one samples line and quantity (`NO_EXPECTATION` where it is unknown);
+    `references` are by metric name; `known` gives the yardsticks of parts and papers. What peers of the same run show
     is added by `fabricheck.judge.siblings`. A metric is judged in this order; the first that applies is its verdict:
 
     - INVALID: the value is zero, negative, NaN, infinite or beyond the ceiling of plausibility; or its expectation or
@@ -148,7 +148,7 @@ def judge_run(
     - PASS, which without a reference says by what it was judged.
 
     The run's verdict is the worst of its metrics and problems, to which are added: a metric that the plan promises and
-    the run lacks (INCOMPLETE), a run that promises none, and data that were not verified (INVALID).
+    are missing (INCOMPLETE), a run that promises none, and data that were not verified (INVALID).
     """
     policy = policy if policy is not None else Policy()
     metrics = metrics_of(run)

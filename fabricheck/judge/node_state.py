@@ -117,7 +117,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
 
 
 def _silent(states: States, nodes: Sequence[NodeReport], run: Run) -> Iterator[Evidence]:
-    """Nodes that were asked and did not say all; nobody is told that a machine is well that was not looked at."""
+    """Nodes that were asked and did not report all: a node that was not examined is never called healthy."""
     if not states.asked:
         return
     for text in states.unread:

@@ -1,4 +1,4 @@
-"""Which of several equals are slower than the others by more than noise explains, and what these have in common."""
+"""Which of several peers are slower than the others by more than noise explains, and what these have in common."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class CrossedParts(Generic[T]):
 
 @dataclass(frozen=True)
 class Outlier(Generic[T]):
-    """Members, by number, that are slower than the other `equals`: by `excess` (0.03: 3% more time) with the chance
-    `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in common; where
-    they are `both`, each crosses one of these two.
-    `centre`: median logarithm of the others; `spread`: relative standard deviation of one equal.
+    """Members, by number, that are slower than the other `equals` (peers): by `excess` (0.03: 3% more time) with the
+    chance `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in
+    common; where they are `both`, each crosses one of these two. `centre`: median logarithm of the others; `spread`:
+    relative standard deviation of one equal.
     """
 
     members: tuple[int, ...]

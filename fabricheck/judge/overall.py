@@ -18,9 +18,9 @@ NO_RUNS = Finding("nothing-measured", Verdict.INCOMPLETE, "no test has a result"
 
 
 def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> tuple[Verdict, tuple[Finding, ...]]:
-    """The verdict on all runs together, and the problems that belong to none of them, worst first.
+    """The verdict on all runs together, and the problems that belong to no run, worst first.
 
-    No runs are no pass.
+    Without runs there is no PASS.
     """
     findings = tuple(problems) if runs else (*problems, NO_RUNS)
     verdicts = [*(each.final_verdict for each in runs), *(each.verdict for each in findings)]
@@ -28,7 +28,7 @@ def overall(runs: Sequence[RunJudgement], problems: Sequence[Finding] = ()) -> t
 
 
 def rehearsed(runs: Iterable[RunJudgement]) -> bool:
-    """Whether any of the runs was on emulated GPUs, so that together they are no measurement."""
+    """Whether any of the runs was on emulated GPUs, so that together they are not a measurement."""
     return any_rehearsal(each.run for each in runs)
 
 

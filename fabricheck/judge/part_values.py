@@ -292,7 +292,7 @@ def _begins(library: str, wanted: str) -> bool:
 
 
 def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation) -> float | None:
-    """A value in the unit of a metric; None for a share of a nominal value that nobody knows, and for other units."""
+    """A value in the unit of a metric; None for a share of an unknown nominal value, and for other units."""
     if unit == "share of nominal":
         return value * expectation.nominal if expectation.nominal is not None else None
     if unit == "GB/s busbw":

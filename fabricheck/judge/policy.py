@@ -1,4 +1,4 @@
-"""What is acceptable where nobody has measured yet, and how much noise is excused: the site's rules for judging."""
+"""What is acceptable before anything was measured, and how much noise is excused: the site's rules for judging."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Policy:
       `_of_best`: the best of equal pairs of hosts without GPUs.
     - `part_margin`, and those `_of_host_memory` and `_of_latencies`: how far from the same part elsewhere, at least;
       `published_margin`: from a paper's value that has no range of its own.
-    - `equals`: how much equals differ at least from each other while nothing is wrong; the first rule that matches
+    - `equals`: how much peers differ at least from each other while nothing is wrong; the first rule that matches
       counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
     - `tails_of_equals`: whether what is slow now and then or at first, unlike its peers, is told.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
@@ -228,7 +228,7 @@ class Policy:
     def spread_of_equals(
         self, quantity: str, scope: Scope, devices: bool, launches: str, *, host_memory: bool
     ) -> float:
-        """What equals differ by at least, as a relative standard deviation; 2% where no rule is about them."""
+        """What peers differ by at least, as a relative standard deviation; 2% where no rule is about them."""
         asked = (quantity, scope, devices, launches, host_memory)
         return next((one.spread for one in self.equals if one.matches(*asked)), 0.02)
 

@@ -62,7 +62,7 @@ class Published(BaseModel):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the most, equal unless it is a range."""
+        """The least and the most, in `unit`, equal unless it is a range."""
         low, high = self.value if isinstance(self.value, list) else (self.value, self.value)
         return low, high
 

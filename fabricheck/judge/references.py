@@ -74,7 +74,7 @@ class TestReferences:
         """The references by metric name for a test whose attributes have these `values`; empty where there are none.
 
         As in ReFrame: an equal key counts first, then the first key in the file that matches as an anchored regular
-        expression. Raises UserError where `values` lacks an attribute of the index.
+        expression. Raises UserError where `values` has no entry for an attribute of the index.
         """
         if self.index == _SCOPES:
             return self._lookup_scope(values)

@@ -304,7 +304,7 @@ def _gpus_in(places: Sequence[Component], addresses: Mapping[Component, str]) ->
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
-    """Groups that lost as a whole, and alike: no one part can do that. One line, since one cause slows many."""
+    """Groups that lost as a whole, and equally: no one part can do that. One line, since one cause slows many."""
     whole: list[tuple[str, str]] = []
     for group in groups:
         judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]

@@ -123,7 +123,7 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
 
 def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
     """By how much a metric is worse than its reference, in standard deviations, up to its bound and CUT, and as a
-    logarithm; None where that says nothing."""
+    logarithm; None where that is unknown."""
     reference = judged.reference
     if reference is None or reference.unit not in bounds or not is_of(reference, source):
         return None

@@ -259,7 +259,7 @@ def faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> R
 
 
 def no_faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> RatioTest:
-    """That it is not."""
+    """That the first goodput is not higher than the second by more than the margin."""
     return RatioTest([first], [second], 1 + MARGIN, above=False)
 
 

@@ -134,7 +134,7 @@ class SystemJudge:
     def judge_alone(
         self, run: Run, test: str | None = None, attributes: Mapping[str, Key] | None = None
     ) -> RunJudgement:
-        """As `judge`, without comparing equals."""
+        """As `judge`, without comparing peers."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
@@ -240,7 +240,8 @@ class ByHand:
 class Judged:
     """A result file that was judged by hand.
 
-    `attributes`: what is known of its test. `tests`: whose references were left out, since nobody says which it is of.
+    `attributes`: what is known of its test. `tests`: whose references were left out, since it is unknown which it is
+    of.
     """
 
     run: RunJudgement

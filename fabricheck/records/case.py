@@ -40,7 +40,7 @@ class Case:
     `name` starts with that of the test class, which its parameters follow; `partition` is `system:partition`.
     `attributes` are those of the test that are text or whole numbers, by which references may be indexed. `folder` is
     where ReFrame left its files, `None` where it did not get that far. `reason` is ReFrame's, for people. `judged`:
-    what its check came to, if it got so far. `foreign`: it is no check of Fabricheck and may leave no judgement.
+    what its check came to, if it got so far. `foreign`: it is not a check of Fabricheck and may leave no judgement.
     `not_applicable`: it was skipped because the site's own description leaves nothing to measure.
     `declared_unsupported`: what it needs and the site says that the machine does not support. `launches`: the verdicts
     of all, where it was launched several times in the session, in order. `of_nodes`: of a test over a fleet, nodes of
@@ -174,7 +174,7 @@ def name_of_header(header: Mapping[str, Any]) -> str:
 def parse_case(text: str) -> tuple[str, dict[str, Key]]:
     """The class of a test and its attributes, from its name as printed: `PingPong %transport=ccl @alps:gpu+gnu`.
 
-    A part may be left out. Raises UserError for a word that is none of them.
+    A part may be left out. Raises UserError for any other word.
     """
     attributes: dict[str, Key] = {}
     name, *words = text.split() or [""]

@@ -161,7 +161,7 @@ def _read_key(key: str, known: frozenset[str]) -> Component:
 def only_node(components: Iterable[Component]) -> str:
     """The one node to which each of these belongs; empty where one belongs to none or to two, or they to several.
 
-    What is at fault is then on that node, also where nobody can say which of the components it is.
+    What is at fault is then on that node, also where it is unknown which of the components it is.
     """
     sets = {each.nodes for each in components}
     return next(iter(sets.pop())) if len(sets) == 1 and all(len(each) == 1 for each in sets) else ""

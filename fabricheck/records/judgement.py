@@ -13,7 +13,7 @@ from fabricheck.records.verdict import Verdict
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a metric should be, in the metric's own unit; `None` where nobody can say.
+    """What a metric should be, in the metric's own unit; `None` where it is unknown.
 
     `nominal`: what the hardware allows; `expected`: what an ideal algorithm gets; `ceiling`: above it a value is
     implausible (for a latency: below it); `floor_fraction`: share of `expected` under which a goodput fails.
@@ -78,7 +78,7 @@ class Judgement:
     """The verdict on one metric and the numbers that it rests on. `reason` is one line for the administrator.
 
     `yardstick`: the one that decided. None where there was none (`unjudged`), and where no speed was judged: of a
-    value that is no measurement, and of wrong data.
+    value that is not a measurement, and of wrong data.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Judgement:
 
     @property
     def share_of_expected(self) -> float | None:
-        """The value over what an ideal algorithm gets; `None` where nobody can say. More than 1 is worse for a
+        """The value over what an ideal algorithm gets; `None` where it is unknown. More than 1 is worse for a
         latency."""
         expected = self.expectation.expected
         if expected is None or not (math.isfinite(expected) and expected > 0):

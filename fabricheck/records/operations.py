@@ -183,7 +183,8 @@ def backend_of(extras: Mapping[str, object]) -> str:
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """What nccl-tests multiplies size / time of a collective by, to compare it with links (its PERFORMANCE.md)."""
+    """The factor by which nccl-tests multiplies size / time of a collective, to compare it with links (its
+    PERFORMANCE.md)."""
     if operation == "allreduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if operation in ("alltoall", "allgather", "reduce_scatter") else 1.0

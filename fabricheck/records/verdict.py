@@ -38,7 +38,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     about the machine that stands; an INCOMPLETE run may hide a worse one behind what is missing; an INVALID one is
     about something else than was asked, so its speeds say nothing at all, good or bad. All but PASS are red, and
     nothing is lost by the order: every problem and judgement stays in the `RunJudgement`. ValueError where there are
-    no verdicts, which is no reason to pass.
+    no verdicts, which is not a PASS.
     """
     order = list(Verdict)
     return max(verdicts, key=order.index)

@@ -214,6 +214,6 @@ def _cut(evidence: Sequence[str]) -> tuple[str, ...]:
 
 
 def _again(tests: Sequence[str], system: str) -> str:
-    """The command that measures the same tests again; empty where nobody knows which they are."""
+    """The command that measures the same tests again; empty where they are unknown."""
     names = checks_to_name(tests)
     return f"{program()} run --system {system} --name {names}" if names and system else ""

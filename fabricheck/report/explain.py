@@ -12,11 +12,12 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.lines import general_steps, of_entry, steps, summary
+from fabricheck.report.lines import general_steps, of_entry, steps, summary, wrap
 from fabricheck.units import plural
 
 # Of one code in a run, such as of a metric of many pairs.
 _MOST_NAMED = 5
+_WIDTH = 160  # of the terminal
 
 
 def explain_code(code: str) -> Iterator[str]:
@@ -94,8 +95,7 @@ def explain_run(content: Mapping[str, Any], run: str) -> Iterator[str]:
             # The message stands below, whole.
             label = finding.verdict.value if finding.is_problem else "note"
             yield f"  {label} {summary(finding, system=system, run=run, message='')}"
-            if finding.message:
-                yield f"    {finding.message}"
+            yield from wrap(finding.message, _WIDTH, "    ")
         if more := own[_MOST_NAMED:]:
             yield f"  and {len(more)} more"
         tests = [str(each.get("test", "")) for each in content["runs"] if code in _codes_of(each)]

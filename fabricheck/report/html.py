@@ -126,7 +126,7 @@ def write_html(
 ) -> None:
     """Writes the report of `runs` to `path`; `diagnosis`: what the session shows beside its runs.
 
-    The file appears whole or not at all. Raises UserError where it cannot be written, or is there and is no page.
+    The file appears whole or not at all. Raises UserError where it cannot be written, or exists and is not a page.
     """
     if not path.name:
         raise UserError(f"the report cannot be written to {str(path)!r}: name a file")

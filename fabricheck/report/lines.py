@@ -142,8 +142,8 @@ def strip_marks(text: str) -> str:
 
 def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100) -> Iterator[str]:
     """What a row of the catalogue says beside its sentence."""
-    yield from _wrapped(f"What decides it: {strip_marks(entry.decides)}", width)
-    yield from _wrapped(f"How sure it is: {entry.certainty.value}", width)
+    yield from wrap(f"What decides it: {strip_marks(entry.decides)}", width)
+    yield from wrap(f"How sure it is: {entry.certainty.value}", width)
     # A command is pasted from one line.
     yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
 
@@ -153,9 +153,10 @@ def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:
     return tuple(strip_marks(fill_names(each, {})) for each in entry.steps)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
+    """Indented lines of at most `width` characters; paths and commands are not broken within a word."""
     return textwrap.wrap(
-        text, width, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -42,7 +42,7 @@ def write_judgement(folder: Path, findings: Iterable[Finding]) -> CheckJudgement
 def read_judgement(folder: Path) -> CheckJudgement | None:
     """What the check came to whose files are in a folder; None where it left no judgement.
 
-    A file that is damaged is INCOMPLETE: nobody knows what the check found.
+    A file that is damaged is INCOMPLETE: it is unknown what the check found.
     """
     file = folder / JUDGEMENT
     if not file.exists():

@@ -116,5 +116,5 @@ _OF_LAUNCHER = re.compile(
 
 
 def set_by_launcher(variable: str) -> bool:
-    """Whether mpirun sets the variable itself, so that it says nothing about tuning and differs from run to run."""
+    """Whether mpirun sets the variable itself, so that it is not tuning and differs from run to run."""
     return _OF_LAUNCHER.fullmatch(variable) is not None

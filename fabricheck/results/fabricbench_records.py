@@ -13,7 +13,7 @@ from fabricheck.results.fabricbench_format import AggressorModel, HeaderModel, R
 
 
 def rank_of(model: RankModel, platform: str) -> Rank:
-    """A rank of the header; a processor in the place of a GPU (platform `cpu`) is no device of it."""
+    """A rank of the header; a processor in the place of a GPU (platform `cpu`) is not a device of it."""
     device = Device(**model.device.model_dump()) if model.device is not None and platform != "cpu" else None
     return Rank(
         rank=model.rank,

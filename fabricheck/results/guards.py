@@ -50,7 +50,7 @@ def require(
     expressions, searched for in the paths that the libraries reported (`NET/Socket`): any match of a forbidden one and
     a required one without a match are INVALID, and so is a library that reported nothing where something is required;
     `described`: the path that the site's files ask for, in their words. `interfaces`: the network interfaces over which
-    the data of several nodes may go; where nobody names them, `nics` are those of the topology, and what other networks
+    the data of several nodes may go; where none are named, `nics` are those of the topology, and what other networks
     carried counts where it is a share of what the run itself moved. `verified`: the data must have been checked.
 
     Raises UserError for a regular expression that is not one.
@@ -109,7 +109,8 @@ def require_fresh(run: Run, *, not_before: datetime, output: str = "") -> tuple[
 
     `output`: the job's stdout, where fabricbench tells its run and MPI library. Where it tells neither, the file is an
     earlier run's if it began before `not_before`, by the clock of its rank 0. `not_before` needs a time zone; the
-    header counts whole seconds, so a start in the same second is fresh.
+    header counts whole seconds, so a start in the same second is fresh. Raises ValueError for a `not_before`
+    without a time zone.
     """
     if not_before.tzinfo is None:
         raise ValueError("not_before needs a time zone")

@@ -49,7 +49,7 @@ def read_vendor_outputs(path: Path, *, ranks: int | None = None, tool: str | Non
 def vendor_outputs(
     text: str, path: str = "", *, ranks: int | None = None, tool: str | None = None
 ) -> tuple[VendorOutput, ...]:
-    """The same of a text. What another tool printed, which nobody reads here, is an output with its name and a problem.
+    """The same of a text. What another tool printed, which has no reader, is an output with its name and a problem.
 
     A log of NCCL in the text, or by itself, says which paths the data took: `paths` of the facts, and what the library
     said of them.

@@ -76,7 +76,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", f"cp ours-1 {RESULT}", "exit $status"]
 
     def plan_of(self, asked: BenchmarkRequest) -> MeasurementPlan:
-        """What fabricbench measures in each round: what the tool is asked for."""
+        """What fabricbench measures in each round: what the tool is told to measure."""
         return MeasurementPlan(
             transport=self.transport,
             operations=[self.operation],

@@ -1,4 +1,4 @@
-"""What a job left behind that is no measurement: its exit status, who ended it, and all that as one line."""
+"""What a job left behind besides measurements: its exit status, who ended it, and all that as one line."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _nodes_lost(test: rfm.RegressionTest) -> tuple[Finding, ...]:
 def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -> tuple[Finding, ...]:
     """What tells the nodes and ranks for which `run` did not get to its end, of Slurm and of the run's stderr.
 
-    A job or launcher that was ended after all was measured costs no measurement, but it is no run as it should be.
+    A job or launcher that was ended after all was measured costs no measurement, but the run did not end as it should.
     """
     if ended := _ended_afterwards(run, status, errors):
         text = f"{run.path}: {ended} after all was measured: see the scheduler's log{describe_end(errors)}"
@@ -162,7 +162,7 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
 
 def first_ended(run: Run, errors: str) -> Iterator[Finding]:
     """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
-    own node only. That one ended first is no proof that it is at fault."""
+    own node only. That one ended first does not prove that it is at fault."""
     line = first_failure(errors.splitlines()).strip()
     if run.footer is not None or not line:
         return

@@ -169,7 +169,7 @@ def cores_of(test: rfm.RegressionTest) -> int:
 
 
 def share_of_rank(test: rfm.RegressionTest) -> int:
-    """How many physical cores each rank gets, one where it drives no GPU; 0 where nobody says how many a node has."""
+    """How many physical cores each rank gets, one where it drives no GPU; 0 where the number of a node is unknown."""
     processor = test.current_partition.processor
     cores = processor.num_cores or (mpi.physical_cores() if test.is_local() else 0)
     if test.backend == "host":
@@ -271,7 +271,7 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[Fin
 
 
 def _slurm_states(test: rfm.RegressionTest) -> dict[str, set[str]]:
-    """What Slurm says of each node of the partition; empty for other schedulers, and where it says nothing."""
+    """What Slurm says of each node of the partition; empty for other schedulers, and where it does not answer."""
     scheduler = test.job.scheduler
     if scheduler.registered_name not in SLURM:
         return {}

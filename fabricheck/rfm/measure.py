@@ -95,7 +95,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     - Where the node does not support what the test needs, such as a second NUMA node, the test is skipped with the
       reason, and the run is INCOMPLETE; where the site's files say that it does not apply, such as for too few ranks,
       it is not. What the machine is known not to support is declared in the partition's `extras["unsupported"]`, a
-      reason by the setting that needs it, such as `host_numa=remote`. The test runs all the same, and where the machine
+      reason by the setting that needs it, such as `host_numa=remote`. The test still runs, and where the machine
       has it, it is measured.
     - *run*: `result.jsonl`, the exit status and what nodes said are left in the stage directory, and kept.
     - At the end `judgement.json` has the verdict and all findings (`fabricheck.results.check_judgement`), also where

@@ -183,7 +183,7 @@ class SharedJobs(SerialExecutionPolicy):
             task.do_skip(reason)
 
     def _abort(self, error: BaseException) -> None:
-        """What has ended is judged all the same."""
+        """What has ended is still judged."""
         for task in [*self._waiting]:
             if (_stage(task) / EXIT_STATUS).exists() and not isinstance(error, FailureLimitError):
                 self._judge(task)

@@ -112,7 +112,10 @@ def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Pa
 
 
 def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Tags, names and environments of the run in `folder`; none where an earlier version left no such words."""
+    """Tags, names and environments of the run in `folder`; none where an earlier version left no such words.
+
+    Raises UserError where the file is damaged.
+    """
     chosen = _started(folder / RUN).chosen
     if not isinstance(chosen, dict):
         raise UserError(f"{folder / RUN}: does not identify its run")

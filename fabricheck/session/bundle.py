@@ -175,7 +175,7 @@ def write_bundle(
     """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it.
 
     `hide`: nodes, users, addresses and folders are called node1, user1 and so on everywhere, and so is what `more`
-    names; `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is no run that
+    names; `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is not a run that
     was judged, or the archive cannot be written.
     """
     if not (folder / VERDICT).is_file():

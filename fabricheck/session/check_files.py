@@ -81,7 +81,7 @@ def _read(path: Path) -> _CheckFile:
 
 
 def _tags_of(node: ast.ClassDef) -> frozenset[str] | None:
-    """The tags that a class has in its body; None where that is no set of texts."""
+    """The tags that a class has in its body; None where that is not a set of texts."""
     for line in node.body:
         if isinstance(line, ast.Assign) and [ast.unparse(each) for each in line.targets] == ["tags"]:
             try:

@@ -120,7 +120,7 @@ def _fleet_of(
 
 
 def _left_out(fleet: FleetVerdict) -> Iterator[Finding]:
-    """Nodes that were requested and not measured: what is not known of them is no pass."""
+    """Nodes that were requested and not measured: a node that was not measured is not a PASS."""
     if fleet.unchecked:
         first = next(iter(fleet.unchecked.values()))
         text = f"{len(fleet.unchecked)} of {fleet.nodes} nodes were not checked: {fold(fleet.unchecked)} ({first})"

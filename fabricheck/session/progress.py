@@ -147,7 +147,7 @@ class TimeLeft:
         return self.past.get(name) or self._costs.get(name) or sum(known) / len(known)
 
     def text(self, now: float) -> str:
-        """In words; empty where nothing is known yet."""
+        """In words, `now` in seconds of the monotonic clock; empty where nothing is known yet."""
         factor = self._spent / self._cost if self._cost > 0 else 1.0
         if not self._cost and not self.past:
             return ""

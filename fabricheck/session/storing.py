@@ -81,7 +81,10 @@ def import_folder(store: Path, folder: Path, suite: Suite, system: str | None) -
 
 
 def import_files(store: Path, files: Sequence[Path], suite: Suite, system: str, case: Case) -> Appended:
-    """Judge and store result files that no report of ReFrame belongs to, as one session."""
+    """Judge and store result files that no report of ReFrame belongs to, as one session.
+
+    Raises UserError for a file without a valid header.
+    """
     judge = SystemJudge.of(system, suite.root)
     runs = [read_result(file, suite, system) for file in files]
     for file, run in zip(files, runs, strict=True):
@@ -138,7 +141,7 @@ def attributes_of(keys: Iterable[str], system: str, partition: str, environment:
 
 
 def _require_plain(text: str) -> None:
-    """Raises UserError for control characters, and for bytes that are no UTF-8: no table can hold them."""
+    """Raises UserError for control characters, and for bytes that are not UTF-8: no table can hold them."""
     if not text.isprintable():
         raise UserError(f"{text!r} is not plain text: give names without control characters, in UTF-8")
 

@@ -95,7 +95,7 @@ def from_rocm_topo(
     """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU.
 
     Links are the pairs of XGMI with no GPU between, by weight: hops are 1 for every pair of an MI250. How many parallel
-    links they are is not in there.
+    links they are is not in there. Raises UserError for another text.
     """
     text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
     hops, kinds, weights = _matrix(text, "hops"), _matrix(text, "type"), _matrix(text, "weight")

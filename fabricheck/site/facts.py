@@ -249,7 +249,7 @@ def _gpus(
 
 
 def _between_cpus(gpus: Sequence[FoundGpu], links: Sequence[FoundLink], numa_nodes: tuple[int, ...]) -> list[FoundLink]:
-    """Links between NUMA domains, where GPUs reach each other by nothing else. Nobody tells their rate."""
+    """Links between NUMA domains, where GPUs reach each other by nothing else. Their rate is unknown."""
     graph = nx.Graph([link.ends for link in links])
     ends = [f"gpu{gpu.index}" for gpu in gpus]
     if len(numa_nodes) < 2 or len(ends) < 2 or not all(end in graph for end in ends):

@@ -52,7 +52,7 @@ class FoundLink:
 
     @property
     def total_gbps(self) -> float:
-        """Of all parallel links; infinite where nobody tells their rate."""
+        """Of all parallel links; infinite where their rate is unknown."""
         return math.inf if self.rate_gbps is None else self.count * self.rate_gbps
 
 
@@ -75,7 +75,8 @@ class FoundNic:
 class Association:
     """Which GPU uses which NIC: the NICs in the order in which `scheme` assigns them, and who says so.
 
-    `distances`: how near the nearest NIC of each GPU is, in the words of `nvidia-smi topo -m`; empty where nobody says.
+    `distances`: how near the nearest NIC of each GPU is, in the words of `nvidia-smi topo -m`; empty where that is
+    unknown.
     """
 
     scheme: str

@@ -12,7 +12,7 @@ class Gpus:
     """The GPUs of a node: how many there have to be, the model, the compiler's name of it, and their API.
 
     `api`: `cuda`, `hip` or `sycl`. `links`: features that say how they are joined, such as `nvlink`. `cores`: those
-    next to each GPU, as Linux lists them (`0-7,64-71`), to which its rank is bound; empty: ranks are bound by nobody.
+    next to each GPU, as Linux lists them (`0-7,64-71`), to which its rank is bound; empty: ranks are not bound.
     """
 
     count: int
@@ -56,8 +56,8 @@ class Cluster:
     """What is particular to a site. `hostnames`: regular expressions of the hosts on which ReFrame may run.
 
     `extras` of the partition are added to those that follow from the rest. `nodes`: how many it has, where
-    topology.yaml does not say it; 1 where only single nodes are to be measured. `most_nodes`: how many a job of checks
-    of the network takes at most. `modules_system`: ReFrame's; by default lmod where it is there.
+    topology.yaml does not state it; 1 where only single nodes are to be measured. `most_nodes`: how many a job of
+    checks of the network takes at most. `modules_system`: ReFrame's; by default lmod where it is there.
     """
 
     name: str

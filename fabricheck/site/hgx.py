@@ -106,7 +106,10 @@ def hgx(site: Hgx) -> dict[str, Any]:
 
 
 def gpus_of_node() -> int:
-    """How many there have to be, and not how many there are: a GPU that is lost has to be missed."""
+    """How many there have to be, and not how many there are: a GPU that is lost has to be missed.
+
+    Raises ValueError for a number that FABRICHECK_GPUS cannot have.
+    """
     said = os.environ.get("FABRICHECK_GPUS")
     if said is not None:
         if said not in map(str, range(1, 9)):

@@ -35,7 +35,7 @@ def from_nvml(
     """GPUs and links of `fabricheck.state.capture.gpu_facts`. `numa`: by PCI address, where NVML does not state it;
     `of_paths`: by PCI address, the least PCIe generation on the way to the CPU, which can be less than the GPU's own.
 
-    A GPU in MIG mode is left out, since what a program sees of it is no GPU of the node.
+    A GPU in MIG mode is left out, since what a program sees of it is not a whole GPU.
     """
     for gpu in entries:
         if gpu.get("mig"):
@@ -174,7 +174,7 @@ def read_topo(path: Path, notes: list[str]) -> TopoTable:
 
 
 def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`nvidia-smi topo -m` alone: counts of NVLinks between GPUs; it says nothing of models, rates and switches."""
+    """`nvidia-smi topo -m` alone: counts of NVLinks between GPUs; it has no models, rates and switches."""
     gpus = tuple(FoundGpu(index, "unknown", "unknown", table.numa.get(index)) for index in table.rows)
     counts = {
         (index, int(name[3:])): int(match[1])

@@ -105,7 +105,7 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
 
 
 def require_partitions(facts: NodeFacts, names: Sequence[str]) -> None:
-    """Raises UserError for a name that is no partition of Slurm."""
+    """Raises UserError for a name that is not a partition of Slurm."""
     known = [one.name for one in facts.slurm.partitions] if facts.slurm is not None else []
     for name in names:
         if name not in known:

@@ -62,7 +62,7 @@ class Likeness:
 
 
 def find_nearest_shape(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic]) -> Likeness | None:
-    """Of the shapes with these GPUs the one that a node lacks least of; None where it is like none of them.
+    """Of the shapes with these GPUs the one of which least is missing on a node; None where none is similar.
 
     Whoever has more, such as ports for storage, is like it.
     """

@@ -122,7 +122,7 @@ def test_classes(checks: Path) -> tuple[str, ...]:
 
 
 def coverage_problems(references: References, tests: Sequence[str]) -> Iterator[str]:
-    """Test classes without references that nobody decided to leave without, and names that are no test class."""
+    """Test classes without references that are not declared so, and names that are not a test class."""
     for name in tests:
         if name not in references.tests and not {name, ALL_OTHERS} & set(references.uncalibrated):
             yield f"{references.path}: has no references of {name}, and no reason for it under $uncalibrated"

@@ -54,7 +54,7 @@ class Site:
 
 
 def write_site(facts: NodeFacts, plan: SitePlan, site: Site) -> tuple[Path, ...]:
-    """Write the files of a site and return them. Rates that nobody told stand as FILL IN in the topology, which cannot
+    """Write the files of a site and return them. Unknown rates stand as FILL IN in the topology, which cannot
     be loaded then. Settings and references that exist are the site's own and stay as they are. Raises UserError rather
     than overwrite a topology.
     """

@@ -86,7 +86,7 @@ def architecture(model: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a file, None where there is no file. Raises UserError where it is no JSON, or no site can hold it."""
+    """The JSON in a file, None where there is no file. Raises UserError where it is not JSON, or not as expected."""
     content = jsonfile.read_json(path) if path.exists() else None
     try:
         json.dumps(content, ensure_ascii=False).encode()

@@ -160,7 +160,7 @@ def ask_slurm(problems: List[str]) -> Dict[str, str]:
 class ProgramOutput(NamedTuple):
     """What a program printed. `problem`: why it gave no answer, in a few words; empty where it did.
 
-    `missing`: the program is not on this machine, which is no fault. `late`: it had not ended in time.
+    `missing`: the program is not on this machine, which is not a fault. `late`: it had not ended in time.
     """
 
     output: str = ""

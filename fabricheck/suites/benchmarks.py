@@ -121,7 +121,10 @@ def find_peer(tool: str, operation: str) -> Benchmark:
 
 
 def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
-    """`smallest`, and `factor` times the one before as long as that is not above `largest`, in bytes."""
+    """`smallest`, and `factor` times the one before as long as that is not above `largest`, in bytes.
+
+    Raises ValueError where there are none.
+    """
     if not 0 < smallest <= largest or factor < 2:
         raise ValueError(f"no sizes from {smallest} to {largest} by {factor}")
     sizes = [smallest]

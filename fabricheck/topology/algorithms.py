@@ -121,7 +121,7 @@ def allreduce_in_switch(graph: NodeGraph) -> Algorithm | None:
 
 
 def allreduce_over_all_links(graph: NodeGraph) -> float:
-    """The estimate of De Sensi §IV-C where all GPUs are linked: the sum of a GPU's outgoing links.
+    """The estimate in Gb/s of De Sensi §IV-C where all GPUs are linked: the sum of a GPU's outgoing links.
 
     That is more than any algorithm reaches without reduction in the network, since 2 (n - 1) / n of the buffer leave
     each GPU (Patarasuk and Yuan 2009).

@@ -31,7 +31,8 @@ class PairRates:
 
 
 def pair_rates(network: Network, source: str, destination: str, loads: Mapping[str, float] | None = None) -> PairRates:
-    """What a message between two ends on different nodes gets. `loads`: of all messages at the time (`link_loads`).
+    """The rate in Gb/s of a message between two ends on different nodes. `loads`: of all messages at the time
+    (`link_loads`).
 
     Raises UserError for an end that the network does not have.
     """

@@ -26,7 +26,7 @@ _LARGEST_PROGRAM = 12_000  # variables of a linear program that is solved in abo
 
 @dataclass(frozen=True, eq=False)
 class FlowNetwork:
-    """`capacity[u, v]`: rate from vertex u to vertex v, 0 without a link. `terminals`: the vertices that send and
+    """`capacity[u, v]`: Gb/s from vertex u to vertex v, 0 without a link. `terminals`: the vertices that send and
     receive, in order."""
 
     vertices: tuple[str, ...]
@@ -59,7 +59,7 @@ class FlowNetwork:
         return heads, tails, self.capacity[heads, tails]
 
     def out_of(self, members: Mask) -> float:
-        """Capacity of all links that leave a set of vertices."""
+        """Capacity in Gb/s of all links that leave a set of vertices."""
         return float(self.capacity[np.ix_(members, ~members)].sum())
 
 
@@ -103,8 +103,8 @@ def least_cut(network: FlowNetwork) -> float:
 
 
 def broadcast_cut(network: FlowNetwork, root: int) -> float:
-    """What a broadcast from vertex `root` reaches: the least cut between it and a terminal (Edmonds, "Edge-disjoint
-    branchings", 1973). Infinite where there is no other terminal."""
+    """The Gb/s that a broadcast from vertex `root` reaches: the least cut between it and a terminal (Edmonds,
+    "Edge-disjoint branchings", 1973). Infinite where there is no other terminal."""
     others = (terminal for terminal in network.terminals if terminal != root)
     return min((flow_between(network, root, terminal) for terminal in others), default=float("inf"))
 
@@ -189,7 +189,7 @@ def _least_partition(network: FlowNetwork, price: float) -> list[set[int]]:
 
 
 def out_of_terminals(network: FlowNetwork, members: Iterable[int]) -> float:
-    """The least cut from some terminals (vertices) to all others."""
+    """The least cut, in Gb/s, from some terminals (vertices) to all others."""
     inside = set(members)
     others = [one for one in network.terminals if one not in inside]
     demand = float(network.capacity[sorted(inside)].sum())
@@ -237,8 +237,8 @@ def _reachable(network: FlowNetwork, start: Mask) -> Mask:
 
 
 def concurrent_rate(network: FlowNetwork) -> float:
-    """The rate that each terminal can send to each other one at the same time, split over any paths; of a network that
-    is larger than any node, what it cannot exceed.
+    """The rate in Gb/s that each terminal can send to each other one at the same time, split over any paths; of a
+    network that is larger than any node, what it cannot exceed.
 
     Infinite for fewer than two terminals, 0 where one of them is not reached.
     """

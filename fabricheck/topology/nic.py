@@ -21,13 +21,14 @@ def packed(f_nic: float, k: int, p: int) -> float:
 
 
 def round_robin(f_nic: float, k: int, r: int) -> float:
-    """Bandwidth of k active GPUs dealt out to r NICs in turn (CommBench eq. (2)): f_nic k / ceil(k / r)."""
+    """Bandwidth, in the unit of `f_nic`, of k active GPUs dealt out to r NICs in turn (CommBench eq. (2)): f_nic k /
+    ceil(k / r)."""
     _check_active(k)
     return f_nic * k / math.ceil(k / r)
 
 
 def one_to_one(f_nic: float, k: int) -> float:
-    """Bandwidth of k active GPUs with a NIC each: eq. (1) with p = 1 (CommBench §2.1.2)."""
+    """Bandwidth, in the unit of `f_nic`, of k active GPUs with a NIC each: eq. (1) with p = 1 (CommBench §2.1.2)."""
     return packed(f_nic, k, 1)
 
 

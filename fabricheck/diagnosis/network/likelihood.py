@@ -89,7 +89,8 @@ class Model:
         return effect, cause, room
 
     def _near(self, y: FloatArray, scale: float, noise: float, effect: FloatArray) -> tuple[FloatArray, float]:
-        """The probability that a pair took a way and its reading is no outlier, shape (W,), and the log likelihood."""
+        """The probability that a pair took a way and its reading is not an outlier, shape (W,), and the log
+        likelihood."""
         density = self.probability * density_of(y[self.reading] - scale + effect, noise)
         whole = np.bincount(self.reading, density, y.size) + 1e-300
         near: FloatArray = (density - self.probability * OUTLIER_DENSITY) / whole[self.reading]
@@ -153,7 +154,7 @@ class Model:
         return gains
 
     def sharpen(self, y: FloatArray, state: State, fault: int, loss: float) -> float:
-        """The loss of one more fault near `loss`, which is only as exact as the grid."""
+        """The loss (logarithm) of one more fault near `loss`, which is only as exact as the grid."""
         for blur, finer in pairwise(_BLUR):
             if blur * loss <= state.noise:
                 break

@@ -3,7 +3,7 @@
 The model. A pair gives what is expected of it times (1 - loss) of the worst component on its way, and noise. A loss is
 either one that every pair over the component has (`flow`: frames sent again, a slow node), or one of its capacity
 (`capacity`: a lower rate), which shows only as far as the component is in use. Where a pair has several ways of equal
-cost and nobody knows which it took, its likelihood is the mixture over them.
+cost and it is unknown which it took, its likelihood is the mixture over them.
 
 In logarithms the noise is normal, and now and then (1 in 20) a reading is anything at all: what a single one can prove
 is bounded, however far out it lies. The width of the noise and a factor common to all pairs (protocols take a few per
@@ -109,7 +109,7 @@ class Locator:
         return p_value(gain, self.model.used.size, self._distinct)
 
     def locate(self, measured_gbps: npt.ArrayLike) -> Localization:
-        """See `locate`."""
+        """See `locate`, also for what it raises."""
         measured = np.asarray(measured_gbps, dtype=np.float64)
         if measured.shape != self.design.expected_gbps.shape:
             raise ValueError(f"{measured.shape} values were given for {self.design.expected_gbps.shape} readings")
@@ -334,7 +334,7 @@ class Locator:
     def _alike(self, hypotheses: Sequence[int]) -> tuple[str, ...]:
         """The components of hypotheses and of those of their classes.
 
-        Which of several symmetric components a fault was put on is arbitrary: all that are alike belong together.
+        Which of several symmetric components a fault was put on is arbitrary: all that are symmetric belong together.
         """
         alike = np.flatnonzero(np.isin(self.model.classes, self.model.classes[list(hypotheses)])).tolist()
         members = sorted({each for one in alike for each in self.model.members[one]})

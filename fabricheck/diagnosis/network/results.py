@@ -25,8 +25,8 @@ def places_of(run: Run, topology: Topology) -> tuple[str, ...]:
 
     Of a rank that drives a GPU, the port of that GPU's NIC. Of others, where a node has one: the port over which the
     kernel's counters say that its data went; where it has as many as ports: those, in the order of the network's file,
-    by node-local rank. The node where none of these says the port. Raises UserError for a host that is no node of the
-    network, and where there is none.
+    by node-local rank. The node where none of these says the port. Raises UserError for a host that is not a node of
+    the network, and where there is none.
     """
     network = topology.network
     if network is None:

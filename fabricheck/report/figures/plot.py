@@ -122,7 +122,7 @@ def _line_traces(line: PlotLine, position: int, mode: Mode, template: str) -> li
 
 
 def _other_traces(lines: Sequence[PlotLine], template: str) -> list[Any]:
-    """Lines that nobody has to tell apart: one trace, all grey, with one entry in the legend."""
+    """Lines that need no names: one trace, all grey, with one entry in the legend."""
     name = f"{len(lines)} {'others' if len(lines) > 1 else 'other'}"
 
     def gapped(part: Callable[[PlotLine], Sequence[Any]]) -> list[Any]:
