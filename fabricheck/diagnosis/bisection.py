@@ -107,7 +107,7 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     needed, groups = pool, _MOST_BESIDE
     while True:
         parts = _parts(needed, groups)
-        _, *without = exchanged(pool, [tuple(number for number in pool if number not in part) for part in parts])
+        whole, *without = exchanged(pool, [tuple(number for number in pool if number not in part) for part in parts])
         kept = [part for part, step in zip(parts, without, strict=True) if step.answer in _NO_LOSS]
         if not kept:
             return ended(BisectionOutcome.CANNOT_SAY)
@@ -115,8 +115,10 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         needed = tuple(number for part in kept for number in part)
         if len(needed) == len(kept):
             break
-    if needed != pool and exchanged(needed, ())[0].answer is not Answer.WORSE:
-        return ended(BisectionOutcome.CANNOT_SAY)
+    if needed != pool:
+        needed_alone = exchanged(needed, ())[0]
+        if needed_alone.answer is not Answer.WORSE or _loss(needed_alone) < _loss(whole) / 2:
+            return ended(BisectionOutcome.CANNOT_SAY)
     return ended(BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed)
 
 

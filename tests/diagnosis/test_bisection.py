@@ -93,3 +93,13 @@ def test_one_that_costs_a_little_alone_is_not_named_for_what_two_cost_together()
 
     result = bisect(4, measure, loss=0.2, smallest_effect=0.02)
     assert (result.outcome, result.guilty) == (BisectionOutcome.TOGETHER, (1, 2))
+
+
+def test_one_that_has_less_than_half_of_the_loss_is_not_named_alone() -> None:
+    """What is left without the second may be half of the loss: too noisy to clear, so that only the third is needed."""
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        gains = [0.82 if {1, 2} <= set(of) else 0.92 if 2 in of else 1.0 for of in exchanges]
+        return [change_of(gain, 0.02) for gain in gains]
+
+    assert bisect(4, measure, loss=0.2, smallest_effect=0.02).guilty in [(), (1, 2)]
