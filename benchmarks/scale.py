@@ -38,7 +38,7 @@ import polars as pl
 
 from fabricheck.history.calibrate import calibrate
 from fabricheck.history.compare import compare
-from fabricheck.history.series import MetricKey, Series, Session, path_of
+from fabricheck.history.series import MetricKey, Series, Session, components_of_keys
 from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.history.watch import watch, watch_of
 from fabricheck.judge.judge import judge_run
@@ -164,7 +164,9 @@ def healthy_series(metrics: int, nights: int) -> Series:
         keys=tuple(MetricKey("gpu", "mpi", "Made", f"{node}_{number}") for number, node in enumerate(nodes)),
         units=("Gb/s",) * metrics,
         better=tuple("higher" for _ in range(metrics)),
-        components=tuple(path_of((node, f"{node}:gpu{number % 4}", *software)) for number, node in enumerate(nodes)),
+        components=tuple(
+            components_of_keys((node, f"{node}:gpu{number % 4}", *software)) for number, node in enumerate(nodes)
+        ),
         sessions=sessions,
         values=GBPS * np.exp(NOISE * drawn.standard_normal((metrics, nights))),
         software=(SOFTWARE,),

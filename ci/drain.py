@@ -349,6 +349,8 @@ def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
     except (Refused, UserError, OSError, LookupError, TypeError, ValueError) as error:
         _tell(str(error))
         return 2
+    if not said.bad:
+        _tell(f"{given.verdict}: no node is proven bad: none failed in a test on it alone, or in --nodes")
     for node, reason in chosen:
         print(command_for(given.scheduler, node.name, reason))
     for node in good:

@@ -11,8 +11,6 @@ from fabricheck.report.lines import fill_names
 GUIDE, REFERENCE = Path("docs/when-it-is-red.md"), Path("docs/findings.md")
 _GUIDE_HEAD = """# When it is red
 
-Made by `make docs` from the catalogue of findings.
-
 The output of a run that is not PASS begins with the verdict, the suspect part, its loss and the next command:
 
 ```
@@ -25,7 +23,7 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             then: fabricheck run --system emulated --name NodePairs
 ```
 
-(An emulated cluster of four nodes; one port lost 10% of its rate.)
+(An emulated cluster of four nodes; one port lost 10% of its rate. The suspect is one of the three that it names.)
 
 1. Read the first line. It begins with the worst verdict (from the worst: INVALID, INCOMPLETE, FAIL, DEGRADED, PASS),
    and then has the number of each. A FAIL counts, even if the line begins with INCOMPLETE.
@@ -35,17 +33,20 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
 
 3. Open `report.html` in the folder of the run: a slow GPU is one row and one column of the pair matrix, a slow link one
    cell, a wrong setting the whole matrix. [Read a report](read-a-failure.md) explains each part.
-4. INVALID or INCOMPLETE: fix that first. There is no comparable result.
-5. FAIL or DEGRADED that names a node, GPU, NIC or link: do the first step that `explain` prints, drain the node, and
-   open a case with the vendor:
+4. INVALID or INCOMPLETE: fix that first. These runs have no result to compare.
+5. FAIL or DEGRADED that names a node, GPU, NIC or link: do the steps that `explain` prints, in order. Drain only if a
+   step says so, and then open a case with the vendor:
 
         python ci/drain.py output/runs/RUN/verdict.json --system mysite      # prints the commands, runs none
         fabricheck bundle output/runs/RUN --hide-names
 
+   `drain.py` prints commands for nodes that are proven bad: FAIL or DEGRADED in a run with `--nodes`, else FAIL in a
+   test on that node alone. If there is none, it says so.
+
 6. FAIL or DEGRADED everywhere: check software and settings, not parts ([after an upgrade](after-an-upgrade.md)).
 
 Each finding has a code. `fabricheck explain CODE` prints its meaning, what decides it, and all steps: the same text as
-[findings](findings.md).
+[findings](findings.md). `make docs` writes both from the catalogue of findings.
 
 | symptom | first | codes |
 |---|---|---|"""
@@ -53,7 +54,7 @@ _FIRST = dict(
     zip(
         SYMPTOMS,
         (
-            "Is the node idle? Run the same test again, then check the part that it names",
+            "Is the node idle? Then check the part that it names: the run has launched the test again already",
             "Take the node out of service, then run the test over another transport",
             "Read the reason with `sinfo -R`; on the node: `nvidia-smi -L`, `ip -br link`, `dmesg -T`",
             "The numbers are not those of the requested test: check modules, plugins, variables and --system",
@@ -72,10 +73,11 @@ how sure it is, and what to do, in that order. [When it is red](when-it-is-red.m
 
 {certainties}
 
-Replace NODE, PART, N (the index of a GPU), SYSTEM, RUN (its folder below output/runs/) and TEST by those of the
-finding. BEFORE and AFTER are two sessions, spans of dates or `software:NAME=VERSION`. Most commands only read. Those
-that set, load or reset something change the node; `fabricheck run` runs tests. A code never changes its meaning: alert
-on codes, not on sentences.
+Replace NODE, PART, N (the index of a GPU), SYSTEM, RUN (the path of its folder, output/runs/NAME) and TEST by those of
+the finding; other words in capitals, such as PORT or ADDRESS, by what the commands before print. LIST is a list of
+nodes, and OTHERS are idle nodes. BEFORE and AFTER are two sessions, spans of dates or `software:NAME=VERSION`. Most
+commands only read. Those that set, load or reset something change the node; `fabricheck run` runs tests. A code never
+changes its meaning: alert on codes, not on sentences.
 """
 
 

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
-@click.option("--tag", "tags", multiple=True, help="Run checks with this tag; repeatable: any of them matches.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    help="Run checks with this tag; repeatable: any of them matches. Without --tag and --name, all checks run.",
+)
 @click.option("--name", "names", multiple=True, help="Run checks whose name matches; repeatable.")
 @click.option("--environment", "environments", multiple=True, help="Run in this environment; repeatable.")
 @click.option(
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     "--nodes",
     metavar="WHICH",
     help="Test `all`, `idle` (`idle:16`: those tested longest ago), nid[001-064] or N nodes in one job: single-node "
-    "tests first, then the network (docs/fleet.md).",
+    "tests first, then the network (fleet.md in docs/).",
 )
 @click.option(
     "--resume",

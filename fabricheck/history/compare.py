@@ -29,9 +29,9 @@ from fabricheck.history.series import (
     NO_MEASUREMENT,
     MetricKey,
     check_history,
+    components_of_keys,
     crossed_by_all,
     number_names,
-    path_of,
 )
 from fabricheck.history.shift_test import (
     BASE,
@@ -207,7 +207,7 @@ def _more_sessions(system: str, side: str, sessions: int) -> str:
     has, times = "session" if sessions == 1 else "sessions", {1: "once", 2: "twice"}[missing]
     return (
         f"the {side} has {sessions} {has}, and fewer than {FEWEST_SESSIONS} cannot show a regression: run {times} more "
-        f"with the same software and settings: fabricheck run --system {system}"
+        f"with the same software, settings and tag, such as: fabricheck run --system {system} --tag nightly"
     )
 
 
@@ -373,7 +373,7 @@ def _metrics(
                 smallest_change=_loss(sign[row], tested.smallest[row]),
                 verdict=_verdict(row, tested, sign[row], options),
                 unequal=_unequal(facts[0], facts[1], row),
-                components=path_of(tuple(facts[1]["components"][row])),
+                components=components_of_keys(tuple(facts[1]["components"][row])),
             )
         )
     order = list(ChangeVerdict)

@@ -216,7 +216,7 @@ def _software(test: str, software: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65536)  # metrics of a node have few paths
-def path_of(keys: tuple[str, ...]) -> tuple[Component, ...]:
+def components_of_keys(keys: tuple[str, ...]) -> tuple[Component, ...]:
     """The components of a path by their keys."""
     return read_keys(keys)
 
@@ -283,7 +283,7 @@ def series_of(frame: pl.DataFrame) -> Series:
         keys=tuple(MetricKey(*row) for row in keys.select(KEY).iter_rows()),
         units=tuple(keys["unit"]),
         better=tuple(keys["better"]),
-        components=tuple(path_of(tuple(each)) for each in keys["components"].to_list()),
+        components=tuple(components_of_keys(tuple(each)) for each in keys["components"].to_list()),
         sessions=tuple(Session(*row) for row in sessions.select("session", "started").iter_rows()),
         values=values,
         software=tuple(software),

@@ -17,7 +17,7 @@ import polars as pl
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import FEWEST
-from fabricheck.history.series import Series, number_names, path_of
+from fabricheck.history.series import Series, components_of_keys, number_names
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
 from fabricheck.records.component import Component, Kind, only_node
@@ -107,7 +107,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
                 change=after / before - 1,
                 spread=worst.spread,
                 software=(),
-                components=path_of(tuple(own["components"][-1])),
+                components=components_of_keys(tuple(own["components"][-1])),
             )
         )
     alerts.sort(key=lambda each: (-abs(each.change), each.key))
@@ -144,7 +144,7 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
     (a logarithm). Healthy ones have any in one of so many `sessions`.
     """
     visits = visits.with_columns(path=pl.col("components").list.join("\t"))
-    crossed = [(path, each) for path in visits["path"].unique() for each in path_of(tuple(path.split("\t")))]
+    crossed = [(path, each) for path in visits["path"].unique() for each in components_of_keys(tuple(path.split("\t")))]
     own = [(path, each.key, each.kind.value) for path, each in crossed if only_node([each])]
     parts = {each.key: each for _, each in crossed}
     last = (

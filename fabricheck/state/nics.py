@@ -12,7 +12,9 @@ from fabricheck.state.capture import infiniband_ports, read, slingshot_ports
 from fabricheck.state.programs import ask
 
 # Of drivers' own counters (`ethtool -S`) those that tell of trouble.
-_TROUBLE = re.compile(r"paus|pfc|discard|drop|err|crc|symbol|fec|retrans|timeout|out_of_(buffer|seq)")
+_TROUBLE = re.compile(
+    r"paus|pfc|discard|drop|err|crc|symbol|fec|retrans|replay|uncorrected|timeout|out_of_(buffer|seq)"
+)
 _MOST_COUNTERS = 64
 # Of TCP's, what is needed to tell loss from load (`nstat -az`).
 _TCP = (
@@ -65,9 +67,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
         rate = re.search(r"\d+", speed)
         link = read(own / "port" / "link") or read(own / "port" / "link_state")
         telemetry = {
-            name: value
-            for name, value in _numbers(own / "telemetry").items()
-            if _TROUBLE.search(name.lower()) or name.endswith("uncorrected_cw")
+            name: value for name, value in _numbers(own / "telemetry").items() if _TROUBLE.search(name.lower())
         }
         yield NicState(
             name=device.name,
@@ -76,7 +76,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
             rate_gbps=float(rate[0]) if rate else None,
             driver=_driver(device),
             firmware=read(own / "uc" / "qspi_blob_version"),
-            counters=dict(sorted(telemetry.items())[:_MOST_COUNTERS]),
+            counters=telemetry,
         )
 
 

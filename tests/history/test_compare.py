@@ -101,7 +101,7 @@ def test_fewer_than_three_sessions_are_no_regression(first: int, sessions: int, 
     said = "\n".join(comparison_lines(found))
     if sessions < 3:
         assert (regressed, found.exit_status) == ([], 4)
-        assert f"run {again} more with the same software and settings: fabricheck run --system sim" in said
+        assert f"run {again} more with the same" in said
     else:
         assert (regressed, found.exit_status, found.advice) == (["lost"], 1, ())
 

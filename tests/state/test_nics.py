@@ -41,6 +41,7 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
         f"{cxi}/port/speed": "BS_200G",
         f"{cxi}/port/link": "up",
         f"{cxi}/telemetry/hni_pcs_uncorrected_cw": "12@1700000000.123456",
+        f"{cxi}/telemetry/hni_llr_tx_replay_event": "7@1700000000.123456",
         f"{cxi}/telemetry/hni_rx_ok_64": "99@1700000000.123456",
         "class/net/hsn0/type": "1",
         "class/net/hsn0/operstate": "down",
@@ -62,7 +63,7 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
     assert first.settings == {"link layer": "Ethernet", "GID types": "IB/RoCE v1, RoCE v2"}
     assert found["mlx5_1_2"].up is False
     assert (found["cxi0"].up, found["cxi0"].rate_gbps) == (True, 200.0)
-    assert found["cxi0"].counters == {"hni_pcs_uncorrected_cw": 12}
+    assert found["cxi0"].counters == {"hni_llr_tx_replay_event": 7, "hni_pcs_uncorrected_cw": 12}
     ethernet = found["hsn0"]
     assert (ethernet.up, ethernet.rate_gbps, ethernet.mtu, ethernet.duplex) == (False, None, 9000, None)
     assert ethernet.counters == {"rx_dropped": 5, "carrier_changes": 4}

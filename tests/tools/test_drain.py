@@ -103,6 +103,9 @@ def test_a_run_that_failed_on_one_node_alone(drain: Drain) -> None:
     ]
     assert drain(verdict_of(*runs)) == 0
     assert drain.drained == ["nid003"]
+    assert drain.err == []
+    assert drain(verdict_of(*runs[1:])) == 0
+    assert (drain.out, len(drain.err)) == ([], 1)
 
 
 @pytest.mark.parametrize(
