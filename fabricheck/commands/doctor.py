@@ -42,8 +42,8 @@ def doctor(
     """Check whether this node is fit: read its state, and with --built start one rank on each of its GPUs.
 
     When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
-    one line: where, how much, what to do (docs/state.md). The exit status is that of the worst fault: 0 no fault, 1
-    DEGRADED, 3 a rank failed, 4 a part does not respond, 5 a GPU is in use by others (docs/fleet.md).
+    one line: where, how much, what to do. The exit status is that of the worst fault: 0 no fault, 1 DEGRADED, 3 a rank
+    failed, 4 a part does not respond, 5 a GPU is in use by others; 2 is a mistake in the input.
 
     \b
     fabricheck doctor --system alps --built /shared/programs

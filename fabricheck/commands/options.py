@@ -33,5 +33,5 @@ BUILT = click.option(
     help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
 )
 MARGIN = click.option(
-    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss of this share is ruled out."
+    "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss this large can be excluded."
 )
