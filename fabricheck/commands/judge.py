@@ -91,8 +91,8 @@ def judge(
 
     A FILE may also contain one or more outputs of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
     p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL. An output does not prove where it ran, so its
-    best verdict is INCOMPLETE: the answer is the column `share`. With --part, an output is compared with the links of that GPU
-    or NIC, and with values that others measured or require.
+    best verdict is INCOMPLETE: the answer is the column `share`. With --part, an output is compared with the links of
+    that GPU or NIC, and with values that others measured or require.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.

@@ -27,7 +27,7 @@ _MOST_SECONDS = 600
 _GUILTY = {
     "found": "{guilty}: {old} with this alone is slower",
     "together": "{guilty}: {old} is slower with all of these, and not without any of them",
-    "elsewhere": "none of these: {old} with all of them is not slower; left are launcher, compiler, and plugins that are loaded by path",
+    "elsewhere": "none of these: {old} with all of them is not slower; left are launcher, compiler and plugins",
     "cannot say": "cannot say: run with more --rounds on an idle node",
 }
 
