@@ -115,9 +115,18 @@ class Chance:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
         broad = _breadth(launches)
         parts = max(self.metrics / broad, 1.0)
-        refuted = sum(each >= broad for each in self.refuted)
+        refuted = sum(each >= broad for each in self._refuted_beside(launches, broad))
         rate = max(refuted / parts, min(1 / parts, _RATE_OF_FEW))
         return _p_of_as_many(_most(launches)[1], launches, min(rate, 1.0), parts)
+
+    def _refuted_beside(self, launches: Sequence[Launch], broad: int) -> tuple[int, ...]:
+        """What is slow in most of these launches, so many metrics, does not tell of the chance of itself."""
+        own = launches[0].metrics
+        if _most(launches)[1] == _ended(launches) or own not in self.refuted:
+            return self.refuted
+        others = [*self.refuted]
+        others.remove(own)
+        return (*others, own - broad)
 
     def p_of_any(self, launches: Sequence[Launch]) -> float:
         """The probability that chance makes something slow, whatever that is each time, in as many launches of any test
