@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Probability that a healthy session exceeds a bound in its first launch. Give 0.01 for --launches 1.",
+    help="Probability that a healthy session exceeds a bound in its first launch; relaunches reduce that to less than "
+    "0.01. Give 0.01 for --launches 1.",
 )
 @click.option("--references", type=FILE, help="The file to change.  [default: the system's]")
 @click.option(

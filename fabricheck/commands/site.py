@@ -133,7 +133,7 @@ def init(
         )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
-        text = "the files describe it as it should be; to confirm, remove what init wrote and run it with --accept"
+        text = "the files describe it by its data sheet; to confirm, remove what init wrote and run it with --accept"
         click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 

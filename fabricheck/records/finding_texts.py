@@ -312,8 +312,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "These ranks made no progress until the time-out. NCCL's report on dead processes (RAS) is in the result's "
         "last line (`library`).",
         ("On its node: `dmesg -T`, and the stack of the process: `gdb -p PID`, `py-spy dump --pid PID`",
-         "Small messages pass and large ones hang? A port has a smaller MTU: packets-too-large names the node "
-         "behind it")),
+         "If only large messages hang, look for the finding packets-too-large: a port has a smaller MTU")),
     "ended-after-measuring": CatalogueEntry("The job was ended after the last measurement", _ENDED, _REPORTED,
         "Everything was measured. Then the job or the launcher was ended.",
         ("Read the scheduler's log of the job: `sacct -j ID`",)),
@@ -478,7 +477,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "If it is about memory or devices: `dmesg -T` of {node}")),
     "settings-in-effect": CatalogueEntry("Settings that change the data path were in effect", _STATE, _REPORTED,
         "The header has variables or configuration files of the libraries that change the path of the data.",
-        ("Measure without them: `fabricheck run --system {system} --tag tuning`",)),
+        ("Unset the variables that it names, and measure again: `fabricheck run --system {system} --name {test}`",)),
     "memory-low": CatalogueEntry("has little free memory", _STATE, _REPORTED,
         "Less than a tenth of its memory is free.",
         ("Find what uses it: `ps aux --sort -rss`, `df /dev/shm` on {node}",), "A node"),
