@@ -37,7 +37,7 @@ def suite_root() -> Path:
     that was installed with it.
 
     Never one that the current folder lies in: its settings are code, and whoever can write to a folder above could
-    plant one. Raises UserError where there is none of them, or the one that is named can be changed by others.
+    plant one. Raises UserError where there is none, or the one that is named can be changed by others.
     """
     named = os.environ.get(SUITE)
     if named is not None:
@@ -86,7 +86,7 @@ def require_plain(what: str, path: Path) -> None:
 
 def output_folder(root: Path | None = None) -> Path:
     """Where what a run of the suite at `root` leaves behind lies: `OUTPUT`, else `output` in the suite, or in the
-    current directory where the suite is an installed one, which nobody writes to."""
+    current directory where the suite is an installed one, which is not written to."""
     named = os.environ.get(OUTPUT)
     root = root or suite_root()
     return Path(named) if named else (Path.cwd() if root == INSTALLED else root) / "output"

@@ -72,8 +72,9 @@ class TuningVariable(BaseModel):
 
     `library`: who reads it (`ccl`: NCCL or RCCL; `mpi`; `gpu`: the GPU runtime, and so everybody). `systems`: where
     the source saw it work. `effect`: what the source says it does there. `source`: paper and section, or page.
-    `without`: what taking it away does where that is no question of speed: nothing runs (`fails`), or the machine may
-    come to harm (`harms`), so that nobody may try. `accepts`: its values, where they are not among `ACCEPTED`.
+    `without`: what taking it away does where that is not a question of speed: nothing runs (`fails`), or the
+    machine may come to harm (`harms`), so that it must not be tried. `accepts`: its values, where they are
+    not among `ACCEPTED`.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -156,7 +157,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
     """The tuning profiles of a YAML file such as config/tuning.yaml.
 
     Raises UserError, naming file, line and field: for unknown and missing fields, for a value that is not text (YAML
-    reads `0x10` or `on` in ways that nobody means), for one that the variable does not accept, for a variable that is
+    reads `0x10` or `on` in unintended ways), for one that the variable does not accept, for a variable that is
     set twice in a profile, and for one that is not among `ACCEPTED` and does not state what it `accepts`.
     """
     file = read_yaml(Path(path))

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, where nobody can lead them elsewhere; and files of others, within bounds."""
+"""Files that appear whole or not at all, where others cannot redirect them; and files of others, within bounds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import BinaryIO
 def whole_file(path: Path) -> Iterator[Path]:
     """A new file beside `path`, to be written, which takes its place in the end; `OSError` where that fails.
 
-    Its name cannot be guessed and it is nobody else's, so that no link that another user left beside it or at `path` is
-    followed: such a link is replaced.
+    Its name cannot be guessed and it belongs to no other user, so that a link that another user left beside it or
+    at `path` is not followed: such a link is replaced.
     """
     number, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".unfinished", dir=path.parent)
     unfinished = Path(name)

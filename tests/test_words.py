@@ -73,6 +73,21 @@ def test_messages_have_no_word_of_our_own() -> None:
     assert [each for each in found if not each.startswith(_OLD)] == []
 
 
+def test_docstrings_have_no_word_of_our_own() -> None:
+    """Names of the code, in backticks, and what they quote may be such words."""
+    found = []
+    for file in sorted((ROOT / "fabricheck").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                text = re.sub(r"`[^`]*`|\"[^\"]*\"", "", node.value.value)
+                found += [f"{file.name}:{node.lineno}: {match[0]}" for match in BANNED.finditer(text)]
+    assert found == []
+
+
 def test_a_message_fits_into_a_line_of_a_terminal() -> None:
     """A line of a terminal of 160 columns; the reasons of a longer one are in the HTML page or in the documentation."""
     code = re.compile(r"\\[bdswS.]|\$\(|\(\?|\n")

@@ -1,4 +1,4 @@
-"""`fabricheck pairwise`: plan the rounds of one job over all nodes, and locate what is slow in its result."""
+"""`fabricheck pairwise`: plan the rounds of one job over all nodes, and locate slow parts in its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From judgements and evidence to findings: which component, hardware or software, explains what is slow.
+"""From judgements and evidence to findings: which component, hardware or software, explains slow results.
 
 The one place that blames. And what a session tells beside verdicts, one module for each finding, none of which turns a
 run red by its speed: association, scaling, crossover, slowdown, observations of the SC24 paper; and of two settings or

@@ -69,7 +69,7 @@ def infer_association(
 
     `goodput_gbps`: of one direction in Gb/s, by k. `nic_gbps`: nominal rate of one NIC. `noise`: relative half-width
     of the interval of the medians. One scheme has to fit, and no other: else `scheme` is None.
-    Raises UserError for k outside 1…`gpus`, or values that are no measurements.
+    Raises UserError for k outside 1…`gpus`, or values that are not measurements.
     """
     points = dict(sorted(goodput_gbps.items()))
     if not points or not all(1 <= k <= gpus for k in points):

@@ -1,9 +1,9 @@
 """What explains a session: one ranked list of causes, each with the measurements that it explains.
 
 Pairs that are slow name the components that they share and that no fast pair crosses; a pair that shares none is named
-itself, both ends and what lies between. What is slow between all alike is no single part. What was found in another way
-(by peers, by the network's pairs, by the nodes themselves) explains first: a switch that all slow pairs cross
-withdraws their ends.
+itself, both ends and what lies between. Equal slowness between all is not the fault of a single part. What was found
+in another way (by peers, by the network's pairs, by the nodes themselves) explains first: a switch that all slow pairs
+cross withdraws their ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Affected:
 
     @property
     def ratio(self) -> float | None:
-        """The median of its rows over that of what passes in the group, less than 1 for what is slow; None without
+        """The median of its rows over that of what passes in the group, less than 1 for slow ones; None without
         any."""
         good = [each.judgement.value for each in self.group.fast]
         if not good or not self.rows:
@@ -244,7 +244,7 @@ def _of_parts(table: Sequence[Group]) -> Iterator[Cause]:
 
 
 def _shared(members: Sequence[Group], *, by_bytes: bool) -> Iterator[tuple[tuple[Component, ...], list[Measurement]]]:
-    """The components that explain what is slow in groups of one run; with `by_bytes` what caused wrong data."""
+    """The components that explain slow groups of one run; with `by_bytes` what caused wrong data."""
     rows = [row for group in members for row in (*group.slow, *group.fast)]
     bad = [row for row in rows if (row.wrong if by_bytes else row.slow)]
     if len(bad) < 2:
@@ -331,7 +331,7 @@ def _hosts_by_code(of_nodes: Sequence[Finding]) -> Mapping[str, set[str]]:
 def _of_whole(
     table: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], of_nodes: Sequence[Finding]
 ) -> Iterator[Cause]:
-    """What is slow between all that was measured: on one node alone, on nodes of each of which `of_nodes` tells what
+    """Slowness between all that was measured: on one node alone, on nodes of each of which `of_nodes` tells what
     slows all, or everywhere."""
     hosts_by_code = _hosts_by_code(of_nodes)
     split = [Affected(group, all_slow(group)) for group in table if group.whole]

@@ -205,7 +205,7 @@ class DistanceClass:
 def distance_classes(run: Run, network: Network) -> Iterator[DistanceClass]:
     """The classes of every pair operation, schedule and size of a run over nodes; nothing for other runs.
 
-    The interval takes iterations to be independent, though those of one pair are alike: it is too narrow where pairs
+    The interval takes iterations to be independent, though those of one pair are similar: it is too narrow where pairs
     differ. Raises UserError for a host that is not in the network.
     """
     hosts, transport = {each.rank: each.host for each in run.ranks}, str(run.header["transport"])

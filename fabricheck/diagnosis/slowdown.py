@@ -18,7 +18,7 @@ from fabricheck.units import format_size
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Time beside the aggressor ÷ time alone, of the medians and of the 99th percentiles; 1 is no slowdown."""
+    """Time beside the aggressor ÷ time alone, of the medians and of the 99th percentiles; 1: no slowdown."""
 
     alone: Samples
     beside: Samples

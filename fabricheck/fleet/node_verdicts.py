@@ -37,8 +37,8 @@ class BadNode:
 class FleetVerdict:
     """What a run over many nodes came to. `nodes`: how many were requested; `good`: those that passed all.
 
-    `elsewhere`: what is slow and is proven of no one node, such as a trunk, or one of two nodes. `job`: the scheduler's
-    number. `unchecked`: why, by node.
+    `elsewhere`: slow parts that are not proven of one node, such as a trunk, or one of two nodes. `job`: the
+    scheduler's number. `unchecked`: why, by node.
     """
 
     job: str

@@ -381,7 +381,7 @@ def _metrics(
 
 
 def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
-    """Numbers of the metrics that vary alike: those of a kind; where these are few, those of a unit."""
+    """Numbers of the metrics that vary together: those of a kind; where these are few, those of a unit."""
     kinds = [MetricKey(*key).kind for key in keys.iter_rows()]
     count = Counter(kinds)
     return number_names(kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True))

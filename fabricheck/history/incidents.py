@@ -190,8 +190,8 @@ class _Incidents:
     def _named(
         self, shared: frozenset[Component], alerts: Sequence[Alert], changed: Mapping[Component, Changed]
     ) -> tuple[Component, ...]:
-        """What explains alerts that cross all that is shared. What all metrics lose is no part's fault; software that
-        changed then is named for it."""
+        """What explains alerts that cross all that is shared. What all metrics lose is not the fault of a part;
+        software that changed then is named for it."""
         if any(each.key == WHOLE_SYSTEM for each in alerts):
             return tuple(sorted(each for each in shared if each in changed))
         evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))

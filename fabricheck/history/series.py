@@ -50,7 +50,7 @@ class MetricKey:
 
     @property
     def kind(self) -> tuple[str, str, str, str]:
-        """What metrics share that vary alike, such as the pairs of a node: all but the ranks that they are between."""
+        """What metrics share that vary together, such as the pairs of a node: all but the ranks at their ends."""
         name = re.sub(r"_(all\d+|\d+x\d+x\d+|\d+(?:_\d+)*)_", "_", self.metric, count=1)
         return self.partition, self.environment, self.test, name
 

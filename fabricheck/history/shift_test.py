@@ -1,5 +1,5 @@
 """Whether metrics shifted between two sets of sessions: a test of all at once that knows how much each varies, how
-alike neighbouring sessions are, and what tails the noise has."""
+similar neighbouring sessions are, and what tails the noise has."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def shift_test(
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
     measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `when`, (sessions,):
     the number of each session among all, which tells how far apart they are. `kind`, (metrics,): those of one number
-    vary alike, as the pairs of a node; all do without it.
+    vary together, as the pairs of a node; all do without it.
 
-    The levels of the sides are fitted by generalised least squares: sessions are alike the more the nearer they are,
+    The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
     with a correlation that restricted maximum likelihood tells (Harville, JASA 72, 1977), each metric by its sessions
     and by what is common among all (empirical Bayes). The spread is estimated from all sessions and from the other
     metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How
@@ -340,7 +340,7 @@ def _take(packed: _Packed, rows: Ints) -> _Packed:
 
 
 def _colour(white: Floats, packed: _Packed, correlation: Floats) -> _Packed:
-    """The opposite of _whiten: sessions that are as alike as these."""
+    """The opposite of _whiten: sessions that are as similar as these."""
     known = correlation[:, None] ** packed.gap
     scale = np.sqrt(1 - known**2)
     values = white.copy()

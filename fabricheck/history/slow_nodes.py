@@ -1,6 +1,6 @@
 """Parts of nodes that are slower than the same parts of other nodes, where sessions take turns on nodes.
 
-What a node usually differs by is taken out of a metric's series, so that turns are no noise, and its chart cannot tell
+What a node usually differs by is taken out of a metric's series, so that turns are not noise, and its chart cannot tell
 of a slow node. The last sessions of the nodes are peers, and are judged as the peers of a run are.
 """
 
@@ -55,7 +55,7 @@ class SlowNodePart:
 
 
 def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list[Incident]:
-    """What is slow on one node after the last session. `accepted`: metrics, by number, and the sessions from which on
+    """Slow metrics of one node after the last session. `accepted`: metrics, by number, and the sessions from which on
     what their nodes differ by is usual."""
     visits = series.visits
     if visits.is_empty():

@@ -239,7 +239,7 @@ def _alert(series: Series, raised: MetricAlert) -> Alert:
 def change_point(scores: Floats) -> int:
     """Index of the first value of the second of two segments of `scores`, shape (n,), n ≥ 2.
 
-    The two means that fit best in least squares, of which the second is no better, of equal ones the earliest; values
+    The two means that fit best in least squares, of which the second is not better, of equal ones the earliest; values
     beyond what a single session may count for are cut off.
     """
     kept = np.clip(scores, -4.0, 8.0)

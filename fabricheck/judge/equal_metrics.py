@@ -1,9 +1,9 @@
 """Which metrics of a run have to be equal: the same measurement on parts that the topology makes equal.
 
 Equal is what nothing but the machine's parts can make different: the pairs and GPUs that a symmetry of the node's graph
-maps onto each other, and pairs of nodes that are as far from each other over links of the same rates; of a network that
-nobody described, the pairs between the same two nodes. Not equal are measurements in which processors copy or share
-their memory, since the graph knows nothing of cores, caches and pages: staging, pageable and managed memory, both
+maps onto each other, and pairs of nodes that are as far from each other over links of the same rates; of a network
+without a description, the pairs between the same two nodes. Not equal are measurements in which processors copy or
+share their memory, since the graph knows nothing of cores, caches and pages: staging, pageable and managed memory, both
 directions to the host at once, and shared memory of a node.
 """
 

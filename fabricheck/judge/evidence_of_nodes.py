@@ -97,7 +97,7 @@ def _of_ports(state: NodeState) -> dict[str, str]:
 
 
 def _unlike(name: str, values: Mapping[str, str], *, network: bool = False) -> Iterator[Evidence]:
-    """One line where `values`, by host, are not all the same: the fewer hosts are named."""
+    """One line where `values`, by host, differ: the fewer hosts are named."""
     counted = Counter(values.values())
     if len(counted) < 2:
         return

@@ -146,7 +146,7 @@ def findings_of(runs: Iterable[tuple[Run, Topology | None]]) -> Iterator[Finding
 
 
 def errors_counted(run: Run, topology: Topology | None) -> Iterator[Finding]:
-    """What counters of the hardware a run shows of its GPUs, links and, between nodes, ports, beside what is slow."""
+    """What counters of the hardware a run shows of its GPUs, links and, between nodes, ports, beside slow metrics."""
     several = len({rank.host for rank in run.ranks}) > 1
     for evidence in evidence_of(run, topology):
         if (

@@ -51,7 +51,7 @@ class CrossedParts(Generic[T]):
 
 @dataclass(frozen=True)
 class Outlier(Generic[T]):
-    """Members, by number, that are slower than the other `equals` (peers): by `excess` (0.03: 3% more time) with the
+    """Members, by number, that are slower than the other peers (`equals`): by `excess` (0.03: 3% more time) with the
     chance `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in
     common; where they are `both`, each crosses one of these two. `centre`: median logarithm of the others; `spread`:
     relative standard deviation of one equal.
@@ -98,7 +98,7 @@ def outliers(
     Single members, all members that cross one part, and all that cross one of two units are held against the rest:
     the difference of the medians over its standard error is nearly a t statistic. Its variance is what is left within
     the two sides, and before that of the larger of `least_spread` and the iterations' own spread, with the weight of 8
-    equals (moderated t statistic, Smyth 2004): so it is right for two equals, and for iterations that depend on each
+    peers (moderated t statistic, Smyth 2004): so it is right for two peers, and for iterations that depend on each
     other. Where a side has few members it has the tails of 12 degrees of freedom at most: levels of series have heavier
     tails than a normal distribution. Of all splits that are beyond chance the one that leaves the least is taken, then
     the rest is looked at again. `error`: the probability with which healthy peers have any outlier.
@@ -117,7 +117,7 @@ def outliers(
 
 
 def critical_value(count: int, inside: Floats, least_spread: float, error: float) -> float:
-    """By how much, as a logarithm, one of `count` equals has to be slower than the others to be found for itself."""
+    """By how much, as a logarithm, one of `count` peers has to be slower than the others to be found for itself."""
     prior = max(least_spread, float(np.median(inside)))
     return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 

@@ -310,7 +310,7 @@ def alarm_of(kind: str, number: float, required: str, source: str) -> Yardstick:
 def yardsticks_of_parts(
     parts: Iterable[Part], metric: Metric, expectation: Expectation, facts: RunContext, policy: Policy
 ) -> Iterator[Yardstick]:
-    """What the parts that a metric was measured on gave elsewhere. Of values that match alike, the most machines'."""
+    """What the parts that a metric was measured on gave elsewhere. Of equal matches, that of most machines."""
     devices = [facts.devices[rank] for rank in metric.samples.ranks if rank in facts.devices]
     if not devices or len(devices) < len(metric.samples.ranks):
         return

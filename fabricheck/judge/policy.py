@@ -143,8 +143,8 @@ class Policy:
 
     - `confidence` of the interval of the median.
     - `excusable_half_width`: half the interval over the median. A median under the bound of its reference is excused
-      as noise only where the interval reaches the bound and is no wider than this: a run too noisy to tell is not a
-      run that passed.
+      as noise only where the interval reaches the bound and is not wider than this: a run too noisy to tell did not
+      pass.
     - `implausible_factor`: where the model knows no ceiling, a goodput more than this many times above every yardstick
       (a latency as many times below) is implausible.
     - `verification_required`: data that were not verified make a run INVALID.
@@ -159,7 +159,7 @@ class Policy:
       `published_margin`: from a paper's value that has no range of its own.
     - `equals`: how much peers differ at least from each other while nothing is wrong; the first rule that matches
       counts. `equals_error`: how often a healthy session of `equals_metrics` metrics may be called DEGRADED by them.
-    - `tails_of_equals`: whether what is slow now and then or at first, unlike its peers, is told.
+    - `tails_of_equals`: whether a part that is slow now and then or at first, unlike its peers, is told.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
     - `hide_names`: whether `fabricheck bundle` hides the names of nodes and users; `hide`: further names that it hides.

@@ -105,8 +105,8 @@ _STRONGER = LADDER[: LADDER.index("siblings")]
 def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) -> Finding | None:
     """DEGRADED where even the best pair of nodes by libfabric, MPI or NCCL is under what the NIC carries of GPUs' data.
 
-    Distance and the load of others slow some pairs, and speed none up. Of NCCL and RCCL over Slingshot nobody says that
-    every GPU fills its NIC with a single pair: CSCS has 54% of it with A100 and MI250X, and 96% with GH200.
+    Distance and the load of others slow some pairs, and speed none up. For NCCL and RCCL over Slingshot no source says
+    that every GPU fills its NIC with a single pair: CSCS has 54% of it with A100 and MI250X, and 96% with GH200.
     """
     run = judged.run
     if not is_comparable(run):

@@ -51,7 +51,7 @@ class Unequal:
 
 @dataclass(frozen=True)
 class Compared:
-    """Runs judged by siblings too; what the session says of it: what is slow at a part, and what is slow everywhere."""
+    """Runs judged by siblings too; and the findings: slow parts, and slowness everywhere."""
 
     runs: tuple[RunJudgement, ...]
     problems: tuple[Finding, ...]
@@ -68,7 +68,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     """The runs of a session, each metric also judged by its peers.
 
     A metric with a reference keeps its verdict: that was measured on this very part. So does one with a worse verdict.
-    What is slower than its peers and is so by no verdict, since it always was, is no problem either.
+    What is slower than its peers and is so by no verdict, since it always was, is not a problem either.
     The error of the policy is divided among all metrics of the session, at least among `equals_metrics`. Runs that the
     topology does not fit have no peers; they are INVALID for that already.
     """

@@ -1,7 +1,7 @@
 """Parts that are slow now and then, or at first: the slowest iterations of what crosses them, beside their peers'.
 
-A median does not show what is slow for a twentieth of the time. So the 95th percentile of each series over its own
-median is a metric of its own, which has its siblings as yardstick. Nor does it show what is slow for a second only.
+A median does not show slowness for a twentieth of the time. So the 95th percentile of each series over its own
+median is a metric of its own, which has its siblings as yardstick. Nor does it show slowness for a second only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST, _FIRST_SHARE, _SLOW_AT_FIRST, _LEAST_LOST_S = 2, 0.1, 1.5, 0.2
 
 
 def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Finding]:
-    """What is slow now and then among peers, with the error of a healthy group: one line for each part.
+    """Parts that are slow now and then among peers, with the error of a healthy group: one line for each part.
 
     A single series tells of what happened once: of 131 recorded sessions of healthy H200 nodes (docs/results) four have
     one with a longer tail than its peers, and none has two that share a part.

@@ -49,7 +49,7 @@ class Moderated:
 def moderate(
     squares: Floats, freedom: Floats, kind: Ints, *, trend: Floats | None = None, independent: float = np.inf
 ) -> Moderated:
-    """Variances by sums of squares and their degrees of freedom; all shapes (metrics,), those of a `kind` alike.
+    """Variances by sums of squares and their degrees of freedom; all shapes (metrics,), equal for those of a `kind`.
 
     `trend`: the logarithm of the typical variance is a parabola of this (Sartor and others, BMC Bioinformatics 7:538,
     2006). `independent`: the degrees of freedom of all together at most, where metrics share their noise.

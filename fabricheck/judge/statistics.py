@@ -159,7 +159,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
 
     From 8 values on the smallest and the largest are left out, so that one wild value spoils nothing: the trimmed mean
     with Tukey and McLaughlin's interval (Sankhya A 25, 1963) from the winsorised values, widened to what its coverage
-    lacks for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
+    does not have for so few. Fewer values have Student's. A nonparametric interval of so few values exists only up to a
     confidence of 1 - 2^(1 - n). ValueError where there are fewer than two values or one is not finite.
     """
     from scipy.special import stdtrit

@@ -18,7 +18,7 @@ class Finding:
 
     `code`: its row of the catalogue, which has the sentence, how sure it is and what to do. `verdict`: what it makes of
     the session; PASS where it is only told. `message`: what was seen, in one line with its figures, for the level below
-    the catalogue's sentence; for people only. `components`: what is at fault; several where nobody can tell
+    the catalogue's sentence; for people only. `components`: what is at fault; several if it is unknown
     which of them it is. `measured` and `expected` are in `unit`, and `metrics` the names of what is affected. `files`:
     the result files that show it. `p`: the probability that healthy peers show it by chance, where that is known.
 

@@ -61,7 +61,7 @@ class Yardstick:
 
     `kind`: one of LADDER. `value`: what the metric should be; of a floor, the bound itself. `bound`: the worst value
     that passes. `gain`: better than this is a surprise; None where nothing states. `source`: where it comes from, and
-    how wide its bound is and why. `alarm`: it is no value that was measured, but the bound that the owner of a machine
+    how wide its bound is and why. `alarm`: it is not a measured value, but the bound that the owner of a machine
     runs it against; `source` says whose, and of what.
     """
 

@@ -77,7 +77,7 @@ class NodeParts:
         return f"{host} NIC {name}" if name in self.nics else own
 
     def place(self, components: Sequence[Component]) -> str:
-        """Several of which nobody can tell which it is; of a GPU and its link the link's other end is enough."""
+        """Several, if it is unknown which one it is; of a GPU and its link the link's other end is enough."""
         if not components:
             return ""
         first, *others = components

@@ -99,7 +99,7 @@ class HostMemoryModel(_Line):
     numa_node: Annotated[int, Field(ge=-1)]
     """of the first page, by the kernel; -1 where it does not state it, as for memory of a driver"""
     wanted_numa_node: Annotated[int, Field(ge=-1)]
-    """where it was to lie: near the device unless `host_numa` says otherwise; -1: nothing says so. Memory elsewhere is
+    """where it was to lie: near the device unless `host_numa` says otherwise; -1: unknown. Memory elsewhere is
     INVALID; of managed memory the runtime decides"""
 
 
@@ -254,7 +254,7 @@ class PlanModel(_Line):
 
     operations: Annotated[list[Operation], Field(min_length=1)]
     implementation: Literal["automatic", "transfers", "library"]
-    """as asked for"""
+    """as requested"""
     schedules: Annotated[list[Schedule], Field(min_length=1)]
     sizes: Annotated[list[Positive], Field(min_length=1)]
     warmup: Count
@@ -547,7 +547,7 @@ JsonObject = dict[str, JsonValue]
 def with_todays_words(value: JsonObject) -> JsonObject:
     """A header or an error line as it is written today.
 
-    Up to version 0.1 a header had `port` for `backend`, and an error the kind `lack` for `unsupported`.
+    Up to version 0.1 a header had `port` for `backend`, and an error the kind "lack" for `unsupported`.
     """
     if value.get("record") == "header" and "port" in value and "backend" not in value:
         return {"backend" if key == "port" else key: field for key, field in value.items()}

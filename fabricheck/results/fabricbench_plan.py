@@ -47,7 +47,7 @@ def planned_keys(header: HeaderModel) -> Iterator[Key]:
 
 
 def mode_mistakes(header: HeaderModel, proof: ProofModel) -> Iterator[str]:
-    """The modes of *CCL that were requested and were not in effect, or that nothing shows to have been.
+    """The modes of *CCL that were requested and were not in effect, or are not proven to have been.
 
     NCCL uses registered buffers for large messages only: there the largest size of each operation has to be proven, and
     with the other modes each size.

@@ -158,7 +158,7 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
     """A problem that names the nodes that did not report, where the others gave up waiting; `errors`: the run's stderr.
 
     One rank of each node reports there that there is no progress. A node whose ranks all hang, or were killed, or that
-    is down, cannot. Nobody is named where most did not report, or where rank 0 went on, which waits for all: then the
+    is down, cannot. No rank is named where most did not report, or where rank 0 went on, which waits for all: then the
     launcher may have ended them before they could report.
     """
     hosts = {each.rank: each.host for each in run.ranks}
@@ -355,7 +355,7 @@ _ENOUGH_BYTES = 64 << 20
 
 
 def _management_mistakes(run: Run, sent: Mapping[str, Mapping[str, int]], nics: Collection[str]) -> Iterable[str]:
-    """Data over an interface that is no NIC of the topology. What RDMA moves no interface counts, and the ports of
+    """Data over an interface that is not a NIC of the topology. What RDMA moves no interface counts, and the ports of
     InfiniBand adapters (`mlx5_0:1`) have names of their own: only other interfaces that carried a share of what the run
     moved are wrong."""
     moved = least_sent(run)

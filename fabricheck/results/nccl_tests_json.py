@@ -302,7 +302,7 @@ def clean_nccl_tests_json(text: str) -> str | None:
     """A copy of the file of `-J` that is fit to be stored, or None where it is not one (then store nothing of it).
 
     It is built from the fields that are known and not from what was there: `env` keeps allow-listed variables, `args`
-    the program's name, options and numbers, and texts from outside that nobody can vouch for are left out.
+    the program's name, options and numbers, and texts from outside that cannot be verified are left out.
     """
     try:
         content = _read_file(text)

@@ -49,7 +49,7 @@ def parse_oneccl_benchmark(
 ) -> VendorOutput:
     """The measurements in the standard output of one run of one collective with one datatype.
 
-    `ranks` and `sizes` (those that it was asked for, in bytes) are what a caller knows. A time is `t_max[usec]`, the
+    `ranks` and `sizes` (those that were requested, in bytes) are what a caller knows. A time is `t_max[usec]`, the
     mean of the slowest rank; `bytes` is `#bytes`, times the ranks where that is the share of one. Whatever the text
     holds, this returns.
     """

@@ -107,7 +107,7 @@ def read_lines(text: str) -> list[Line]:
 
 
 def _common_prefix(lines: Sequence[str]) -> re.Pattern[str] | None:
-    """What all lines begin with that is no tool's. A host's name is the same on all of them."""
+    """What all lines begin with that is not from a tool. A host's name is the same on all of them."""
     said = [line for line in lines if line.strip()]
     for how in _PREFIXES:
         match = how.match(said[0]) if said else None

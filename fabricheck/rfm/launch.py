@@ -197,8 +197,8 @@ class NodePorts:
 def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
     """A rank for each NIC of a node: on the GPU that the topology associates with it, or bound by the environment.
 
-    An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without, nobody
-    knows over which NIC a rank on the host sends, and there is one a node.
+    An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without
+    that it is unknown over which NIC a rank on the host sends, and there is one a node.
     """
     where = test.current_partition.fullname
     topology = topology_of(where)

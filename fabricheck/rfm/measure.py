@@ -405,7 +405,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     def matches_request(self) -> bool:
         """The sanity function: judges the result and leaves `judgement.json`, also where it cannot be read.
 
-        Raises SanityError where a problem is not DEGRADED: what is slow was measured.
+        Raises SanityError where a problem is not DEGRADED: a slow test was measured.
         """
         try:
             self.judgement = self.judge()

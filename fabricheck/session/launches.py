@@ -120,7 +120,7 @@ class Chance:
         return _p_of_as_many(_most(launches)[1], launches, min(rate, 1.0), parts)
 
     def _refuted_beside(self, launches: Sequence[Launch], broad: int) -> tuple[int, ...]:
-        """What is slow in most of these launches, so many metrics, does not tell of the chance of itself."""
+        """The thing that is slow in most of these launches, so many metrics, is not evidence of its own chance."""
         own = launches[0].metrics
         if _most(launches)[1] == _ended(launches) or own not in self.refuted:
             return self.refuted
@@ -174,7 +174,7 @@ def deciding_launch(launches: Sequence[Launch]) -> int:
 
 
 def is_outvoted(launches: Sequence[Launch], chance: Chance) -> bool:
-    """Whether the launches pass though none of them does: nothing is slow in half of them, and chance has something
+    """Whether the launches pass though not one of them does: nothing is slow in half of them, and chance has something
     slow in as many of a test with so many metrics."""
     is_slow = launches[deciding_launch(launches)].verdict is Verdict.DEGRADED
     return is_slow and 2 * _most(launches)[1] < _ended(launches) and chance.p_of_any(launches) > FALSE_ALARMS
@@ -209,7 +209,7 @@ def _ended(launches: Sequence[Launch]) -> int:
 
 
 def _most(launches: Sequence[Launch]) -> tuple[Thing, int]:
-    """What is slow in most launches, and in how many."""
+    """The thing that is slow in most launches, and in how many."""
     counts = Counter(thing for each in launches for thing in sorted(each.slow, key=str))
     return max(counts.items(), key=lambda one: one[1])
 

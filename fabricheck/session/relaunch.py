@@ -60,7 +60,7 @@ class Again:
     def judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
         """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
 
-        A test is launched, `most` times in all, until most launches pass or chance does not explain what is slow again
+        A test is launched, `most` times in all, until most launches pass or chance does not explain the slow results
         (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
         again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow
         in them; the network between nodes has a second look of its own. Where no launch can be made, what was found
@@ -264,7 +264,7 @@ def _things(problem: Finding) -> set[Thing]:
 
 
 def _signs(told: Sequence[Finding], runs: Sequence[RunJudgement]) -> Iterator[Sign]:
-    """What chance may not explain, of what is slow in these runs: parts, and parts whose errors were counted."""
+    """Slow things of these runs that chance may not explain: parts, and parts whose errors were counted."""
     slow = {each.name: each for run in runs for each in run.judgements if each.verdict is Verdict.DEGRADED}
     counted = [one for run in runs for one in errors_counted(run.run, run.topology)] if slow else []
     for finding in counted:

@@ -123,7 +123,7 @@ def network_of_ibnetdiscover(file: Path, nodes: Sequence[str], nics: Sequence[Fo
 
 
 def _titles(heads: Sequence[re.Match[str]]) -> dict[str, tuple[str, str]]:
-    """By GUID whether it is a Switch or Ca, and a name: of two switches that are called alike, the GUID too."""
+    """By GUID whether it is a Switch or Ca, and a name: of two switches with one name, the GUID too."""
     titles = {head[2]: (head[1], head[3]) for head in heads}
     often = Counter(_name(title) for kind, title in titles.values() if kind == "Switch")
     return {

@@ -89,7 +89,7 @@ class Association:
 class NodeFacts:
     """A node as its captures describe it.
 
-    `notes_at`: what has to be looked at by hand, by its place in a site's files. `problems`: what could not be asked,
+    `notes_at`: what has to be checked by hand, by its place in a site's files. `problems`: what could not be asked,
     or is wrong with the node. `unseen`: GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there.
     `gpudirect`: which channels between nodes use GPUDirect RDMA by default, and why, where those are not all.
     `nvlink_domain`: how many nodes NVLink joins, and who says so.

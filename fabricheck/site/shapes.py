@@ -55,7 +55,7 @@ _MOST_MISSING = 2
 
 @dataclass(frozen=True)
 class Likeness:
-    """The shape that a node is most like; `lacks`: what it has less of, in words."""
+    """The shape that a node is most like; and what it has less of, in words (`lacks`)."""
 
     name: str
     lacks: tuple[str, ...]

@@ -250,7 +250,7 @@ def _ccl(api: str, environment: Mapping[str, str]) -> tuple[str, str, str] | Non
 def _libfabric(api: str | None, environment: Mapping[str, str]) -> str:
     """The folder of the libfabric whose `fi_info` is on the PATH, if that measures NICs: by its headers and providers.
 
-    Shared memory is no NIC.
+    Shared memory is not a NIC.
     """
     program = shutil.which("fi_info", path=environment.get("PATH"))
     if program is None:

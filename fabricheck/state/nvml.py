@@ -1,4 +1,4 @@
-"""How NVML is asked for the state of the NVIDIA GPUs of this node."""
+"""How NVML gives the state of the NVIDIA GPUs of this node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class NvmlUnavailable(Exception):
-    """NVML does not answer at all. `absent`: there is no NVIDIA driver, which is no fault of a node without GPUs."""
+    """NVML does not answer at all. `absent`: there is no NVIDIA driver, which is not a fault of a node without GPUs."""
 
     def __init__(self, reason: str, *, absent: bool = False) -> None:
         super().__init__(reason)

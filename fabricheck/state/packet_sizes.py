@@ -1,9 +1,9 @@
 """Whether packets as large as the ports of this node send reach the other nodes of the job.
 
-A datagram to a port where nobody listens is answered by the other node's kernel (ICMP, port unreachable), as traceroute
-has it, so nothing has to listen there and nobody needs to be root. Packets may not be fragmented: one that is too large
+A datagram to a port without a listener is answered by the other node's kernel (ICMP, port unreachable), as traceroute
+has it, so nothing has to listen there and root is not needed. Packets may not be fragmented: one that is too large
 for a port of a switch is lost there without a word, as those of TCP and RoCE are, while smaller ones arrive. A router
-that says so (ICMP, fragmentation needed) is no fault: TCP goes by it.
+that says so (ICMP, fragmentation needed) is not a fault: TCP goes by it.
 """
 
 from __future__ import annotations

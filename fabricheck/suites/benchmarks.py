@@ -1,4 +1,4 @@
-"""What the programs of the vendor suites measure, in fabricbench's terms, and how they are asked for it."""
+"""What the programs of the vendor suites measure, in fabricbench's terms, and the options for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Benchmark:
     shares: bool = False
 
     def buffer_bytes(self, size: int, ranks: int) -> int:
-        """Size of the buffer, by the conventions of docs/results-format.md, where the tool is asked for `size`."""
+        """Size of the buffer, by the conventions of docs/results-format.md, where `size` is requested of the tool."""
         if self.tool in ("nccl-tests", "rccl-tests"):
             split = self.operation in ("allgather", "reduce_scatter", "alltoall")
             granule = _NCCL_ALIGNMENT * ranks if split else 4
@@ -135,7 +135,7 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BenchmarkRequest:
-    """What a run of a vendor tool is asked for. `sizes` are those that the tool is told, each `FACTOR` times the last.
+    """What a run of a vendor tool is to measure. `sizes` are those that the tool is told, each `FACTOR` times the last.
 
     `buffers` is where rank 0 and rank 1 have their data, `H` or `D`; `H` alone where all have it on the host.
     `check`: OMB checks its data, which refills buffers between iterations and so makes them slower; nccl-tests always

@@ -19,7 +19,7 @@ from fabricheck.suites.benchmarks import BenchmarkRequest
 
 
 def parse(asked: BenchmarkRequest, text: str, path: str) -> VendorOutput:
-    """What a tool printed, held against what it was asked for; whatever the text holds, this returns."""
+    """What a tool printed, against what was requested; whatever the text holds, this returns."""
     if asked.benchmark.tool == "osu":
         return parse_osu(text, path, ranks=asked.ranks, sizes=asked.sizes, tool=asked.benchmark.program)
     if asked.benchmark.tool == "imb":

@@ -190,7 +190,7 @@ def drop_environment(report: Path) -> None:
     """Leaves of a JSON report of nccl-tests, which holds the whole environment, secrets and all, what may be kept.
 
     That is what `clean_nccl_tests_json` vouches for. JSON that it does not know only loses the environment, so that its
-    parser can say what is wrong; a report that is no JSON is emptied, since it may hold the environment too.
+    parser can say what is wrong; a report that is not JSON is emptied, since it may hold the environment too.
     """
     if not report.exists():
         return

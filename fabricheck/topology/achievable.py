@@ -41,9 +41,9 @@ class Achievable:
 
 
 def achievable(question: Question, expected: float | None) -> Achievable | None:
-    """What is left of `expected`, Gb/s, for data; None where nobody can say how much the links on the way carry.
+    """What is left of `expected`, Gb/s, for data; None where it is unknown how much the links on the way carry.
 
-    Nobody can where the processor's cores or memory are on the way, where messages share links with each other by
+    It is unknown where the processor's cores or memory are on the way, where messages share links with each other by
     chance, and over more than one switch between nodes.
     """
     if not expected or question.bytes < LARGE_BYTES or question.groups > 1:
@@ -109,7 +109,7 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
     """What MPI between two hosts on one switch gets of `expected`, Gb/s, on links so slow that processors keep up.
 
-    That is where the start of a message is no thousandth of its time. None elsewhere.
+    That is where the start of a message is not a thousandth of its time. None elsewhere.
     """
     data = least_payload([nic.model for nic in topology.nics], "nic")
     if data is None or not expected:

@@ -154,7 +154,7 @@ def in_domains(question: Question) -> Question | None:
 
 
 def unknown_domain(question: Question) -> bool:
-    """Whether nobody can say if these nodes are in one domain: the system has several, and so few nodes may be of two.
+    """Whether it is unknown if these nodes are in one domain: the system has several, and so few nodes may be of two.
     Copies and kernels have no other way than NVLink.
 
     Then NICs say what is expected, and NVLink what is plausible.

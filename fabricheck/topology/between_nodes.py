@@ -19,9 +19,9 @@ from fabricheck.topology.network import Network, Route, node_of
 class PairRates:
     """One message from an end to another, in Gb/s.
 
-    `nominal`: of the fastest way of equal cost. `expected`: of the slowest, since nobody knows which is taken, each
+    `nominal`: of the fastest way of equal cost. `expected`: of the slowest, since it is unknown which is taken, each
     link shared fairly with the messages beside it. `ceiling`: of all ways together. `slowest_link`: what limits the
-    message, or None where several do alike, as on a healthy network of equal links.
+    message, or None where several do equally, as on a healthy network of equal links.
     """
 
     nominal: float

@@ -1,4 +1,4 @@
-"""What a part is built into: its links, by which a node of so many can be described that nobody has described."""
+"""What a part is built into: its links, by which a node of so many can be described without a description."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class NodeGraph:
         return _network(self._fabric if self.joined_widely(gpus) else self._whole, names)
 
     def joined_widely(self, gpus: Sequence[Gpu]) -> bool:
-        """GPU links that are no narrower than those to the CPUs join these GPUs, over other GPUs where need be."""
+        """GPU links that are at least as wide as those to the CPUs join these GPUs, over other GPUs where need be."""
         return self._are_joined_widely(frozenset(gpu.name for gpu in gpus))
 
     def _are_joined_widely(self, members: frozenset[str]) -> bool:
@@ -177,7 +177,7 @@ class NodeGraph:
         return shares
 
     def _widest_graph(self, source: str, destination: str) -> tuple[nx.DiGraph[str], float]:
-        """The links that are no narrower than the widest path, and its rate."""
+        """The links that are at least as wide as the widest path, and its rate."""
         ends = self.gpu_names.index(source), self.gpu_names.index(destination)
         graph, rate = self._fabric, float(self._widest_in_fabric[ends])
         over_cpus = float(self._widest_in_whole[ends])
@@ -309,7 +309,7 @@ class NodeGraph:
         """Gb/s across the worst division of the GPUs into halves (one more on one side if their number is odd), in the
         slower direction.
 
-        None where it would take too long: above 14 GPUs that are not all alike on switches. 0 for fewer than two.
+        None where it would take too long: above 14 GPUs that are not all equal on switches. 0 for fewer than two.
         """
         names = self.gpu_names
         half = len(names) // 2

@@ -41,7 +41,7 @@ def company_in_rounds(run: Run, topology: Topology) -> Callable[[Samples], Compa
     """Of each pair and group of a run on such nodes, which goes with others at the same time; None for what goes alone.
 
     A message takes the widest path of its pair, and a ping-pong or both directions take it both ways. Raises UserError
-    for a host that is no node of the network.
+    for a host that is not a node of the network.
     """
     ends, network = ends_of_ranks(run, topology), topology.network
     gpus = gpu_of_ranks(run)

@@ -89,7 +89,7 @@ class Topology:
     be kept for each.
 
     `host_memory_gbps`: bandwidth of the node's memory in Gb/s; `host_memory_measured`: it is unknown, and values rest
-    on the copy bandwidth that each run measures. `fabric`: how large a system is whose `network` nobody published.
+    on the copy bandwidth that each run measures. `fabric`: how large a system is whose `network` is not published.
     `ccl_path_…`, `mpi_path_…`: those that *CCL and MPI have to take, where the file says it
     (`fabricheck.topology.transport_paths`). `gpudirect_rdma`: whether all channels of *CCL between nodes, some or none
     use it by default. `nvlink_domain_nodes`: how many nodes NVLink joins. Raises UserError when names do not fit

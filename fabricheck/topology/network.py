@@ -226,7 +226,7 @@ _NOT_IN_NAMES = re.compile(r"[\[\],%@&!^*?\s]")
 
 
 def fold(names: Iterable[str]) -> str:
-    """Names in short form, such as `nid[001-004]`; those that are no names of nodes as they are, with commas."""
+    """Names in short form, such as `nid[001-004]`; others as they are, with commas."""
     listed = list(names)
     if any(_NOT_IN_NAMES.search(each) or not each for each in listed):
         return ",".join(dict.fromkeys(listed))
@@ -234,7 +234,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def node_set(text: str) -> NodeSet:
-    """The names that `nid[001-002],login1` stands for. Raises UserError where it is no such list, or of too many."""
+    """The names that `nid[001-002],login1` stands for. Raises UserError where it is not such a list, or of too many."""
     if _names_in(text) > _MOST_NAMES:
         raise UserError(f"{text!r} is a list of more than {_MOST_NAMES:,} names")
     try:
@@ -261,7 +261,7 @@ def _names_in(text: str) -> int:
 def unfold(text: str) -> tuple[str, ...]:
     """The names that `nid[001-002],login1` or, for ports, `nid[001-002]:hsn0` stands for.
 
-    Raises UserError where it is no such list.
+    Raises UserError where it is not such a list.
     """
     node_list, colon, port = text.partition(":")
     names = tuple(node_set(node_list))

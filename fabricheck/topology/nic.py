@@ -59,7 +59,7 @@ def assigned_nic(topology: Topology, position: int, members: int) -> Nic | None:
 def gpus_of_ports(topology: Topology) -> tuple[Gpu, ...]:
     """One GPU for each NIC of the node, the first of those that use it, in the order of the NICs.
 
-    All GPUs where nobody knows which NIC each uses: then all NICs may take part.
+    All GPUs if it is unknown which NIC each uses: then all NICs may take part.
     """
     ordered = sorted(topology.gpus, key=lambda gpu: gpu.index)
     first: dict[str, Gpu] = {}

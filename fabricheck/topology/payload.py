@@ -129,7 +129,7 @@ PAYLOADS = (
 
 
 def payload(technology: str, mover: str) -> Payload | None:
-    """The entry with the longest name that a technology starts with; None where nobody has said."""
+    """The entry with the longest name that a technology starts with; None if unknown."""
     known = [one for one in PAYLOADS if one.mover == mover and technology.startswith(one.technology)]
     return max(known, key=lambda data: len(data.technology), default=None)
 

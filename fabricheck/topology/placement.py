@@ -32,7 +32,7 @@ def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
     """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
 
     Empty on a single node, where two hosts have the name of one node, and where the topology has no network. Raises
-    UserError for a host that is no node of it.
+    UserError for a host that is not a node of it.
     """
     network = topology.network
     if network is None or len({each.host for each in run.ranks}) < 2:

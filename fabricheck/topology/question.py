@@ -31,7 +31,7 @@ SHARED_CORE_START_UP_US = 10_000.0  # ranks that share a core wait for each othe
 
 @dataclass(frozen=True)
 class Limits:
-    """Gb/s, in the convention of result files; None where nobody can say. `start_up_us` bounds the floor."""
+    """Gb/s, in the convention of result files; None if unknown. `start_up_us` bounds the floor."""
 
     nominal: float | None
     expected: float | None

@@ -162,7 +162,7 @@ class SwitchPortsEntry(_Strict):
 
 
 class FabricEntry(_Strict):
-    """How large the system is and what joins its nodes, where nobody published which node is plugged in where."""
+    """How large the system is and what joins its nodes, if it is not published which node is plugged in where."""
 
     nodes: Annotated[int, Field(ge=1, description="how many nodes there are")]
     kind: Annotated[Literal["dragonfly", "dragonfly+", "fat-tree"] | None, Field(description="of network")] = None
@@ -259,7 +259,7 @@ class TopologyFile(_Strict):
     network: NetworkEntry | None = None
     """what joins the nodes"""
     fabric: FabricEntry | None = None
-    """in place of `network`, where nobody published which node is plugged in where"""
+    """in place of `network`, if it is not published which node is plugged in where"""
     transport_paths: TransportPathsEntry | None = None
     """where libraries rightly take another path than the hardware implies ([paths](topology-format.md))"""
     gpudirect_rdma: GpuDirectEntry | None = None
@@ -267,5 +267,5 @@ class TopologyFile(_Strict):
     libraries too old"""
     nvlink_domain: NvlinkDomainEntry | None = None
     """how many nodes NVLink joins. Between so many nodes the model goes over their NVSwitches; of more, each domain
-    counts as one node. Where `network` or `fabric` has more nodes than a domain, nobody says which two nodes are
+    counts as one node. Where `network` or `fabric` has more nodes than a domain, it is unknown which two nodes are
     in one: between so few the NICs say what is expected, and NVLink what is plausible"""

@@ -248,7 +248,7 @@ class Locator:
 
     def _is_chance(self, y: FloatArray, others: State, faults: npt.NDArray[np.bool_], gain: float) -> bool:
         """Whether one more of the `faults` gains as much where the readings are shuffled among pairs that the other
-        faults slow alike: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the
+        faults slow equally: a permutation test, which is exact whatever the shape of the noise (Pitman, 1937), of the
         largest gain of all faults (Westfall and Young, 1993), that ends with the first (Besag and Clifford, Biometrika
         78, 1991)."""
         slow = self.model.effect(others.faults, others.losses)

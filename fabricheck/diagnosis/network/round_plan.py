@@ -1,4 +1,4 @@
-"""Which pairs are measured in which round, so that one job finds what is slow.
+"""Which pairs are measured in which round, so that one job finds slow pairs.
 
 A round is a set of pairs that send at the same time, no node twice. Three kinds: all pairs once (the circle method), a
 screen of a few random rounds, and rounds that measure suspects again with nodes that are known to be good.

@@ -240,7 +240,7 @@ OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR
 
 
 def plotly_notice() -> str:
-    """Whose plotly.js is, and its licence: a page carries it packed, where nobody would find that."""
+    """Whose plotly.js is, and its licence: a page carries it packed, where it could not be read."""
     banner = plotly_js().partition(b"*/")[0].removeprefix(b"/**").decode()
     lines = [line.strip(" *") for line in banner.splitlines()]
     return "\n".join([*filter(None, lines), _MIT.rstrip()])

@@ -69,7 +69,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of a figure, in `unit`; `hidden` more are in the figure alone, none of them worse."""
+    """The curves of a figure, in `unit`; `hidden` more are in the figure alone, not worse ones."""
 
     unit: str
     curves: tuple[Curve, ...]
