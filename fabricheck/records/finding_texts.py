@@ -224,7 +224,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Measure them: `fabricheck run --system {system} --tag smoke --nodes all`",)),
     "nodes-not-declared": CatalogueEntry("The scheduler has nodes that are not described", _MISSING, _INFO,
         "The partition has more nodes than the site's description.",
-        ("Set `nodes` in `extras` of the partition in site_configs/{system}/settings.py, or in topology.yaml",)),
+        ("Set `nodes` in `extras` of the partition in settings.py, or in topology.yaml",)),
     "path-forbidden": CatalogueEntry("The data took a path that the site forbids", _OTHER, _CHECKED,
         "The library's log names a forbidden path, or does not name the required path. Usual causes: the library found "
         "no plugin, or an interface was renamed.",
@@ -281,7 +281,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Run both in one job, with the same nodes and settings",)),
     "other-nodes": CatalogueEntry("Other nodes were measured than those of the references", _OTHER, _INFO,
         "The references were measured on other nodes of the system.",
-        ("Run the nightly on these nodes eight times, then: `fabricheck calibrate {system} --write`",)),
+        ("Run it here eight times, then `fabricheck calibrate {system} --write`",)),
     "cables-swapped": CatalogueEntry("have each other's cables", _OTHER, _CONTRAST,
         "By latency, each node is connected to the other node's switch; noise does not explain it.",
         ("Compare the cabling with topology.yaml: `lldpctl`, `ibnetdiscover`",), "Two nodes"),
