@@ -477,7 +477,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "If it is about memory or devices: `dmesg -T` of {node}")),
     "settings-in-effect": CatalogueEntry("Settings that change the data path were in effect", _STATE, _REPORTED,
         "The header has variables or configuration files of the libraries that change the path of the data.",
-        ("Unset the variables that it names, and measure again: `fabricheck run --system {system} --name {test}`",)),
+        ("Unset them, and run again: `fabricheck run --system {system} --name {test}`",)),
     "memory-low": CatalogueEntry("has little free memory", _STATE, _REPORTED,
         "Less than a tenth of its memory is free.",
         ("Find what uses it: `ps aux --sort -rss`, `df /dev/shm` on {node}",), "A node"),
