@@ -188,10 +188,8 @@ def _lines(result: Upgrade) -> Iterator[str]:
     from fabricheck.diagnosis.upgrade import CONFIDENCE, Answer
 
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
-    # What LD_PRELOAD has is loaded.
-    variables = [each for each in result.variables if not (result.packages and each.name == "LD_PRELOAD")]
     for title, reasons in (
-        ("changed", (*result.software, *variables, *result.packages)),
+        ("changed", (*result.software, *result.variables_beside, *result.packages)),
         ("does not run", result.failures[1:]),
         ("not compared", result.left_out),
         ("left out", result.not_asked),

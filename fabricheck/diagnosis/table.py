@@ -145,7 +145,7 @@ def all_slow(group: Group, low: Collection[tuple[int, str]] = ()) -> tuple[Measu
     """
     if any((row.run, row.judgement.name) not in low for row in group.fast):
         return ()
-    # What is slow between all alike says nothing of where single bytes go wrong.
+    # That all is equally slow is no reason to suspect all where single bytes go wrong.
     return tuple(row for row in (*group.slow, *group.fast) if not row.wrong) or group.slow
 
 

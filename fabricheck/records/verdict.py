@@ -17,7 +17,7 @@ class Verdict(str, Enum):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it was measured and too slow: INVALID and INCOMPLETE say nothing of a speed."""
+        """Whether it was measured and too slow: INVALID and INCOMPLETE are not verdicts on a speed."""
         return self in (Verdict.DEGRADED, Verdict.FAIL)
 
 

@@ -91,11 +91,15 @@ class Upgrade:
         return Answer.CANNOT_SAY if self.left_out and known is not Answer.WORSE else known
 
     @property
+    def variables_beside(self) -> tuple[StackDifference, ...]:
+        """The variables that say more than the packages: what LD_PRELOAD has is loaded."""
+        return tuple(each for each in self.variables if not (self.packages and each.name == "LD_PRELOAD"))
+
+    @property
     def only_change(self) -> str:
         """What differs, where that is one package, or one version or variable; else empty."""
-        # The version of a library is that of its file, and what LD_PRELOAD has is loaded.
-        variables = [each for each in self.variables if not (self.packages and each.name == "LD_PRELOAD")]
-        differences = [*(self.packages or self.software), *variables]
+        # The version of a library is that of its file.
+        differences = [*(self.packages or self.software), *self.variables_beside]
         return str(differences[0]) if len(differences) == 1 else ""
 
     @property
@@ -167,7 +171,7 @@ class UpgradeComparison:
         """Of the environments `names`, the old and the new one."""
         old = names[0]
         every = [case for session in sessions for case in session.cases if case.environment in names]
-        # Tests that wait for a build did not run either, which says nothing more.
+        # Tests that wait for a build did not run either: that is the same failure.
         old_not_built, new_not_built = (list(_not_built(every, name)) for name in names)
         failures, left_out = [*new_not_built], [*old_not_built]
         rounds, tests = 0, dict[str, list[Case]]()
