@@ -36,12 +36,20 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
     assert [name for name, status in ended.items() if status != 0] == ["NodeWindows"], done.output
     assert done.verdict == "INCOMPLETE"
     assert not any(name in problem for problem in done.problems for name in ("NodePairs", "NetworkCollectives"))
-    # Each count of nodes is a run of its own, judged by what its links allow.
-    runs = [read_run(file) for file in done.folder.glob("output/**/NetworkCollectives*/result.jsonl")]
-    assert sorted(len({rank.host for rank in run.ranks}) for run in runs) == [2, 4, 8]
+    # Each count of nodes is a run of its own, judged by what its links allow. A slow one stays where it ran.
+    runs = [read_run(file) for file in done.folder.glob("*/*/*/*/NetworkCollectives*/result.jsonl")]
+    assert sorted(len({rank.host for rank in run.ranks}) for run in runs) == [2, 4, 8], done.output
     assert all({sample.operation for sample in run.samples} == {"alltoall", "allreduce"} for run in runs)
     judged = json.loads((done.folder / "verdict.json").read_text())["runs"]
-    assert [run["verdict"] for run in judged if "NetworkCollectives" in run["test"]] == ["PASS"] * 3, done.output
+    expected = [
+        metric["expectation"]["expected"]
+        for run in judged
+        if "NetworkCollectives" in run["test"]
+        for metric in run["metrics"]
+        if "alltoall" in metric["name"]
+    ]
+    # Of n nodes, a node's link of 0.1 Gb/s carries (n - 1) / n of the buffer.
+    assert sorted(expected) == pytest.approx([0.1 * n / (n - 1) for n in (8, 4, 2)]), done.output
 
 
 def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
