@@ -6,6 +6,7 @@ wrong path.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,10 +40,13 @@ def _a_thousandth_of(passed: str) -> Callable[[int, Rises, float], bool]:
 
 @dataclass(frozen=True)
 class CounterRule:
-    """`counters`: with their names for people; of one that ends with `*` all that begin so. `when`: of the rise of one,
-    those of all, and the seconds between the two readings; `verdict`: as of Evidence; `few`: where `when` does not
-    hold, if it is told. `together`: all of them are one line. `text`: with `{count}`, `{ms}` of nanoseconds,
-    `{name}` and `{share}` of a percentage of what passed (`of`); of several `together` with `{names}`."""
+    """`counters`: with their names for people; `*` stands for any letters, and no rule takes what one before it took.
+
+    `when`: of the rise of one, those of all, and the seconds between the two readings; `verdict`: as of Evidence;
+    `few`: where `when` does not hold, if it is told. `together`: all of them are one line. `text`: with `{count}`,
+    `{ms}` of nanoseconds, `{name}` and `{share}` of a percentage of what passed (`of`); of several `together` with
+    `{names}`.
+    """
 
     code: str
     counters: Mapping[str, str]
@@ -93,7 +97,16 @@ NIC_COUNTERS = {
     ),
     "cxi": (_errors("hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event"),),
 }
-#: Of any kind of NIC. Waits and pauses tell of congestion, which is no fault.
+#: Of any kind of NIC, of a driver's own counters: frames that arrived broken, and symbols that FEC did not correct (so
+#: mlx5's rx_symbol_err_phy; corrected ones are usual). Not judged alone: `rx_errors` has them too.
+BROKEN_FRAMES = CounterRule(
+    "nic-errors",
+    dict.fromkeys(("ethtool_*crc*", "ethtool_*fcs*", "ethtool_*symbol_err*", "ethtool_*uncorrect*"), ""),
+    "{names} during the test",
+    verdict=None,
+    together="{name} rose by {count:,}",
+)
+#: Waits and pauses tell of congestion, which is no fault.
 CONGESTION = CounterRule(
     "congestion",
     dict.fromkeys(
@@ -182,9 +195,12 @@ def judge_counters(
     rules: Sequence[CounterRule], rises: Rises, seconds: float = 0.0
 ) -> Iterator[tuple[str, str, Verdict | None]]:
     """Code, text and verdict of each rule that holds."""
+    taken: set[str] = set()
     for rule in rules:
         items = []
-        for counter, words in _counters(rule, rises):
+        counters = {name: words for name, words in _counters(rule, rises) if name not in taken}
+        taken |= counters.keys()
+        for counter, words in counters.items():
             count = rises.get(counter, 0)
             verdicts = (rule.verdict,) if rule.when(count, rises, seconds) else rule.few
             if count <= 0 or not verdicts:
@@ -201,7 +217,8 @@ def judge_counters(
 
 def _counters(rule: CounterRule, rises: Rises) -> Iterator[tuple[str, str]]:
     for name, words in rule.counters.items():
-        if name.endswith("*"):
-            yield from ((each, each[len(name) - 1 :]) for each in rises if each.startswith(name[:-1]))
+        if "*" in name:
+            prefix = len(name.partition("*")[0])
+            yield from ((counter, counter[prefix:]) for counter in fnmatch.filter(rises, name))
         else:
             yield name, words

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
-from fabricheck.judge.counter_rules import CONGESTION, NIC_COUNTERS, judge_counters, rises_of
+from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.node_state import BlockedPath, NicState
 from fabricheck.records.operations import PAIRS
@@ -73,7 +73,7 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
     if nic.duplex == "half":
         yield say("nic-slow", "its link is half duplex")
     rises = rises_of(nic.counters, before.counters if before is not None else None)
-    for judged in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), CONGESTION), rises):
+    for judged in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
         yield say(*judged)
 
 

@@ -183,6 +183,11 @@ NIC_FAULTS: tuple[tuple[dict[str, Any], Verdict | None, str], ...] = (
     ({"counters": rise(carrier_changes=2)}, Verdict.DEGRADED, "hsn0: carrier_changes rose by 2 during the test"),
     ({"counters": rise(rx_dropped=50, rx_packets=9950)}, Verdict.DEGRADED, "hsn0: rx_dropped rose by 50"),
     ({"counters": rise(ethtool_rx_pause=9)}, None, "hsn0: rx_pause rose by 9 during the test"),
+    (
+        {"counters": rise(ethtool_rx_crc_errors_phy=7, ethtool_rx_symbol_err_phy=2)},
+        None,
+        "hsn0: rx_crc_errors_phy rose by 7, rx_symbol_err_phy rose by 2 during the test",
+    ),
     ({"mtu": 1400}, Verdict.DEGRADED, "MTU of hsn0 differs between nodes: 1400 on nid002, 9000 on 3 others"),
 )  # fmt: skip
 
