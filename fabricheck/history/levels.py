@@ -27,6 +27,8 @@ _GAINS = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.25, 0.5, 1.0])
 _KEEPS = np.asarray([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0, 1.0, 1.0, 1.0])
 _PRIOR = np.asarray([0.5, *np.full(5, 0.05), *np.full(4, 0.0625)])
 _PRIOR_METRICS, _ROUNDS, _TELLING = 2.0, 50, 1024
+# What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
+_STANDS = 0.05
 # The first errors are of a level that nobody knows yet.
 FIRST = 5
 # Many metrics tell between them what their levels do, and only what comes back this surely is taken to: to follow costs
@@ -93,8 +95,8 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
     weights = known * share
     sure = _SURE if len(rest) >= _FEWEST else 1 - _SURE_OF_FEW
     back = weights[:, :_BACK].sum(axis=1) > sure * weights.sum(axis=1)
-    # Nothing tells more of it than tenths, and most stand.
-    return _mean(back, weights, _GAINS), np.round(_mean(back, weights, _KEEPS), 1)
+    keep = np.where(back, _mean(back, weights, _KEEPS), 1.0)
+    return _mean(back, weights, _GAINS), np.where(keep < _STANDS, 0.0, keep)
 
 
 def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Floats:

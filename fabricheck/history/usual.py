@@ -188,6 +188,8 @@ class Usual:
 FEWEST_FOR_COMMON = 20
 # What at least so many of the metrics do is what all do.
 _OUTER = 0.35
+# The skipped median stands after a few.
+_ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,12 +239,26 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
 def shift_of_all(values: Floats, spread: Floats) -> tuple[float, float]:
     """What all metrics of one session, shape (metrics,), have lost in common: their median by weight, and what at least
     65% of the weight is beyond, 0 where it is not on one side. A weight is one over the spread; NaN where too few tell.
+
+    The median is of those metrics that lie within CUT spreads of it (a skipped median: Hampel, JASA 69, 1974): what a
+    part of the metrics lost by itself would move the median of all by up to a spread.
     """
     there = np.flatnonzero(np.isfinite(values) & np.isfinite(spread))
     if there.size < FEWEST_FOR_COMMON:
         return float("nan"), 0.0
-    order = there[np.argsort(values[there], kind="stable")]
+    low, middle, high = _quantiles(values[there], spread[there])
+    for _ in range(_ROUNDS):
+        kept = there[np.abs(values[there] - middle) <= CUT * spread[there]]
+        before, middle = middle, _quantiles(values[kept], spread[kept])[1] if kept.size else middle
+        if middle == before:
+            break
+    return middle, low if low > 0 else high if high < 0 else 0.0
+
+
+def _quantiles(values: Floats, spread: Floats) -> tuple[float, float, float]:
+    """By weight, without an _OUTER share on either side, and between them the median."""
+    order = np.argsort(values, kind="stable")
     share = np.cumsum(1 / spread[order])
     places = np.searchsorted(share, np.asarray([_OUTER, 0.5, 1 - _OUTER]) * share[-1])
     low, middle, high = (float(values[order[min(each, order.size - 1)]]) for each in places)
-    return middle, low if low > 0 else high if high < 0 else 0.0
+    return low, middle, high

@@ -80,12 +80,14 @@ class _Given:
 @dataclass(frozen=True, eq=False)
 class _Splits:
     """Some against the rest, several times, shape (..., S): by how much some are slower, the `spread` of one equal,
-    `statistic` with its degrees of `freedom`, and what is left within the two sides (`cost`)."""
+    `statistic` with its degrees of `freedom`, what is `left` of each value, shape (..., S, n), and that together
+    (`cost`)."""
 
     excess: Floats
     spread: Floats
     statistic: Floats
     freedom: Numbers
+    left: Floats
     cost: Floats
 
 
@@ -100,8 +102,9 @@ def outliers(
     the two sides, and before that of the larger of `least_spread` and the iterations' own spread, with the weight of 8
     peers (moderated t statistic, Smyth 2004): so it is right for two peers, and for iterations that depend on each
     other. Where a side has few members it has the tails of 12 degrees of freedom at most: levels of series have heavier
-    tails than a normal distribution. Of all splits that are beyond chance the one that leaves the least is taken, then
-    the rest is looked at again. `error`: the probability with which healthy peers have any outlier.
+    tails than a normal distribution. A part also has to be that far from the other parts with as many members: GPUs
+    differ by levels that last for a session. Of all splits that are beyond chance the one that leaves the least is
+    taken, then the rest is looked at again. `error`: the probability with which healthy peers have any outlier.
     """
     left = list(range(len(values)))
     faults: list[Outlier[T]] = []
@@ -134,7 +137,10 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
     tests = np.array([count] + [len(shared)] * (len(asked) - 1))
     masks = _masks(asked, count)
     splits = _split(values, given.inside[list(left)], masks, given.prior)
+    crossed = [shared[each] for each in asked[1:]]
+    among_parts, freedom = _among_parts(splits, masks, [(frozenset(),), *(each.members for each in crossed)])
     beyond_chance = splits.statistic > _bounds(given.error, tests, splits.freedom)
+    beyond_chance &= among_parts > _bounds(given.error, tests, freedom)
     best = -1
     for split in np.flatnonzero(beyond_chance).tolist():
         if best < 0 or splits.cost[split] < splits.cost[best] * (1 - 1e-9):
@@ -144,6 +150,10 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
     # Of those that cross a slow part the ones that are slow themselves.
     excess = float(splits.excess[best])
     slow = masks[best] & (values > float(np.median(values[~masks[best]])) + excess / 2)
+    p = max(
+        2 * int(tests[best]) * float(stdtr(own_freedom[best], -statistic[best]))
+        for statistic, own_freedom in ((splits.statistic, splits.freedom), (among_parts, freedom))
+    )
     return Outlier(
         members=tuple(sorted(left[one] for one in np.flatnonzero(slow).tolist())),
         parts=shared[asked[best]].parts if best else (),
@@ -151,7 +161,7 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
         centre=float(np.median(values[~slow])),
         excess=excess,
         spread=float(splits.spread[best]),
-        p=min(1.0, 2 * int(tests[best]) * float(stdtr(splits.freedom[best], -splits.statistic[best]))),
+        p=min(1.0, p),
         both=bool(best) and shared[asked[best]].both,
     )
 
@@ -171,10 +181,14 @@ def _least_range(given: _Given, count: int, tests: int) -> float:
 
 @dataclass(frozen=True)
 class _Crossed(Generic[T]):
-    """Parts that the same members cross, or two of which they cross one."""
+    """Parts that the same members cross, or two of which they cross one; `members` of each of these."""
 
     parts: tuple[T, ...]
-    both: bool = False
+    members: tuple[frozenset[int], ...]
+
+    @property
+    def both(self) -> bool:
+        return len(self.members) > 1
 
 
 def _shared(parts: Sequence[CrossedParts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
@@ -186,10 +200,11 @@ def _shared(parts: Sequence[CrossedParts[T]], members: Sequence[int]) -> Mapping
     crossings: dict[frozenset[int], _Crossed[T]] = {}
     for name, crossed in crossing.items():
         key = frozenset(crossed)
-        crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name))
+        crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name), (key,))
     units = dict.fromkeys(name for one in members for name in parts[one].units)
     for first, second in itertools.combinations(units, 2) if len(units) <= _MOST_FOR_TWO else ():
-        crossings.setdefault(frozenset(crossing[first] | crossing[second]), _Crossed((first, second), both=True))
+        ends = frozenset(crossing[first]), frozenset(crossing[second])
+        crossings.setdefault(ends[0] | ends[1], _Crossed((first, second), ends))
     return {crossed: names for crossed, names in crossings.items() if len(crossed) > 1}
 
 
@@ -207,14 +222,46 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
     left = values - np.where(masks, centre_of_slow[..., None], centre[..., None])
     cost = np.abs(left).sum(axis=-1)
     freedom = max(size - 2, 0)
-    if size >= _FEWEST_TO_CUT:
-        reach = (_CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
-        left = np.clip(left, -reach, reach)
+    left = _cut(left, prior)
     own = np.maximum(prior, _median(inside, masks))
     variance = (_PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (_PRIOR_FREEDOM + freedom)
     excess = centre_of_slow - centre
     statistic = excess / np.sqrt(variance * (_weight(count) + _weight(rest)))
-    return _Splits(excess, np.sqrt(variance), statistic, _freedom(count, rest), cost)
+    return _Splits(excess, np.sqrt(variance), statistic, _freedom(count, rest), left, cost)
+
+
+def _cut(left: Floats, prior: float | Floats) -> Floats:
+    """What is left of several along the last axis, wild ones cut off."""
+    if left.shape[-1] < _FEWEST_TO_CUT:
+        return left
+    reach = (_CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
+    return np.clip(left, -reach, reach)
+
+
+def _among_parts(
+    splits: _Splits, masks: npt.NDArray[np.bool_], parts: Sequence[tuple[frozenset[int], ...]]
+) -> tuple[Floats, Numbers]:
+    """How far the parts of each split, whose members these are, lie from the other parts with as many, in standard
+    errors, and the degrees of freedom of that, both (S,); endless where there is no other. Of two the nearer counts.
+
+    What parts vary by is what the others do, and before that the noise of their members, with the weight of 8 parts.
+    """
+    size = np.array([len(each[0]) for each in parts])
+    statistic, freedom = np.full(size.size, np.inf), np.full(size.size, _PRIOR_FREEDOM)
+    like = masks & np.array([len(each) == 1 for each in parts])[:, None]
+    for split in np.flatnonzero(size > 1).tolist():
+        left = splits.left[split]
+        others = like[size == size[split]] & ~masks[split]
+        others = others[others.any(axis=1)]
+        if not len(others):
+            continue
+        noise = float(splits.spread[split] * np.sqrt(_weight(size[split])))
+        levels = _cut(others @ left / others.sum(axis=1), noise)
+        freedom[split] += levels.size
+        variance = (_PRIOR_FREEDOM * noise**2 + float((levels**2).sum())) / freedom[split]
+        own = min(float(np.median(left[list(members)])) for members in parts[split])
+        statistic[split] = (splits.excess[split] + own) / np.sqrt(variance * (1 + 1 / levels.size))
+    return statistic, freedom
 
 
 def _median(values: Floats, masks: npt.NDArray[np.bool_]) -> Floats:

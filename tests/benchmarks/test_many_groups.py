@@ -1,4 +1,4 @@
-"""Many groups of equals at once are told as each by itself."""
+"""Of many groups of equals at once none with an outlier is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.judge.test_outliers import ERROR, LEAST, found, pairs
 
 
 @given(gpus=st.integers(3, 8), seed=st.integers(0, 10_000), loss=st.floats(0, 0.02))
-def test_groups_together_are_told_as_each_by_itself(gpus: int, seed: int, loss: float) -> None:
+def test_no_group_with_an_outlier_is_left_out(gpus: int, seed: int, loss: float) -> None:
     ways, parts = pairs(gpus)
     values = np.random.default_rng(seed).normal(0, 0.0015, (4, len(ways)))
     values[1, 0] += loss
@@ -19,7 +19,4 @@ def test_groups_together_are_told_as_each_by_itself(gpus: int, seed: int, loss: 
     inside = np.full(values.shape, 0.001)
     together = may_be_outliers(values, inside, parts, LEAST, ERROR).tolist()
     alone = [bool(found(each, parts)) for each in values]
-    # Of many parts only those that are slowest are looked at by themselves.
-    assert (
-        together == alone if gpus < 8 else all(may or not is_one for may, is_one in zip(together, alone, strict=True))
-    )
+    assert all(may or not is_one for may, is_one in zip(together, alone, strict=True))

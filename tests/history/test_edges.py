@@ -115,6 +115,12 @@ ODD = {
         Made(f"m{each}", [value if (number + each) % 2 else None for number, value in enumerate(normal(each, 40))])
         for each in range(12)
     ],
+    "a size that changes": [
+        Made(f"m{each}_{size}_goodput", [*gap[:half], *normal(each, 20), *gap[half:]])
+        for each in range(6)
+        for size, half in (("1gib", 0), ("2gib", 20))
+        for gap in [[None] * 20]
+    ],
     "eight sessions with one outlier": [Made(f"m{each}", one_outlier(each)) for each in range(12)],
 }
 
@@ -127,7 +133,8 @@ def test_odd_histories_come_to_a_result(name: str) -> None:
     seen = watch(made, SYSTEM, now=NOW)
     assert (seen.incidents, len(seen.states)) == ((), 12)
     if name != "one session":
-        assert len(compare(made, SYSTEM, "..2026-01-04", "2026-01-05..", now=NOW).metrics) == 12
+        compared_metrics = compare(made, SYSTEM, "..2026-01-04", "2026-01-05..", now=NOW)
+        assert len(compared_metrics.metrics) + len(compared_metrics.new) == 12
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -65,6 +65,18 @@ def test_what_is_slow_in_one_direction_and_two_slow_gpus_are_named_so() -> None:
     assert (one.parts, one.both) == (("gpu0", "gpu3"), True)
 
 
+def test_gpus_whose_levels_differ_are_not_slow_and_one_that_is_far_from_the_others_is() -> None:
+    """Their levels vary by 0.4%, four times the noise of a pair, for as long as the session lasts."""
+    ways, parts = pairs(8)
+    accused = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        values = rng.normal(0, 0.004, 8)[np.asarray(ways)].sum(axis=1) + rng.normal(0, 0.001, len(ways))
+        accused += bool(found(values, parts))
+        assert ("gpu1",) in {one.parts for one in found(values + [0.06 * (1 in way) for way in ways], parts)}
+    assert accused <= 1
+
+
 def test_two_faults_of_another_size_are_both_found() -> None:
     ways, parts = pairs(4)
     values = np.random.default_rng(1).normal(0, 0.0005, len(ways))
