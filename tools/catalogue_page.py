@@ -60,7 +60,7 @@ _FIRST = dict(
             "The numbers are not those of the requested test: check modules, plugins, variables and --system",
             "Read rfm_job.err in the stage folder of the test, then run again",
             "Read the node's own report: `fabricheck doctor --system mysite` there",
-            "`fabricheck validate mysite`",
+            "`fabricheck validate --system mysite`",
             "Nothing to do",
         ),
         strict=True,

@@ -107,7 +107,7 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
     (tmp_path / "built" / "gnu").mkdir(parents=True)
     shutil.copy(built("openmpi").program, tmp_path / "built" / "gnu")
     run = lines[1].replace("--tag smoke", "--name EveryMessage --output out --built built")
-    job = paste(f"fabricheck validate --site mysites mycluster && {run}", tmp_path)
+    job = paste(f"fabricheck validate --site mysites --system mycluster && {run}", tmp_path)
     (verdict,) = (json.loads(file.read_text()) for file in tmp_path.glob("out/runs/*/verdict.json"))
     assert job.returncode == verdict["exit_status"] and verdict["runs"][0]["metrics"], job.stdout + job.stderr
     assert verdict["verdict"] in ("PASS", "INCOMPLETE")  # the second where others keep this machine busy

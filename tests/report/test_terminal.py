@@ -247,5 +247,5 @@ def test_a_pass_says_how_much_it_means_and_what_makes_it_mean_more() -> None:
     text = render([judged([host])], width=120, color=False, system="mysite")
     (row,) = [line for line in text.splitlines() if "allreduce" in line and "90,000" in line]
     assert row.split()[-3:] == ["150.0", "x", "minimum"]
-    assert "fabricheck calibrate mysite" in text
+    assert "fabricheck calibrate --system mysite" in text
     assert "fabricheck calibrate" not in render([judged([known])], width=120, color=False, system="mysite")
