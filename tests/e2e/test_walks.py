@@ -173,15 +173,22 @@ def test_printed_commands_find_the_site_and_the_output(toy: ToySuite, tmp_path: 
 
 
 def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
-    """GitLab's job as it stands, but for the set-up: its status is the verdict's, and its files are kept when it is
-    red."""
+    """GitLab's job as it stands, but for the set-up, with a site of its own: its status is the verdict's, and its files
+    are kept when it is red."""
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
     damage(toy)
+    shutil.move(toy.suite.root / "site_configs", tmp_path / "sites" / "site_configs")
+    (toy.suite.root / "site_configs").mkdir()
     job = YAML(typ="safe").load(ROOT / "ci" / "gitlab.yml")["fabricheck"]
     set_up, measure = job["script"]
     assert (ROOT / set_up.split()[0]).is_file()
     variables = {name: value.replace("$CI_PROJECT_DIR", str(tmp_path)) for name, value in job["variables"].items()}
-    given = {"FABRICHECK_SYSTEM": "toy", "FABRICHECK_OUTPUT": str(toy.output), "FABRICHECK_OPTIONS": ""}
+    given = {
+        "FABRICHECK_SYSTEM": "toy",
+        "FABRICHECK_SITES": str(tmp_path / "sites"),
+        "FABRICHECK_OUTPUT": str(toy.output),
+        "FABRICHECK_OPTIONS": "",
+    }
     done = paste(measure, ROOT, **variables, **given)
     assert done.returncode == 3, done.stdout + done.stderr
     assert job["artifacts"]["when"] == "always"
