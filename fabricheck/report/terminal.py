@@ -316,9 +316,10 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     text = []
     for line in lines:
         label = line.verdict.value if line.verdict is not None else line.label
-        content = (
-            _clip(_columns(line.cells, widths), spare) if line.cells else _clip(line.text, spare if label else width)
-        )
+        if line.cells:
+            content = _clip(_columns(line.cells, widths), spare)
+        else:
+            content = line.text if _command_in(line.text) else _clip(line.text, spare if label else width)
         padding = " " * (12 - len(label)) if label or line.cells else ""
         styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color and line.verdict else label
         text.append(f"{styled}{padding}{content}".rstrip())
@@ -365,7 +366,7 @@ def _clip_operation(name: str, width: int) -> str:
 def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
     """A text of at most `lines` lines; a command of Fabricheck that it ends with can be pasted, and so is not wrapped.
     `more` stands before that."""
-    command = re.search(rf" {re.escape(program())} [a-z]+ .*", text)
+    command = _command_in(text)
     prose = f"{text[: command.start()] if command else text}{more}"
     wrapped = textwrap.wrap(printable(prose), width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
     if command is None:
@@ -374,6 +375,11 @@ def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
     if len(wrapped[-1]) + 1 + len(pasted) > width:
         return [*wrapped, pasted][:lines]
     return [*wrapped[:-1], f"{wrapped[-1]} {pasted}"]
+
+
+def _command_in(text: str) -> re.Match[str] | None:
+    """The command of Fabricheck that a text ends with."""
+    return re.search(rf" {re.escape(program())} [a-z]+ .*", text)
 
 
 def _clip(text: str, width: int) -> str:

@@ -96,10 +96,11 @@ def test_the_first_matrix_is_that_of_the_links_and_none_is_of_ranks_that_share_a
 
 
 def test_the_next_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = f"/shared/{'x' * 30}/.venv/bin/fabricheck"
-    monkeypatch.setattr("fabricheck.report.summary.program", lambda: program)
+    program = f"RFM_PREFIX=/scratch/output /shared/{'x' * 30}/.venv/bin/fabricheck"
+    for module in ("summary", "terminal"):
+        monkeypatch.setattr(f"fabricheck.report.{module}.program", lambda: program)
     lines = render([pair_run()], width=80, color=False, system="alps").splitlines()
-    assert f"{program} calibrate" in " ".join(line.strip() for line in lines)
+    assert f"{program} calibrate --system alps" in map(str.strip, lines)
 
 
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
