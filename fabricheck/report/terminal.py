@@ -401,8 +401,12 @@ def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[li
     which show best where no library sends."""
     matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
     matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
+    environments = {run.test.rpartition("+")[2] for run, _ in matching}
     for run, group in matching[:most]:
-        if lines := _matrix(run, group, width):
+        title = short_name(run) if run.test else facts_of(run).what
+        if len(environments) > 1:
+            title += f" @{run.test.rpartition('+')[2]}"
+        if lines := _matrix(run, group, title, width):
             yield lines
 
 
@@ -414,8 +418,8 @@ def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
     return one_node and of_gpus and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
 
 
-def _matrix(run: RunJudgement, group: MetricGroup, width: int) -> list[str]:
-    """The lines of a matrix; none where it does not fit."""
+def _matrix(run: RunJudgement, group: MetricGroup, name: str, width: int) -> list[str]:
+    """The lines of a matrix with the name of its test; none where it does not fit."""
     measured = {each.samples.ranks: each for each in group.judgements}
     numbers = sorted({rank for pair in measured for rank in pair})
     cell = min(_WIDEST, (width - 4) // len(numbers))
@@ -426,9 +430,8 @@ def _matrix(run: RunJudgement, group: MetricGroup, width: int) -> list[str]:
     labels = [str(gpus[each] if of_gpus else each) for each in numbers]
     kind = "GPU" if of_gpus else "rank"
     what = f"{group.operation} {format_size(group.bytes)} {kind}(row) -> {kind}(column) (GB/s)"
-    title = f"{what}, {short_name(run) if run.test else facts_of(run).what}"
     lines = [
-        printable(marked(title, rehearsal=is_rehearsal(run.run))),
+        printable(marked(f"{what}, {name}", rehearsal=is_rehearsal(run.run))),
         "    " + "".join(label.rjust(cell - 1) + " " for label in labels),
     ]
     for source, label in zip(numbers, labels, strict=True):

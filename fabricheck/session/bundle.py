@@ -78,15 +78,21 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
     lines += ["", "## Files", "", "| verdict | test | result |", "|---|---|---|"]
     lines += [f"| {each.verdict.value} | `{each.case}` | `{each.name}` |" for each in measured]
     lines += ["", f"Beside each result: job script, output, errors, and the node's state in `{STATES}/`."]
-    built = ""
+    lines += [
+        "",
+        "Take a new shell for each block, and your own compilers, MPI library and launcher where the paths differ.",
+    ]
+    built: set[str] = set()
     for result in (slow or measured)[:_MOST_RUNS]:
-        build = [] if result.case.environment == built else _build(session, result)
-        lines += ["", f"## {result.case}", "", "```", *build, *_launch(result), "```"]
-        built = result.case.environment
+        build = [] if result.case.environment in built else _build(session, result)
+        lines += ["", f"## {result.case}", "", "```", *_set_up(result.script), *build, *_launch(result), "```"]
+        built.add(result.case.environment)
     first = (slow or measured)[0].name if measured else "RESULT"
     lines += [
         "",
         f"## Judge (Fabricheck {__version__})",
+        "",
+        f"`{VERDICT}` has the verdict on each result. These lines judge again, and need Fabricheck:",
         "",
         "```",
         f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result in this archive",
@@ -112,7 +118,7 @@ def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
-    """CMake's lines, with the options that the environment of the run was built with, and its modules and variables."""
+    """CMake's lines, with the options that the environment of the run was built with."""
     scripts = (
         _lines(case.folder / "rfm_build.sh")
         for case in session.cases
@@ -121,9 +127,13 @@ def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
     built = next((line for script in scripts for line in script if "build_once.sh" in line), "")
     options = [word for word in _words(built) if word.startswith("-D")]
     options = options or [f"-DFABRICHECK_BACKEND={read_run(measured.file).header.get('backend', 'host')}"]
-    yield from _set_up(measured.script)
-    yield f"cmake -S {SOURCES} -B build {shlex.join(options)}"
-    yield "cmake --build build --parallel --target fabricbench"
+    build = _build_folder(measured)
+    yield f"cmake -S {SOURCES} -B {build} {shlex.join(options)}"
+    yield f"cmake --build {build} --parallel --target fabricbench"
+
+
+def _build_folder(measured: _Measured) -> str:
+    return shlex.quote(f"build-{measured.case.environment}")
 
 
 def _launch(measured: _Measured) -> Iterator[str]:
@@ -132,7 +142,7 @@ def _launch(measured: _Measured) -> Iterator[str]:
         words = line.split()
         program = next((word for word in words if word.strip("'").endswith("/fabricbench")), "")
         if program and STATES not in line:
-            yield line.replace(program, "build/fabricbench", 1)
+            yield line.replace(program, f"{_build_folder(measured)}/fabricbench", 1)
 
 
 def _set_up(script: Sequence[str]) -> Iterator[str]:

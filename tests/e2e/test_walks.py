@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 # It configures, and leaves a program that was built before: the wheel's test compiles (tests/e2e/test_wheel.py).
 CMAKE = """#!/bin/sh
 [ "$1" = --build ] || exec "{cmake}" "$@"
-cp "{program}" build
+cp "{program}" "$2"
 """
 
 
