@@ -74,7 +74,7 @@ def test_a_laptop(laptop: Laptop) -> None:
     assert said[0].startswith("local: smoke")
     (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
     assert said[-1].endswith(str(folder / "report.html")) and (folder / "report.html").is_file()
-    assert "fabricheck explain --system local" in page("first-run.md")
+    assert "three commands" in page("first-run.md") and "fabricheck explain --system local" in page("first-run.md")
     explained = paste("fabricheck explain --system local", laptop.folder, RFM_PREFIX=str(laptop.folder / "out"))
     assert explained.returncode == 0 and "Traceback" not in explained.stderr, explained.stderr
     listed = paste("fabricheck store ls --store out/store", laptop.folder)
@@ -100,6 +100,7 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
     assert "`fabricheck init`" in listed.stderr
     # What init cannot know is written into its files; those of the site stay theirs.
     (lines,) = re.findall(r"^(mkdir -p mysites.*?)^(fabricheck run .*?)$", text, re.MULTILINE | re.DOTALL)
+    assert len("".join(lines).splitlines()) == 4 and "Four commands" in text
     done = paste(f"set -e\n{lines[0]}", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     kept = tmp_path / "mysites" / "site_configs" / "mycluster" / "settings.py"
@@ -215,7 +216,9 @@ def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
     cmake.write_text(CMAKE.format(cmake=shutil.which("cmake"), program=programs / "fabricbench"))
     cmake.chmod(0o755)
     text = (vendor / "REPRODUCE.md").read_text()
+    assert "three commands" in page("when-it-is-red.md")
     first, *_, judge = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len([line for line in first.splitlines() if not line.startswith("export ")]) == 3
     job = paste(f"set -e\nPATH={cmake.parent}:$PATH\n{first}", vendor)
     assert job.returncode == 0, job.stdout + job.stderr
     for line in judge.splitlines():
