@@ -69,7 +69,7 @@ _NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmi
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
-_EXPECTED = "Compare with `fabricheck expected --system {system}`"
+_EXPECTED = "Read `fabricheck expected --system {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Pack verdict, raw results, state and logs for the vendor: `fabricheck bundle {run} --hide-names`"
 _SINFO = "Read the reason: `sinfo -R` (PBS: `pbsnodes -l`); then the console of {node}"
@@ -281,7 +281,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Run both in one job, with the same nodes and settings",)),
     "other-nodes": CatalogueEntry("Other nodes were measured than those of the references", _OTHER, _INFO,
         "The references were measured on other nodes of the system.",
-        ("Run it here eight times, then `fabricheck calibrate --system {system} --write`",)),
+        ("Run it here 8 times, then `fabricheck calibrate --system {system} --write`",)),
     "cables-swapped": CatalogueEntry("have each other's cables", _OTHER, _CONTRAST,
         "By latency, each node is connected to the other node's switch; noise does not explain it.",
         ("Compare the cabling with topology.yaml: `lldpctl`, `ibnetdiscover`",), "Two nodes"),
@@ -347,7 +347,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_LIST, "Check the site's files: `fabricheck validate --system {system}`")),
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
-        ("After eight healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
+        ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
     "slow-while-busy": CatalogueEntry("was below the minimum on a busy machine", _ENDED, _REPORTED,
         "At least half of the cores had other work before the test began. The test needs the processor or host memory "
         "to move its data.",
