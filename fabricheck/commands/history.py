@@ -75,14 +75,13 @@ def calibrate(
     calibration = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
     command = shlex.join(["fabricheck", "calibrate", "--system", system, *given, f"--false-alarms={false_alarms:g}"])
-    said = to_json(calibration) if as_json else calibration_lines(calibration)
-    if not calibration.references:  # the reasons, before the one line that there is nothing to write
-        _print(said)
-    text = updated_text(path, calibration, command)
-    _print(said)
-    if not as_json:
+    text = updated_text(path, calibration, command) if calibration.references else ""
+    _print(to_json(calibration) if as_json else calibration_lines(calibration))
+    if not text:
+        click.echo(f"no references yet: {path} stays as it is", err=True)
+    elif not as_json:
         click.echo(diff(path, text), nl=False)
-    if write_file:
+    if text and write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
     click.get_current_context().exit(4 if any(not refused.is_healthy for refused in calibration.refused) else 0)

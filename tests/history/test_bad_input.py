@@ -228,3 +228,13 @@ def test_what_a_user_closed_by_a_umask_of_077_is_said_and_not_left_out(
         add(shared, shared / "output" / "store", 1)
     status, (line,) = watch(capsys)
     assert status == 2 and "Permission denied" in line
+
+
+def test_too_few_healthy_sessions_are_no_mistake(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions(suite, store)
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", "--system", "local", "--write"])
+    assert ended.value.code == 0
+    said = capsys.readouterr()
+    assert "not enough runs for a useful limit: 6 more" in said.out and "no references yet" in said.err
+    assert not (suite / "reference_values" / "local.yaml").exists()
