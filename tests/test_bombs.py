@@ -21,7 +21,7 @@ COMMANDS = {
     "bundle": ["bundle", "RUN"],
     "import": ["store", "import", "RUN", "--store=store"],
     "routes": ["pairwise", "locate", "--system=emulated:pair", "--routes=FILE", "FILE"],
-    "topology": ["expected", "bad"],
+    "topology": ["expected", "--system", "bad"],
 }
 
 

@@ -41,7 +41,8 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
         fabricheck bundle output/runs/RUN --hide-names
 
    `drain.py` prints commands for nodes that are proven bad: FAIL or DEGRADED in a run with `--nodes`, else FAIL in a
-   test on that node alone. If there is none, it says so.
+   test on that node alone. If there is none, it says so. The vendor starts with `REPRODUCE.md` of
+   the archive: three commands build and launch a failing test, and one judges the result.
 
 6. FAIL or DEGRADED everywhere: check software and settings, not parts ([after an upgrade](after-an-upgrade.md)).
 
@@ -60,7 +61,7 @@ _FIRST = dict(
             "The numbers are not those of the requested test: check modules, plugins, variables and --system",
             "Read rfm_job.err in the stage folder of the test, then run again",
             "Read the node's own report: `fabricheck doctor --system mysite` there",
-            "`fabricheck validate mysite`",
+            "`fabricheck validate --system mysite`",
             "Nothing to do",
         ),
         strict=True,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import JSON, STORE
+from fabricheck.commands.options import JSON, STORE, SYSTEM
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 
 
 @click.command()
-@click.argument("system")
+@SYSTEM
 @STORE
 @click.option(
     "--oldest",
@@ -133,14 +133,14 @@ def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mappin
 )
 @JSON
 def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> None:
-    """Print when each node of a SYSTEM or SYSTEM:PARTITION, and each of its links, was last verified.
+    """Print when each node of a system or partition, and each of its links, was last verified.
 
     When: to choose the nodes to test next. Each node is one line, with tags and verdict: nodes that were never verified
     first, then the oldest. An INCOMPLETE or INVALID session does not verify a node: the line ends with its verdict.
 
     \b
-    fabricheck ledger alps:gpu
-    fabricheck ledger alps:gpu --oldest 16
+    fabricheck ledger --system alps:gpu
+    fabricheck ledger --system alps:gpu --oldest 16
     fabricheck run --system alps:gpu --tag smoke --nodes idle:16 --minutes 5
     """
     from fabricheck.commands import rehearsal_note

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands import rehearsal_note
-from fabricheck.commands.options import FILE, JSON, MARGIN, STORE
+from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("system")
+@SYSTEM_OF_RUNS
 @STORE
 @click.option("--runs", "selection", help="Which runs: FROM..TO, software:NAME=VERSION, tag:NAME or a session.")
 @click.option(
@@ -49,15 +49,15 @@ def calibrate(
     write_file: bool,
     as_json: bool,
 ) -> None:
-    """Make references of a SYSTEM from runs while it was healthy, and show them as a diff.
+    """Make references of a system from runs while it was healthy, and show them as a diff.
 
     When: after eight healthy sessions or more, and after each permanent change. Without --write no file changes. With
     --part it makes values of the GPU model for other machines, and no references. The exit status is 0, even if metrics
     need more runs. It is 4 if the system was not healthy in the runs of a metric.
 
     \b
-    fabricheck calibrate alps --runs 2026-11-01..
-    fabricheck calibrate alps --runs 2026-11-01.. --write
+    fabricheck calibrate --system alps --runs 2026-11-01..
+    fabricheck calibrate --system alps --runs 2026-11-01.. --write
     """
     from fabricheck.history.calibrate import calibrate as make
     from fabricheck.history.references_file import diff, updated_text, write
@@ -74,15 +74,14 @@ def calibrate(
     limits = _limits(system)
     calibration = make(_history(store, system), system, limits=limits, false_alarms=false_alarms, selection=selection)
     given = [f"--runs={selection}"] if selection is not None else []
-    command = shlex.join(["fabricheck", "calibrate", system, *given, f"--false-alarms={false_alarms:g}"])
-    said = to_json(calibration) if as_json else calibration_lines(calibration)
-    if not calibration.references:  # the reasons, before the one line that there is nothing to write
-        _print(said)
-    text = updated_text(path, calibration, command)
-    _print(said)
-    if not as_json:
+    command = shlex.join(["fabricheck", "calibrate", "--system", system, *given, f"--false-alarms={false_alarms:g}"])
+    text = updated_text(path, calibration, command) if calibration.references else ""
+    _print(to_json(calibration) if as_json else calibration_lines(calibration))
+    if not text:
+        click.echo(f"no references yet: {path} stays as it is", err=True)
+    elif not as_json:
         click.echo(diff(path, text), nl=False)
-    if write_file:
+    if text and write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
     click.get_current_context().exit(4 if any(not refused.is_healthy for refused in calibration.refused) else 0)
@@ -106,7 +105,7 @@ def _calibrate_part(path: Path, system: str, store: Path, selection: str | None,
 @click.command()
 @click.argument("base")
 @click.argument("candidate")
-@click.option("--system", default="local", show_default=True, help="The system of the runs.")
+@SYSTEM_OF_RUNS
 @STORE
 @click.option(
     "--false-discovery",
@@ -152,7 +151,7 @@ def compare(
 
 
 @click.command()
-@click.argument("system")
+@SYSTEM_OF_RUNS
 @STORE
 @click.option(
     "--accepted", type=FILE, help="Changes that were accepted.  [default: reference_values/accepted/SYSTEM.yaml]"
@@ -160,14 +159,14 @@ def compare(
 @click.option("--warm-up", default=20, show_default=True, help="Sessions of a metric that make its normal level.")
 @JSON
 def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_json: bool) -> None:
-    """Report what got worse in the history of a SYSTEM, and since when.
+    """Report what got worse in the history of a system, and since when.
 
     When: after each session. Alerts start after 25 sessions of a metric: those of --warm-up and 5 more. The exit status
     is 1 while an incident is open (until it is accepted), 4 if a metric is missing or no metric has enough sessions,
     else 0; 2 is a mistake in the input.
 
     \b
-    fabricheck watch alps
+    fabricheck watch --system alps
     """
     from fabricheck.errors import UserError
     from fabricheck.history.robust import FEWEST

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.decorators import FC
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -26,6 +28,15 @@ STORE = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 POLICY = click.option("--policy", type=FILE, help="A policy file.  [default: config/policy.yaml]")
 REFERENCES = click.option("--references", type=FILE, help="A file of references.  [default: the system's]")
+
+
+def _system(text: str) -> Callable[[FC], FC]:
+    return click.option("--system", default="local", show_default=True, help=text)
+
+
+SYSTEM = _system("A system below site_configs/, or system:partition.")
+SYSTEM_OF_RUNS = _system("The system of the runs.")
+SYSTEM_OR_FILE = _system("A system below site_configs/, system:partition, or a topology file.")
 BUILT = click.option(
     "--built",
     envvar="FABRICHECK_BUILT",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import FILE
+from fabricheck.commands.options import FILE, SYSTEM_OR_FILE
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 from fabricheck.wholefile import read_file
@@ -42,13 +42,13 @@ def pairwise() -> None:
     When: to measure pairs by hand, with job scripts of your own. `fabricheck run --nodes` does the same in one job.
 
     \b
-    fabricheck pairwise plan alps --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
+    fabricheck pairwise plan --system alps --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
     fabricheck pairwise locate pairs.jsonl --system alps
     """
 
 
 @pairwise.command()
-@click.argument("system")
+@SYSTEM_OR_FILE
 @click.option("--nodes", required=True, metavar="LIST", help="The nodes in rank order, such as nid[001-064].")
 @click.option(
     "--rounds", "count", type=click.IntRange(min=1), help="Number of random rounds.  [default: every pair once]"
@@ -77,11 +77,11 @@ def plan(
 ) -> None:
     """Write rounds of pairs of ranks, for fabricbench --rounds.
 
-    When: to measure pairs by hand; `run --nodes` does the same in one job. SYSTEM is a folder of
-    site_configs/, or the path of a topology.yaml; its `network` describes how nodes are connected.
+    When: to measure pairs by hand; `run --nodes` does the same in one job. The `network` of the system's
+    topology.yaml describes how nodes are connected.
 
     \b
-    fabricheck pairwise plan emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
+    fabricheck pairwise plan --system emulated --nodes 'nid[001-008]' --rounds 8 --output rounds.txt
     """
     from fabricheck.diagnosis.network.round_plan import all_pairs, retest, screen, write_rounds
     from fabricheck.diagnosis.network.routes import Ways
@@ -114,7 +114,7 @@ def plan(
 
 @pairwise.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
-@click.option("--system", required=True, help="A system below site_configs/, system:partition, or a topology file.")
+@SYSTEM_OR_FILE
 @click.option("--bytes", "size", help="The message size to use, such as 16MiB.  [default: the largest]")
 @click.option(
     "--operation",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER
+from fabricheck.commands.options import BUILT, FOLDER, SYSTEM
 from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of_system
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
+@SYSTEM
 @click.option(
     "--tag",
     "tags",

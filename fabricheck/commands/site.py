@@ -245,7 +245,7 @@ def _ready(system: str, option: str, partitions: tuple[dict[str, Any], ...], *, 
     for line in wrong:
         click.echo(f"to be filled in: {line}", err=True)
     if wrong:
-        click.echo(f"next: fill in what is missing, then {program()} validate {option}{system}")
+        click.echo(f"next: fill in what is missing, then {program()} validate {option}--system {system}")
         return False
     listing = list_suite(Suite(suite_root()), Selection(system), output_folder())
     environments = {case.rpartition("+")[2] for case in listing.cases}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabricheck.commands.options import SYSTEM_OR_FILE
 from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
@@ -38,7 +39,7 @@ _Cells = tuple[str, ...]
 
 
 @click.command()
-@click.argument("system")
+@SYSTEM_OR_FILE
 @click.option("--format", "layout", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
 @click.option(
     "--unit", type=click.Choice(["Gb/s", "GB/s"]), default="Gb/s", show_default=True, help="Unit of the text."
@@ -47,14 +48,14 @@ _Cells = tuple[str, ...]
 def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
     """Print the bandwidth that every pair and collective of a node should reach with large transfers.
 
-    When: a value looks wrong, or to check a new topology.yaml. SYSTEM is a folder of site_configs/, or a topology.yaml.
+    When: a value looks wrong, or to check a new topology.yaml.
     Nominal is the rate of the hardware's links. Optimum is the highest rate that an algorithm can reach; a measured
     value above it is implausible. Expected is the rate of the named algorithm, achievable is that rate without protocol
     overhead. Reference was measured while the system was healthy. csv and json are in Gb/s and have one row for each
     pair or collective.
 
     \b
-    fabricheck expected alps --unit GB/s --svg node.svg
+    fabricheck expected --system alps --unit GB/s --svg node.svg
     """
     from fabricheck.judge.expected_table import expected_rows
     from fabricheck.topology.algorithms import estimates
@@ -92,15 +93,15 @@ def expected(system: str, layout: str, unit: str, svg: Path | None) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[SYSTEM]...")
+@click.option("--system", "names", multiple=True, help="A system below site_configs/; repeatable.  [default: all]")
 @click.pass_context
 def validate(context: click.Context, names: tuple[str, ...]) -> None:
-    """Check the files of each SYSTEM together; without a SYSTEM, of all of them.
+    """Check the files of each system together.
 
     When: after each change of settings.py, topology.yaml or references. The exit status is 1 if anything is wrong.
 
     \b
-    fabricheck validate alps
+    fabricheck validate --system alps
     """
     from fabricheck.site.validation import problems, systems
     from fabricheck.suite import suite_root

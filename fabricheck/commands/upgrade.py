@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN
+from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM
 from fabricheck.commands.run import lock_output, use_built
 from fabricheck.errors import UserError
 from fabricheck.units import few
@@ -35,7 +35,7 @@ _GUILTY = {
 @click.command()
 @click.argument("old")
 @click.argument("new")
-@click.option("--system", default="local", show_default=True, help="A system below site_configs/, or system:partition.")
+@SYSTEM
 @click.option("--tag", "tags", multiple=True, help="Compare checks with this tag; repeatable.  [default: nightly]")
 @click.option("--name", "names", multiple=True, help="Compare checks whose name matches; repeatable.")
 @click.option(

@@ -36,8 +36,6 @@ def updated_text(path: Path, calibration: Calibration, command: str) -> str:
     Raises UserError where the file is not valid, is of another system, or indexes a test in another way; and where
     what would be written cannot be read by the judge.
     """
-    if not calibration.references:
-        raise UserError(f"no reference to write: all {len(calibration.refused)} metrics were refused")
     yaml = _yaml()
     content = CommentedMap()
     if path.exists():

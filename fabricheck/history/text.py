@@ -20,6 +20,7 @@ from fabricheck.history.shift_test import FEWEST_SESSIONS
 from fabricheck.history.watch import Improvement, WatchResult
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
+from fabricheck.units import plural
 
 _NEVER = "never"
 # More of what is in order, or of one kind of message, would hide what is not.
@@ -55,7 +56,8 @@ def _plain(value: Any) -> Any:
 def calibration_lines(made: Calibration) -> Iterator[str]:
     """Yields the lines of a calibration for a terminal: what it was made from, then what is unusual in its metrics."""
     yield (
-        f"{made.system}: {len(made.references)} references from {made.runs} runs in {len(made.sessions)} sessions, "
+        f"{made.system}: {len(made.references)} references from {plural(made.runs, 'run')} in "
+        f"{plural(len(made.sessions), 'session')}, "
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
         f"false-alarm probability {made.false_alarms:g} for the first launch of a session"
     )

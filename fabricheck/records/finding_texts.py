@@ -69,7 +69,7 @@ _NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmi
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
-_EXPECTED = "Compare with `fabricheck expected {system}`"
+_EXPECTED = "Read `fabricheck expected --system {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Pack verdict, raw results, state and logs for the vendor: `fabricheck bundle {run} --hide-names`"
 _SINFO = "Read the reason: `sinfo -R` (PBS: `pbsnodes -l`); then the console of {node}"
@@ -131,7 +131,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "--tag tuning`")),
     "no-healthy-majority": CatalogueEntry("More than half of the peers are slow", _SLOW, _MEASURED,
         "Most peers are below the link rate. So the link rate is the baseline here, not the peers.",
-        ("Look up what the links carry: `fabricheck expected {system}`", _COMPARE)),
+        ("Look up what the links carry: `fabricheck expected --system {system}`", _COMPARE)),
     "slow-now-and-then": CatalogueEntry("is slow now and then", _SLOW, _CONTRAST,
         "The slowest 5% of its iterations are slower, compared with its median, than those of its peers.",
         (_DOCTOR, _DMESG, _AGAIN), "A part"),
@@ -142,7 +142,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "intermittent": CatalogueEntry("was slow in one launch and not in the next", _SLOW, _MEASURED,
         "One launch was slower than noise explains. Another launch on the same nodes was not. A flapping cable or "
         "transceiver often causes this.",
-        (_DMESG, "Has it happened before? `fabricheck ledger {system}`, `fabricheck watch {system}`",
+        (_DMESG, "Has it happened before? `fabricheck ledger --system {system}`, `fabricheck watch --system {system}`",
          _CABLE), "A part"),
     "below-floor": CatalogueEntry("is below the minimum", _SLOW, _MEASURED,
         "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
@@ -262,7 +262,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_EXPECTED,), "A metric"),
     "other-gpus": CatalogueEntry("has other GPUs than the site's files describe", _OTHER, _CHECKED,
         "The runtime reports another GPU model than the topology.",
-        ("Is --system that of this machine? `fabricheck validate {system}`",
+        ("Is --system that of this machine? `fabricheck validate --system {system}`",
          "Describe this machine, on the node: `fabricheck init --system NAME`"), "A node"),
     "result-damaged": CatalogueEntry("The result file is damaged", _OTHER, _CHECKED,
         "A line of the file is impossible, or contradicts another line.",
@@ -281,7 +281,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Run both in one job, with the same nodes and settings",)),
     "other-nodes": CatalogueEntry("Other nodes were measured than those of the references", _OTHER, _INFO,
         "The references were measured on other nodes of the system.",
-        ("Run it here eight times, then `fabricheck calibrate {system} --write`",)),
+        ("Run it here 8 times, then `fabricheck calibrate --system {system} --write`",)),
     "cables-swapped": CatalogueEntry("have each other's cables", _OTHER, _CONTRAST,
         "By latency, each node is connected to the other node's switch; noise does not explain it.",
         ("Compare the cabling with topology.yaml: `lldpctl`, `ibnetdiscover`",), "Two nodes"),
@@ -335,7 +335,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The finding has ReFrame's phase and reason, and the first error of a build. A missing compiler often means "
         "that --system is wrong.",
         ("Read rfm_job.err, or rfm_build.err of a build, in the stage folder that reframe.json names",
-         "Is --system that of this machine? `fabricheck validate {system}`")),
+         "Is --system that of this machine? `fabricheck validate --system {system}`")),
     "reframe-failed": CatalogueEntry("ReFrame failed", _ENDED, _REPORTED,
         "Its exit status is not 0, and no failed test explains that.",
         ("Read reframe.log in {run}",)),
@@ -344,10 +344,10 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_LIST,)),
     "nothing-measured": CatalogueEntry("No measurement ran", _ENDED, _CHECKED,
         "No test has a measurement.",
-        (_LIST, "Check the site's files: `fabricheck validate {system}`")),
+        (_LIST, "Check the site's files: `fabricheck validate --system {system}`")),
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
-        ("After eight healthy sessions: `fabricheck calibrate {system} --write`",), "A metric"),
+        ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
     "slow-while-busy": CatalogueEntry("was below the minimum on a busy machine", _ENDED, _REPORTED,
         "At least half of the cores had other work before the test began. The test needs the processor or host memory "
         "to move its data.",
@@ -486,7 +486,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Read the logs in node-state/ of the test; then `fabricheck doctor --system {system}` on {node}",), "A node"),
     "cannot-be-judged": CatalogueEntry("A result could not be analysed", _SITE, _CHECKED,
         "The run used nodes or devices that the site's files do not have, or these files are wrong.",
-        ("Find the wrong line and field: `fabricheck validate {system}`",)),
+        ("Find the wrong line and field: `fabricheck validate --system {system}`",)),
     "check-missing": CatalogueEntry("A check is missing", _SITE, _CHECKED,
         "The references name a test that is in no check file.",
         ("Was a file removed from checks/? `fabricheck run --system {system} --list`",)),

@@ -193,7 +193,7 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
     if watched is None:
         return
     for place, incident in enumerate(watched.open_incidents, start=1):
-        step = f"{program()} watch {watched.system}"
+        step = f"{program()} watch --system {watched.system}"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
 

@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fabricheck.judge.overall import SEVERITY, badness
@@ -18,6 +19,7 @@ from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, SETTINGS, bus_factor, chosen_settings
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
+from fabricheck.results import job_script
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.units import few, format_size, plural
 from fabricheck.visible import escaped
@@ -80,8 +82,8 @@ class RunFacts:
 
     `name`: the test case where it is known, else `what`.
     `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
-    which the launcher sets itself. `command`: words for a shell, quoted; `launch`: how many ranks a launcher has to
-    start with it.
+    which the launcher sets itself. `command`: words for a shell, quoted: those of the job script, else what a rank ran,
+    and `launch`: how many ranks a launcher has to start with it.
     """
 
     path: str
@@ -312,6 +314,7 @@ def facts_of(judged: RunJudgement) -> RunFacts:
     environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))
     tuning = tuple(each for each in environment if not set_by_launcher(each[0]))
     arguments = [str(each) for each in header.get("command", [])]
+    in_job = _command_in_job(Path(run.path))
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
     what = few(operations, _MOST_OPERATIONS) or "nothing measured"
@@ -340,8 +343,8 @@ def facts_of(judged: RunJudgement) -> RunFacts:
         differences=tuple(
             _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
         ),
-        command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
-        launch=_launch(run.ranks, nodes),
+        command=in_job or _command(tuning, arguments),
+        launch="" if in_job else _launch(run.ranks, nodes),
         proof=_proof(run.footer),
         records=_records(judged),
         remarks=tuple(_remarks(header, plan)),
@@ -357,6 +360,18 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
 
 def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
     return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
+
+
+def _command_in_job(result: Path) -> tuple[str, ...]:
+    """What the job script beside a result file loads and sets, and the launch that wrote the file; nothing without."""
+    script = job_script.read_script(result.parent / job_script.NAME)
+    launch = next((line for line, _ in job_script.launches(script) if result.name in line), "")
+    return tuple(" && ".join([*job_script.set_up(script), launch]).split(" ")) if launch else ()
+
+
+def _command(environment: Sequence[tuple[str, str]], arguments: Sequence[str]) -> tuple[str, ...]:
+    """What a rank ran, without its launcher."""
+    return tuple(map(shlex.quote, [*_assignments(environment), *arguments])) if arguments else ()
 
 
 def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:

@@ -186,7 +186,7 @@ def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None
         labels,
         labels,
         cells,
-        f"of the baseline of {direct}, or the worst if a check of the pair is not PASS",
+        f"of the baseline of {direct}, or the worst if a check of the pair is not PASS. ok: above the minimum",
     )
 
 

@@ -316,9 +316,10 @@ def _layout(lines: Sequence[_Line], width: int, color: bool) -> list[str]:
     text = []
     for line in lines:
         label = line.verdict.value if line.verdict is not None else line.label
-        content = (
-            _clip(_columns(line.cells, widths), spare) if line.cells else _clip(line.text, spare if label else width)
-        )
+        if line.cells:
+            content = _clip(_columns(line.cells, widths), spare)
+        else:
+            content = line.text if _command_in(line.text) else _clip(line.text, spare if label else width)
         padding = " " * (12 - len(label)) if label or line.cells else ""
         styled = click.style(label, fg=_COLORS[line.verdict], bold=True) if color and line.verdict else label
         text.append(f"{styled}{padding}{content}".rstrip())
@@ -365,7 +366,7 @@ def _clip_operation(name: str, width: int) -> str:
 def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
     """A text of at most `lines` lines; a command of Fabricheck that it ends with can be pasted, and so is not wrapped.
     `more` stands before that."""
-    command = re.search(rf" {re.escape(program())} [a-z]+ .*", text)
+    command = _command_in(text)
     prose = f"{text[: command.start()] if command else text}{more}"
     wrapped = textwrap.wrap(printable(prose), width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
     if command is None:
@@ -374,6 +375,11 @@ def _wrap(text: str, width: int, lines: int, more: str = "") -> list[str]:
     if len(wrapped[-1]) + 1 + len(pasted) > width:
         return [*wrapped, pasted][:lines]
     return [*wrapped[:-1], f"{wrapped[-1]} {pasted}"]
+
+
+def _command_in(text: str) -> re.Match[str] | None:
+    """The command of Fabricheck that a text ends with."""
+    return re.search(rf" {re.escape(program())} [a-z]+ .*", text)
 
 
 def _clip(text: str, width: int) -> str:
@@ -395,8 +401,12 @@ def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[li
     which show best where no library sends."""
     matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
     matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
+    environments = {run.test.rpartition("+")[2] for run, _ in matching}
     for run, group in matching[:most]:
-        if lines := _matrix(run, group, width):
+        title = short_name(run) if run.test else facts_of(run).what
+        if len(environments) > 1:
+            title += f" @{run.test.rpartition('+')[2]}"
+        if lines := _matrix(run, group, title, width):
             yield lines
 
 
@@ -408,8 +418,8 @@ def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
     return one_node and of_gpus and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
 
 
-def _matrix(run: RunJudgement, group: MetricGroup, width: int) -> list[str]:
-    """The lines of a matrix; none where it does not fit."""
+def _matrix(run: RunJudgement, group: MetricGroup, name: str, width: int) -> list[str]:
+    """The lines of a matrix with the name of its test; none where it does not fit."""
     measured = {each.samples.ranks: each for each in group.judgements}
     numbers = sorted({rank for pair in measured for rank in pair})
     cell = min(_WIDEST, (width - 4) // len(numbers))
@@ -420,9 +430,8 @@ def _matrix(run: RunJudgement, group: MetricGroup, width: int) -> list[str]:
     labels = [str(gpus[each] if of_gpus else each) for each in numbers]
     kind = "GPU" if of_gpus else "rank"
     what = f"{group.operation} {format_size(group.bytes)} {kind}(row) -> {kind}(column) (GB/s)"
-    title = f"{what}, {short_name(run) if run.test else facts_of(run).what}"
     lines = [
-        printable(marked(title, rehearsal=is_rehearsal(run.run))),
+        printable(marked(f"{what}, {name}", rehearsal=is_rehearsal(run.run))),
         "    " + "".join(label.rjust(cell - 1) + " " for label in labels),
     ]
     for source, label in zip(numbers, labels, strict=True):

@@ -110,7 +110,8 @@ def without_values(text: str) -> str:
 
 # What srun, and Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
 _OF_LAUNCHER = re.compile(
-    r"SLURMD_NODENAME|OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|ess_.*|orte_.*)"
+    r"SLURMD_NODENAME|OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|mpi_oversubscribe|pmix|ess|ess_.*|orte_.*)"
+    r"|PMIX_MCA_mca_base_component_show_load_errors"
     r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
 )
 

@@ -9,7 +9,7 @@ import pwd
 import re
 import shlex
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from fabricheck.jsonfile import read_json
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.results import job_script
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER as STATES
 from fabricheck.session.hiding import HOME, RUN, SUITE, Hiding
@@ -46,7 +47,7 @@ class _Measured:
 
     @property
     def script(self) -> list[str]:
-        return _lines(self.file.parent / "rfm_job.sh")
+        return job_script.read_script(self.file.parent / job_script.NAME)
 
 
 def files_of_system(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -78,15 +79,30 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
     lines += ["", "## Files", "", "| verdict | test | result |", "|---|---|---|"]
     lines += [f"| {each.verdict.value} | `{each.case}` | `{each.name}` |" for each in measured]
     lines += ["", f"Beside each result: job script, output, errors, and the node's state in `{STATES}/`."]
-    built = ""
+    lines += [
+        "",
+        "Take a new shell for each block, and your own compilers, MPI library and launcher where the paths differ.",
+    ]
+    built: set[str] = set()
     for result in (slow or measured)[:_MOST_RUNS]:
-        build = [] if result.case.environment == built else _build(session, result)
-        lines += ["", f"## {result.case}", "", "```", *build, *_launch(result), "```"]
-        built = result.case.environment
+        build = [] if result.case.environment in built else _build(session, result)
+        lines += [
+            "",
+            f"## {result.case}",
+            "",
+            "```",
+            *job_script.set_up(result.script),
+            *build,
+            *_launch(result),
+            "```",
+        ]
+        built.add(result.case.environment)
     first = (slow or measured)[0].name if measured else "RESULT"
     lines += [
         "",
         f"## Judge (Fabricheck {__version__})",
+        "",
+        f"`{VERDICT}` has the verdict on each result. These lines judge again, and need Fabricheck:",
         "",
         "```",
         f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result in this archive",
@@ -112,34 +128,28 @@ def _reasons(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
-    """CMake's lines, with the options that the environment of the run was built with, and its modules and variables."""
+    """CMake's lines, with the options that the environment of the run was built with."""
     scripts = (
-        _lines(case.folder / "rfm_build.sh")
+        job_script.read_script(case.folder / "rfm_build.sh")
         for case in session.cases
         if case.is_build and case.folder is not None and case.environment == measured.case.environment
     )
     built = next((line for script in scripts for line in script if "build_once.sh" in line), "")
     options = [word for word in _words(built) if word.startswith("-D")]
     options = options or [f"-DFABRICHECK_BACKEND={read_run(measured.file).header.get('backend', 'host')}"]
-    yield from _set_up(measured.script)
-    yield f"cmake -S {SOURCES} -B build {shlex.join(options)}"
-    yield "cmake --build build --parallel --target fabricbench"
+    build = _build_folder(measured)
+    yield f"cmake -S {SOURCES} -B {build} {shlex.join(options)}"
+    yield f"cmake --build {build} --parallel --target fabricbench"
+
+
+def _build_folder(measured: _Measured) -> str:
+    return shlex.quote(f"build-{measured.case.environment}")
 
 
 def _launch(measured: _Measured) -> Iterator[str]:
     """The line that started the ranks, with its launcher."""
-    for line in measured.script:
-        words = line.split()
-        program = next((word for word in words if word.strip("'").endswith("/fabricbench")), "")
-        if program and STATES not in line:
-            yield line.replace(program, "build/fabricbench", 1)
-
-
-def _set_up(script: Sequence[str]) -> Iterator[str]:
-    """What a job script loads and sets before it measures."""
-    for line in dict.fromkeys(script):
-        if line.startswith(("export ", "module ", "spack ", ". ", "source ")):
-            yield line
+    for line, program in job_script.launches(measured.script):
+        yield line.replace(program, f"{_build_folder(measured)}/fabricbench", 1)
 
 
 def _words(line: str) -> list[str]:
@@ -147,13 +157,6 @@ def _words(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         return line.split()
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 _LARGEST = 256 << 20

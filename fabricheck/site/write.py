@@ -29,7 +29,7 @@ _LEFT_OUT = {
 
 _REFERENCES = """\
 # No test has references here yet: other yardsticks judge, and each verdict names the one that did.
-# After some healthy runs `fabricheck calibrate {system}` shows some; with --write it writes them here.
+# After some healthy runs `fabricheck calibrate --system {system}` shows some; with --write it writes them here.
 $uncalibrated:
   '*': a new system; nothing has been calibrated yet
 """

@@ -21,16 +21,16 @@ def emulate() -> None:
     When: to try Fabricheck, a job script or your system's files before you have its nodes.
 
     \b
-    fabricheck emulate up alps --nodes 2
+    fabricheck emulate up --system alps --nodes 2
     fabricheck emulate fault slow nid002:hsn0 10
     """
 
 
 @emulate.command()
-@click.argument("system", required=False, metavar="[SYSTEM[:PARTITION]]")
-@click.option("--nodes", type=int, default=2, show_default=True, help="With SYSTEM: the number of nodes.")
+@click.option("--system", help="The system or system:partition to emulate.  [default: emulated]")
+@click.option("--nodes", type=int, default=2, show_default=True, help="With --system: the number of nodes.")
 @click.option(
-    "--scale", type=float, help="With SYSTEM: the factor for all rates.  [default: ports carry 50 Mb/s, a node 100]"
+    "--scale", type=float, help="With --system: the factor for all rates.  [default: ports carry 50 Mb/s, a node 100]"
 )
 @click.option(
     "--topology",
@@ -43,11 +43,11 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
 
     When: before the first run on a new system, or to see what a fault looks like.
 
-    SYSTEM is a folder of site_configs/: its nodes, NICs and GPUs are emulated, with all rates scaled down. The GPU
+    A system is a folder of site_configs/: its nodes, NICs and GPUs are emulated, with all rates scaled down. The GPU
     libraries are stand-ins, so a run there is a rehearsal and not a measurement.
 
     \b
-    fabricheck emulate up alps --nodes 2
+    fabricheck emulate up --system alps --nodes 2
     fabricheck emulate exec -- fabricheck run --system alps --tag smoke
     """
     from fabricheck.suite import suite_root
@@ -57,7 +57,7 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
     begin = time.monotonic()
     if system is not None and system != "emulated":
         if topology is not None:
-            raise UserError("SYSTEM and --topology exclude each other")
+            raise UserError("--system and --topology exclude each other")
         cluster = up_in_miniature(system, nodes, scale, suite_root(), name)
     else:
         cluster = Cluster.up(topology or suite_root() / "site_configs" / "emulated" / "topology.yaml", name)

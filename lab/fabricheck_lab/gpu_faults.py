@@ -42,7 +42,8 @@ class EmulatedNode:
         if not file.is_file():
             name = cluster.layout.name
             raise UserError(
-                f"{name} has no emulated GPUs: bring up a system in miniature, as in `fabricheck emulate up alps`"
+                f"{name} has no emulated GPUs: bring up a system in miniature, as in "
+                "`fabricheck emulate up --system alps`"
             )
         self.content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         self.gpus: list[str] = [each["name"] for each in self.content["gpus"]]

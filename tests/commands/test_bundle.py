@@ -94,9 +94,9 @@ def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_pa
     assert lines[first : first + 5] == [
         "module load openmpi",
         "export A=1",
-        "cmake -S src -B build -DFABRICHECK_BACKEND=cuda",
-        "cmake --build build --parallel --target fabricbench",
-        "srun -n 2 build/fabricbench --transport=mpi",
+        "cmake -S src -B build-none -DFABRICHECK_BACKEND=cuda",
+        "cmake --build build-none --parallel --target fabricbench",
+        "srun -n 2 build-none/fabricbench --transport=mpi",
     ]
     assert any(line.startswith("fabricheck judge output/toy/Measures/result.jsonl --site site") for line in lines)
     assert "src/CMakeLists.txt" in bundle.files and "site/site_configs/local/topology.yaml" in found

@@ -126,10 +126,10 @@ def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], argumen
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["run", "--list", "--system"], ["expected"], ["ledger"], ["validate"], ["doctor", "--system"]),
-        *(["judge", str(HOST), "--system"], ["report", str(HOST), "--output", "x.html", "--system"]),
-        *(["store", "import", str(HOST), "--test", "T", "--system"], ["observations", str(HOST), "--system"]),
-        ["init", "--system"],
+        *(["run", "--list"], ["expected"], ["ledger"], ["validate"], ["doctor"]),
+        *(["judge", str(HOST)], ["report", str(HOST), "--output", "x.html"]),
+        *(["store", "import", str(HOST), "--test", "T"], ["observations", str(HOST)]),
+        ["init"],
     ],
     ids=" ".join,
 )
@@ -140,7 +140,7 @@ def test_a_name_of_300_characters_is_a_system_that_there_is_not(
     (tmp_path / "site_configs").mkdir()
     monkeypatch.setenv("FABRICHECK_SITES", str(tmp_path))
     name = 300 * "x"
-    assert run(*arguments, name) == 2
+    assert run(*arguments, "--system", name) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     says = (
@@ -258,7 +258,9 @@ def test_help_imports_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("words", [["up", "lumi"], ["fault", "slow", "--help"], ["exec", "--", "sinfo"], []])
+@pytest.mark.parametrize(
+    "words", [["up", "--system", "lumi"], ["fault", "slow", "--help"], ["exec", "--", "sinfo"], []]
+)
 def test_without_the_lab_emulate_says_how_to_get_it(words: list[str]) -> None:
     hidden = "import sys; sys.modules['fabricheck_lab'] = None; from fabricheck.cli import main; main()"
     job = subprocess.run([sys.executable, "-c", hidden, "emulate", *words], capture_output=True, text=True, check=False)

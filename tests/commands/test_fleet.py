@@ -63,12 +63,12 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_ledger(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("ledger", "emulated:two-leaves") == 0
+    assert run("ledger", "--system", "emulated:two-leaves") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["node", "nid002", "nid003", "nid005", "nid004", "nid001"]
-    assert run("ledger", "emulated:two-leaves", "--oldest", "3") == 0
+    assert run("ledger", "--system", "emulated:two-leaves", "--oldest", "3") == 0
     assert capsys.readouterr().out == "nid[002,004-005]\n"  # of those that can run a job
-    assert run("ledger", "emulated:two-leaves", "--json") == 0
+    assert run("ledger", "--system", "emulated:two-leaves", "--json") == 0
     nodes = json.loads(capsys.readouterr().out)["nodes"]
     assert nodes[-1]["verified"] == {
         "started": "2026-09-02T02:00:00Z", "session": nodes[-1]["verified"]["session"],
@@ -77,17 +77,17 @@ def test_the_ledger(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("ledger", "emulated:two-leaves", "--oldest", "9") == 0
+    assert run("ledger", "--system", "emulated:two-leaves", "--oldest", "9") == 0
     said = capsys.readouterr()
     assert said.out == "nid[001-002,004-005]\n"
     assert "--oldest 9: emulated:two-leaves has only 4 nodes" in said.err
     (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
-    assert run("ledger", "emulated:two-leaves") == 0
+    assert run("ledger", "--system", "emulated:two-leaves") == 0
     said = capsys.readouterr()
     assert [line.split()[0] for line in said.out.splitlines()][-3:] == ["nid008", "nid004", "nid001"]
     assert "the nodes are those of topology.yaml: Slurm does not name the nodes of all: it has no nodes" in said.err
     add(site, site / "output" / "store", 7, nodes={"login1": NodeRecord(verdict="FAIL")})
-    assert run("ledger", "local") == 0
+    assert run("ledger", "--system", "local") == 0
     said = capsys.readouterr()
     assert "login1  2026-09-08 02:00  unknown  FAIL     -" in said.out
     assert "only nodes that the store has are listed: the partition's scheduler is local" in said.err
@@ -97,7 +97,7 @@ def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.Capt
         (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
         (["emulated:two-leaves", "--oldest", "2", "--json"], "exclude each other"),
     ):
-        assert run("ledger", *arguments) == 2
+        assert run("ledger", "--system", *arguments) == 2
         (line,) = [each for each in capsys.readouterr().err.splitlines() if "FABRICHECK_" not in each]
         assert words in line
 

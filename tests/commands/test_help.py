@@ -37,6 +37,14 @@ def test_the_examples_parse(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         parse_command(shlex.join(["fabricheck", *arguments]), monkeypatch)
 
 
+def test_every_command_takes_a_system_as_the_same_option() -> None:
+    parameters = {path: COMMANDS[path].command.params for path in COMMANDS}
+    arguments = {
+        (path, each.name) for path in parameters for each in parameters[path] if isinstance(each, click.Argument)
+    }
+    assert not [path for path, name in arguments if "system" in str(name)]
+
+
 def test_the_help_of_run_tells_what_each_tag_is() -> None:
     tags = {
         tag

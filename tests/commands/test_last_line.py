@@ -79,7 +79,7 @@ def test_a_mistake_in_the_words_of_a_command_is_one_line(words: list[str], capsy
     assert line.startswith("fabricheck: ") and "--help" in line
 
 
-@pytest.mark.parametrize("command", [["--help"], ["expected", "local"], ["judge", str(HOST), "--json"]])
+@pytest.mark.parametrize("command", [["--help"], ["expected", "--system", "local"], ["judge", str(HOST), "--json"]])
 def test_a_full_output_is_a_line_and_no_verdict(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*FABRICHECK, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -77,9 +77,12 @@ def result_file(path: Path, network: Network, rounds: Path, slow: Callable[[str,
 
 def test_from_the_plan_to_the_suspect(tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rounds = tmp_path / "rounds.txt"
-    assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds) == 0
+    assert (
+        run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+        == 0
+    )
     assert "10 rounds, 80 pairs of 16 ranks" in capsys.readouterr().out
-    assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--output", rounds) == 2
+    assert run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--output", rounds) == 2
     assert "exists already" in capsys.readouterr().err
     network = network_of(topology)
     slow = result_file(tmp_path / "slow.jsonl", network, rounds, lambda a, b: 0.85 if "nid007" in (a, b) else 1.0)
@@ -97,7 +100,7 @@ def test_what_all_far_pairs_lose_may_be_their_distance(
     tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rounds, network = tmp_path / "rounds.txt", network_of(topology)
-    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+    run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
 
     def loss_of(one: str, other: str) -> float:
         return 1.0 if network.distance(one, other) == "same-switch" else 0.88
@@ -120,7 +123,7 @@ def test_a_session_names_what_counts(
 ) -> None:
     """Longer ways may be a little slower; a node may not."""
     rounds, network = tmp_path / "rounds.txt", network_of(topology)
-    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+    run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
 
     def share_of(one: str, other: str) -> float:
         far = network.distance(one, other) != "same-switch"
@@ -138,7 +141,7 @@ def test_judging_the_same_file_by_hand_says_the_same(
     tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rounds, network = tmp_path / "rounds.txt", network_of(topology)
-    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+    run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
     slow = {"nid007": 1.0}
     for share, named in ((1.0, False), (0.9, True)):
         slow["nid007"] = share
@@ -156,7 +159,7 @@ def test_a_run_that_was_cut_off_is_looked_at_and_stays_incomplete(
     tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rounds = tmp_path / "rounds.txt"
-    run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
+    run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--rounds", "10", "--output", rounds)
     file = result_file(
         tmp_path / "slow.jsonl", network_of(topology), rounds, lambda a, b: 0.8 if "nid007" in (a, b) else 1
     )
@@ -169,7 +172,7 @@ def test_a_run_that_was_cut_off_is_looked_at_and_stays_incomplete(
 
 def test_suspects_are_planned_again(topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--nodes", "nid[001-016]", "--suspects", "nid007:hsn0", "--rounds", "3")
-    assert run("pairwise", "plan", topology, *options) == 0
+    assert run("pairwise", "plan", "--system", topology, *options) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     for line in lines:
@@ -188,7 +191,20 @@ def test_known_routes_tell_trunks_apart(tmp_path: Path, topology: Path, capsys: 
     routes.write_text("# from the subnet manager\n" + "".join(f"{a} {b} {spine(a, b)}\n" for a, b in far))
     known = ("--routes", routes)
     assert (
-        run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--rounds", "12", "--output", rounds, *known) == 0
+        run(
+            "pairwise",
+            "plan",
+            "--system",
+            topology,
+            "--nodes",
+            "nid[001-016]",
+            "--rounds",
+            "12",
+            "--output",
+            rounds,
+            *known,
+        )
+        == 0
     )
 
     def slow(a: str, b: str) -> float:
@@ -218,22 +234,22 @@ def test_mistakes_in_routes(
     routes = tmp_path / "routes.txt"
     routes.write_text(text)
     options = ("--nodes", "nid[001-016]", "--rounds", "2", "--routes", routes)
-    assert run("pairwise", "plan", topology, *options) == 2
+    assert run("pairwise", "plan", "--system", topology, *options) == 2
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
 
 
 def test_other_mistakes(tmp_path: Path, topology: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("pairwise", "plan", topology, "--nodes", "nid[001-099]", "--rounds", "2") == 2
+    assert run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-099]", "--rounds", "2") == 2
     assert "no node 'nid017'" in capsys.readouterr().err
-    assert run("pairwise", "plan", topology, "--nodes", "nid[001-016]", "--suspects", "spine7") == 2
+    assert run("pairwise", "plan", "--system", topology, "--nodes", "nid[001-016]", "--suspects", "spine7") == 2
     assert "'spine7' is not a part of the network" in capsys.readouterr().err
     assert run("pairwise", "locate", HOST, "--system", topology) == 2
     assert "has no bidirectional pairs of two nodes: run fabricbench" in capsys.readouterr().err
     bare = tmp_path / "bare.yaml"
     bare.write_text(TOPOLOGY[: TOPOLOGY.index("network:")])
-    assert run("pairwise", "plan", bare, "--nodes", "nid[001-016]") == 2
+    assert run("pairwise", "plan", "--system", bare, "--nodes", "nid[001-016]") == 2
     assert "has no network" in capsys.readouterr().err
-    assert run("pairwise", "plan", "emulated:nope", "--nodes", "nid[001-008]") == 2
+    assert run("pairwise", "plan", "--system", "emulated:nope", "--nodes", "nid[001-008]") == 2
     assert "emulated has no partition 'nope'" in capsys.readouterr().err

@@ -98,7 +98,7 @@ def test_result_files(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = suite / "reference_values" / "parts"
     assert run("store", "import", CUDA, "--system", "hgx-h200", "--test", "PingPong") == 0
-    assert run("calibrate", "hgx-h200", "--part", "made.yaml", "--write") == 0
+    assert run("calibrate", "--system", "hgx-h200", "--part", "made.yaml", "--write") == 0
     assert "goodput" in (parts / "made.yaml").read_text()
     assert not (suite / "made.yaml").exists()
 
@@ -178,7 +178,13 @@ def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture
     draft = place.endswith(".writing-0")
     for words in (
         *(("store", "ls"), ("store", "prune", "--samples", "0", "--dry-run"), ("store", "verify")),
-        *(("watch", "local"), ("calibrate", "local"), ("ledger", "local"), ("compare", "0", "1"), ("replay",)),
+        *(
+            ("watch", "--system", "local"),
+            ("calibrate", "--system", "local"),
+            ("ledger", "--system", "local"),
+            ("compare", "0", "1"),
+            ("replay",),
+        ),
         ("report", "--system", "local", "--output", suite / "report.html"),
         ("store", "import", result_file(suite, 2), *options),
     ):

@@ -23,7 +23,7 @@ from tests.support.nodes import PAPERS, ROOT, node, system
 @pytest.mark.parametrize("name", [*PAPERS, "local"])
 @pytest.mark.parametrize("layout", ["text", "csv", "json"])
 def test_expected_of_every_system(name: str, layout: str) -> None:
-    result = CliRunner().invoke(expected, [name, "--format", layout], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", name, "--format", layout], catch_exceptions=False)
     assert result.exit_code == 0
     if layout == "json":
         content = json.loads(result.stdout)
@@ -41,7 +41,7 @@ def test_expected_of_every_system(name: str, layout: str) -> None:
 @pytest.mark.parametrize("name", [*PAPERS, "local", "emulated"])
 @pytest.mark.parametrize("unit", ["Gb/s", "GB/s"])
 def test_the_text_fits_80_columns(name: str, unit: str) -> None:
-    result = CliRunner().invoke(expected, [name, "--unit", unit], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", name, "--unit", unit], catch_exceptions=False)
     assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
     # Every pair is in one class, and every value has a note that says where it comes from.
     numbers = {line.split("]")[0].strip("[") for line in result.stdout.splitlines() if line.startswith("[")}
@@ -60,7 +60,7 @@ def test_the_text_fits_80_columns(name: str, unit: str) -> None:
     ],
 )
 def test_the_papers_own_estimates_are_shown(name: str, estimates: list[str]) -> None:
-    result = CliRunner().invoke(expected, [name], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", name], catch_exceptions=False)
     text = " ".join(result.stdout.split())
     for each in estimates:
         assert each in text
@@ -74,7 +74,7 @@ def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
     text = f"system: rack\ndescription: 72 GPUs\ngpus:\n{gpus}cpus:\n  - {{name: cpu0}}\n{switch}links:\n{link}"
     file = tmp_path / "topology.yaml"
     file.write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(expected, [str(file)], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", str(file)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) < 60
     assert max(map(len, result.stdout.splitlines())) <= 80
@@ -82,7 +82,7 @@ def test_a_large_node_is_a_few_lines(tmp_path: Path) -> None:
 
 
 def test_numbers_of_the_table() -> None:
-    result = CliRunner().invoke(expected, ["lumi", "--format", "csv"], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", "lumi", "--format", "csv"], catch_exceptions=False)
     table = {
         (row["operation"], row["transport"], row["devices"]): row for row in csv.DictReader(io.StringIO(result.stdout))
     }
@@ -104,7 +104,7 @@ def test_large_nodes_are_answered(gpus: int) -> None:
 
 def test_drawing(tmp_path: Path) -> None:
     file = tmp_path / "lumi.svg"
-    result = CliRunner().invoke(expected, ["lumi", "--svg", str(file)], catch_exceptions=False)
+    result = CliRunner().invoke(expected, ["--system", "lumi", "--svg", str(file)], catch_exceptions=False)
     assert result.exit_code == 0
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
     space = "{http://www.w3.org/2000/svg}"
@@ -186,7 +186,9 @@ def test_validate_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     text = leonardo.read_text(encoding="utf-8")
     own = 'tuning_profile="leonardo", extras={"service_level": 16}'
     leonardo.write_text(text.replace('tuning_profile="leonardo"', own))
-    result = CliRunner().invoke(validate, ["lumi", "alps", "leonardo"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        validate, ["--system=lumi", "--system=alps", "--system=leonardo"], catch_exceptions=False
+    )
     assert result.exit_code == 1
     assert "leonardo: 1 wrong" in result.stdout
     assert "service_level 16 is not a service level" in result.stdout
@@ -211,7 +213,7 @@ def test_validate_wants_the_number_of_nodes(tmp_path: Path, monkeypatch: pytest.
     text = emulated.read_text(encoding="utf-8")
     text = text.replace('"nodes": nodes,', '"nodes": 1,').replace('["remote",', '["multinode", "remote",')
     emulated.write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(validate, ["lumi", "emulated"], catch_exceptions=False)
+    result = CliRunner().invoke(validate, ["--system=lumi", "--system=emulated"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "partition gpu: has no number of nodes, so its network would not be tested" in result.stdout
     assert "partition pair: has the feature multinode and 1 nodes" in result.stdout
@@ -250,7 +252,7 @@ def test_validate_knows_what_extras_can_say(
     text = settings.read_text(encoding="utf-8")
     own = f'tuning_profile="lumi", extras={{"unsupported": {unsupported}}}'
     settings.write_text(text.replace('tuning_profile="lumi"', own), encoding="utf-8")
-    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    result = CliRunner().invoke(validate, ["--system=lumi"], catch_exceptions=False)
     assert result.exit_code == 1
     assert said in result.stdout
 
@@ -264,11 +266,11 @@ def test_validate_wants_references_of_every_test_or_a_reason(tmp_path: Path, mon
     check = "import reframe as rfm\n\n@rfm.simple_test\nclass Another(rfm.RunOnlyRegressionTest):\n    pass\n"
     (tmp_path / "checks" / "another.py").write_text(check, encoding="utf-8")
     (tmp_path / "reference_values" / "alps.yaml").unlink()
-    result = CliRunner().invoke(validate, ["lumi"], catch_exceptions=False)
+    result = CliRunner().invoke(validate, ["--system=lumi"], catch_exceptions=False)
     assert result.exit_code == 0, result.stdout
     lumi = tmp_path / "reference_values" / "lumi.yaml"
     lumi.write_text(lumi.read_text(encoding="utf-8").replace("'*'", "PingPong"), encoding="utf-8")
-    result = CliRunner().invoke(validate, ["lumi", "alps"], catch_exceptions=False)
+    result = CliRunner().invoke(validate, ["--system=lumi", "--system=alps"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "lumi.yaml: has no references of Another" in result.stdout
     assert "alps.yaml: does not exist" in result.stdout

@@ -77,7 +77,7 @@ class Nightly:
         return self.ask("compare", f"software:firmware={base}", f"software:firmware={candidate}", "--system=emulated")
 
     def watch(self) -> Answer:
-        return self.ask("watch", "emulated", f"--warm-up={WARM_UP}")
+        return self.ask("watch", "--system", "emulated", f"--warm-up={WARM_UP}")
 
 
 @pytest.fixture

@@ -240,14 +240,22 @@ def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
     gitlab = load((ci / "gitlab.yml").read_text())["fabricheck"]
     github = load((ci / "github.yml").read_text())["jobs"]["nightly"]
     jenkins = (ci / "Jenkinsfile").read_text()
-    assert any(line.startswith("ci/nightly.sh") for line in gitlab["script"])
+    (measure,) = (line for line in gitlab["script"] if line.startswith("ci/nightly.sh"))
     assert gitlab["artifacts"]["when"] == "always"
     assert gitlab["artifacts"]["reports"]["junit"] == "fabricheck-results/junit.xml"
-    assert any(step.get("run", "").startswith("ci/nightly.sh") for step in github["steps"])
+    assert measure in [step.get("run") for step in github["steps"]]
     assert github["steps"][-1]["if"] == "always()"
-    assert "ci/nightly.sh" in jenkins and "always {" in jenkins and "fabricheck-results/junit.xml" in jenkins
+    assert measure in jenkins and "always {" in jenkins and "fabricheck-results/junit.xml" in jenkins
     folders = gitlab["variables"]["FABRICHECK_ARTIFACTS"], github["env"]["FABRICHECK_ARTIFACTS"]
     assert all(each.endswith("/fabricheck-results") for each in folders)
+    # GitHub gives a job only what its file names.
+    page = (ci.parent / "docs" / "every-night.md").read_text()
+    needed = {
+        name
+        for name in re.findall(r"`(FABRICHECK_[A-Z]+)", page)
+        if name not in ("FABRICHECK_TEXTFILE", "FABRICHECK_DRAIN")
+    }
+    assert needed == {name for name in github["env"] if name.startswith("FABRICHECK")}
 
 
 class _Webhook(http.server.BaseHTTPRequestHandler):

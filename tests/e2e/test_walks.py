@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
 # It configures, and leaves a program that was built before: the wheel's test compiles (tests/e2e/test_wheel.py).
 CMAKE = """#!/bin/sh
 [ "$1" = --build ] || exec "{cmake}" "$@"
-cp "{program}" build
+cp "{program}" "$2"
 """
 
 
@@ -74,7 +74,7 @@ def test_a_laptop(laptop: Laptop) -> None:
     assert said[0].startswith("local: smoke")
     (folder,) = (laptop.folder / "out" / "runs").glob("local-*")
     assert said[-1].endswith(str(folder / "report.html")) and (folder / "report.html").is_file()
-    assert "fabricheck explain --system local" in page("first-run.md")
+    assert "three commands" in page("first-run.md") and "fabricheck explain --system local" in page("first-run.md")
     explained = paste("fabricheck explain --system local", laptop.folder, RFM_PREFIX=str(laptop.folder / "out"))
     assert explained.returncode == 0 and "Traceback" not in explained.stderr, explained.stderr
     listed = paste("fabricheck store ls --store out/store", laptop.folder)
@@ -100,6 +100,7 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
     assert "`fabricheck init`" in listed.stderr
     # What init cannot know is written into its files; those of the site stay theirs.
     (lines,) = re.findall(r"^(mkdir -p mysites.*?)^(fabricheck run .*?)$", text, re.MULTILINE | re.DOTALL)
+    assert len("".join(lines).splitlines()) == 4 and "Four commands" in text
     done = paste(f"set -e\n{lines[0]}", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     kept = tmp_path / "mysites" / "site_configs" / "mycluster" / "settings.py"
@@ -107,7 +108,7 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
     (tmp_path / "built" / "gnu").mkdir(parents=True)
     shutil.copy(built("openmpi").program, tmp_path / "built" / "gnu")
     run = lines[1].replace("--tag smoke", "--name EveryMessage --output out --built built")
-    job = paste(f"fabricheck validate --site mysites mycluster && {run}", tmp_path)
+    job = paste(f"fabricheck validate --site mysites --system mycluster && {run}", tmp_path)
     (verdict,) = (json.loads(file.read_text()) for file in tmp_path.glob("out/runs/*/verdict.json"))
     assert job.returncode == verdict["exit_status"] and verdict["runs"][0]["metrics"], job.stdout + job.stderr
     assert verdict["verdict"] in ("PASS", "INCOMPLETE")  # the second where others keep this machine busy
@@ -173,15 +174,22 @@ def test_printed_commands_find_the_site_and_the_output(toy: ToySuite, tmp_path: 
 
 
 def test_a_ci_job(toy: ToySuite, tmp_path: Path) -> None:
-    """GitLab's job as it stands, but for the set-up: its status is the verdict's, and its files are kept when it is
-    red."""
+    """GitLab's job as it stands, but for the set-up, with a site of its own: its status is the verdict's, and its files
+    are kept when it is red."""
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
     damage(toy)
+    shutil.move(toy.suite.root / "site_configs", tmp_path / "sites" / "site_configs")
+    (toy.suite.root / "site_configs").mkdir()
     job = YAML(typ="safe").load(ROOT / "ci" / "gitlab.yml")["fabricheck"]
     set_up, measure = job["script"]
     assert (ROOT / set_up.split()[0]).is_file()
     variables = {name: value.replace("$CI_PROJECT_DIR", str(tmp_path)) for name, value in job["variables"].items()}
-    given = {"FABRICHECK_SYSTEM": "toy", "FABRICHECK_OUTPUT": str(toy.output), "FABRICHECK_OPTIONS": ""}
+    given = {
+        "FABRICHECK_SYSTEM": "toy",
+        "FABRICHECK_SITES": str(tmp_path / "sites"),
+        "FABRICHECK_OUTPUT": str(toy.output),
+        "FABRICHECK_OPTIONS": "",
+    }
     done = paste(measure, ROOT, **variables, **given)
     assert done.returncode == 3, done.stdout + done.stderr
     assert job["artifacts"]["when"] == "always"
@@ -208,7 +216,9 @@ def test_a_vendor_with_the_bundle(laptop: Laptop, tmp_path: Path) -> None:
     cmake.write_text(CMAKE.format(cmake=shutil.which("cmake"), program=programs / "fabricbench"))
     cmake.chmod(0o755)
     text = (vendor / "REPRODUCE.md").read_text()
+    assert "three commands" in page("when-it-is-red.md")
     first, *_, judge = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len([line for line in first.splitlines() if not line.startswith("export ")]) == 3
     job = paste(f"set -e\nPATH={cmake.parent}:$PATH\n{first}", vendor)
     assert job.returncode == 0, job.stdout + job.stderr
     for line in judge.splitlines():

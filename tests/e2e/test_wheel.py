@@ -81,7 +81,7 @@ def test_emulate_comes_with_the_lab(installed: Path, tmp_path: Path) -> None:
     assert "fabricheck-lab" in without.stderr and without.stderr.count("\n") == 1
     (wheel,) = installed.parents[1].glob("fabricheck_lab-*.whl")
     call(tmp_path, *PIP, "--python", installed / "python", "install", "--no-deps", "--no-index", wheel)
-    assert "SYSTEM" in call(tmp_path, installed / "fabricheck", "emulate", "up", "--help").stdout
+    assert "--system" in call(tmp_path, installed / "fabricheck", "emulate", "up", "--help").stdout
     where = call(tmp_path, installed / "python", "-c", "from fabricheck_lab.node import SOURCES; print(SOURCES)")
     sources = Path(where.stdout.strip())
     tracked = call(suite_root() / "lab/fabricheck_lab/standins", "git", "ls-files").stdout.split()

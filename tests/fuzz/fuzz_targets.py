@@ -273,10 +273,12 @@ def _of_a_suites_files(folder: Path) -> Iterator[Target]:
     yield Target("judge --topology", topologies, lambda file, _: ["judge", HOST, "--topology", file])
     yield Target("judge --policy", [rules], lambda file, _: ["judge", HOST, "--policy", file])
     yield Target("judge --references", [known, *references], lambda file, _: ["judge", HOST, "--references", file])
-    yield Target("expected", topologies, lambda file, _: ["expected", file])
-    yield Target("pairwise plan", networks, lambda file, _: ["pairwise", "plan", file, *plan])
+    yield Target("expected", topologies, lambda file, _: ["expected", "--system", file])
+    yield Target("pairwise plan", networks, lambda file, _: ["pairwise", "plan", "--system", file, *plan])
     yield Target(
-        "pairwise plan --routes", [routes], lambda file, _: ["pairwise", "plan", networks[0], *plan, "--routes", file]
+        "pairwise plan --routes",
+        [routes],
+        lambda file, _: ["pairwise", "plan", "--system", networks[0], *plan, "--routes", file],
     )
 
 
@@ -320,23 +322,25 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     yield Target("store ls", stored, of("store", "ls"))
     yield Target("store verify", stored, of("store", "verify"), not_as_stored)
     yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
-    yield Target("watch", of_history, over("watch", "local", "--warm-up", "8"))
-    yield Target("ledger", whole_or_sealed, of_sealed("ledger", "local"))
+    yield Target("watch", of_history, over("watch", "--system", "local", "--warm-up", "8"))
+    yield Target("ledger", whole_or_sealed, of_sealed("ledger", "--system", "local"))
     yield Target("report of a store", whole_or_sealed, of_sealed(*report))
     yield Target("report --base", whole_or_sealed, of_sealed(*report, "--base", "00000000"))
     yield Target("observations of a store", whole_or_sealed, of_sealed("observations", "--session", "00000001"))
     yield Target("replay", whole_or_sealed, of_sealed("replay", "--system", "local"))
     yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
-    yield Target("calibrate", of_history, over("calibrate", "local"))
+    yield Target("calibrate", of_history, over("calibrate", "--system", "local"))
     yield Target(
         "watch --accepted",
         [accepted],
-        lambda file, _: ["watch", "local", "--warm-up", "8", *nights, "--accepted", file],
+        lambda file, _: ["watch", "--system", "local", "--warm-up", "8", *nights, "--accepted", file],
     )
     yield Target("replay --policy", [rules], lambda file, _: ["replay", *whole, "--policy", file])
     yield Target("replay --references", references, lambda file, _: ["replay", *whole, "--references", file])
     yield Target(
-        "calibrate --references", references, lambda file, _: ["calibrate", "local", *nights, "--references", file]
+        "calibrate --references",
+        references,
+        lambda file, _: ["calibrate", "--system", "local", *nights, "--references", file],
     )
 
 
@@ -430,7 +434,13 @@ def _of_a_site(folder: Path) -> Iterator[Target]:
 
     def validate(damaged: Path, file: Path) -> Words:
         copy = sites.having(damaged, file)
-        return ["validate", "leonardo" if "leonardo" in str(file.relative_to(site)) else "hgx-h200", "--site", copy]
+        return [
+            "validate",
+            "--system",
+            "leonardo" if "leonardo" in str(file.relative_to(site)) else "hgx-h200",
+            "--site",
+            copy,
+        ]
 
     cuda = DATA / "fabricbench" / "synthetic_cuda_4ranks.jsonl"
     hgx: Words = ["--system", "hgx-h200", "--test", "PingPong @hgx-h200:gpu+openmpi"]
@@ -444,7 +454,7 @@ def _of_a_site(folder: Path) -> Iterator[Target]:
     yield Target(
         "expected --site",
         [file for file in _files(site, "*.yaml") if "leonardo" in str(file.relative_to(site))],
-        lambda damaged, file: ["expected", "leonardo", "--site", sites.having(damaged, file)],
+        lambda damaged, file: ["expected", "--system", "leonardo", "--site", sites.having(damaged, file)],
     )
 
 

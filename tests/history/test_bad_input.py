@@ -20,9 +20,9 @@ from tests.support.sessions import NOW, add, make_suite, result_file, session_of
 from tests.support.users import SOMEONE
 
 COMMANDS = (
-    ("calibrate", "local", "--write"),
+    ("calibrate", "--system", "local", "--write"),
     ("compare", "00000000", "00000001", "--system=local"),
-    ("watch", "local"),
+    ("watch", "--system", "local"),
 )
 each_command = pytest.mark.parametrize("command", COMMANDS, ids=[words[0] for words in COMMANDS])
 
@@ -100,7 +100,7 @@ def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.
     sessions(suite, store)
     for words in (("compare", "00000000", "99999999"), ("compare", "99999999", "00000000")):
         assert "no session '99999999'" in refused(capsys, suite, *words)
-    assert "no session 'x'" in refused(capsys, suite, "calibrate", "local", "--runs=x", "--write")
+    assert "no session 'x'" in refused(capsys, suite, "calibrate", "--system", "local", "--runs=x", "--write")
     assert "no 2020-01-01..2020-01-02" in refused(capsys, suite, "compare", "2020-01-01..2020-01-02", "0000")
 
 
@@ -156,17 +156,17 @@ def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.C
     head = "$sources: {a: {kind: vendor, source: b}}\n$provenance: {PingPong: a}\nPingPong:\n"
     index = "  $index: ['$partition', '$environ', transport]\n"
     file.write_text(f"{head}{index}  lumi:gpu:\n    e:\n      mpi: {{x: [1, -0.1, null, Gb/s]}}\n")
-    said = refused(capsys, suite, "calibrate", "local", "--write")
+    said = refused(capsys, suite, "calibrate", "--system", "local", "--write")
     assert "PingPong has references of lumi:gpu, another system than local" in said
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("watch", "local", "--warm-up=2"), "--warm-up 2: give a number from 8"),
+        (("watch", "--system", "local", "--warm-up=2"), "--warm-up 2: give a number from 8"),
         (("compare", "00000000", "00000001", "--false-discovery=2"), "a share between 0 and 1"),
-        (("calibrate", "local", "--false-alarms=0"), "false alarms"),
-        (("watch", "local", "--accepted=missing.yaml"), "missing.yaml"),
+        (("calibrate", "--system", "local", "--false-alarms=0"), "false alarms"),
+        (("watch", "--system", "local", "--accepted=missing.yaml"), "missing.yaml"),
     ],
 )
 def test_options_out_of_range(
@@ -198,7 +198,7 @@ def shared(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     add(root, root / "output" / "store", 0)
     with pytest.raises(SystemExit):
-        main(["watch", "local"])  # imports what the others may not read where Python is root's own
+        main(["watch", "--system", "local"])  # imports what the others may not read where Python is root's own
     shutil.rmtree(root / "output")
     for path in (root, *(path for path in root.rglob("*") if not path.is_symlink())):
         os.chown(path, SOMEONE, SOMEONE)
@@ -211,7 +211,7 @@ def shared(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def watch(capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
     capsys.readouterr()
     with user(SOMEONE + 2, 0o002), pytest.raises(SystemExit) as ended:
-        main(["watch", "local"])
+        main(["watch", "--system", "local"])
     return ended.value.code, capsys.readouterr().err.splitlines()
 
 
@@ -228,3 +228,13 @@ def test_what_a_user_closed_by_a_umask_of_077_is_said_and_not_left_out(
         add(shared, shared / "output" / "store", 1)
     status, (line,) = watch(capsys)
     assert status == 2 and "Permission denied" in line
+
+
+def test_too_few_healthy_sessions_are_no_mistake(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions(suite, store)
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", "--system", "local", "--write"])
+    assert ended.value.code == 0
+    said = capsys.readouterr()
+    assert "not enough runs for a useful limit: 6 more" in said.out and "no references yet" in said.err
+    assert not (suite / "reference_values" / "local.yaml").exists()

@@ -227,7 +227,7 @@ def test_a_loss_of_three_percent_is_seen_where_nodes_differ_by_two(
         append(store, session_of(root, night, [file]), STORED)
     healthy = {node: float(np.exp(-difference)) for node, difference in DIFFERENCES.items()}
     words = [
-        "local",
+        "--system=local",
         "--false-alarms=0.01",
         f"--store={store}",
         f"--references={root / 'reference_values' / 'local.yaml'}",

@@ -93,8 +93,6 @@ def test_too_few_runs_are_refused_with_how_many_it_needs() -> None:
     assert {each.reason for each in few.refused} == {"not enough runs for a useful limit: 1 more"}
     assert all(each.is_healthy for each in few.refused)
     assert len(calibrated(two(FEWEST)).references) >= 2
-    with pytest.raises(UserError, match="all 3 metrics were refused"):
-        updated_text(Path("none.yaml"), few, "command")
     with pytest.raises(UserError, match=r"lies between 0 and 0\.5"):
         calibrated(two(), false_alarms=0)
 
@@ -237,7 +235,7 @@ def attributes(transport: str) -> dict[str, str | int]:
 def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "reference_values" / "sim.yaml"
     found = calibrated(two())
-    text = updated_text(path, found, "fabricheck calibrate sim")
+    text = updated_text(path, found, "fabricheck calibrate --system sim")
     assert diff(path, text).startswith("--- a/reference_values/sim.yaml\n+++ b/reference_values/sim.yaml\n")
     assert not path.exists()
     write(path, text)
@@ -252,7 +250,7 @@ def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:
     assert latency.upper > 0.1
     assert "sim-2026-01-20: measured, 2026-01-20: 40 runs in 20 sessions" in goodput.provenance
     assert load_references(path).of("PingPong").lookup(attributes("mpi"))[GOODPUT].value == pytest.approx(300, rel=0.02)
-    assert diff(path, updated_text(path, found, "fabricheck calibrate sim")) == ""
+    assert diff(path, updated_text(path, found, "fabricheck calibrate --system sim")) == ""
 
 
 def test_the_rest_of_a_file_stays_as_it_is(tmp_path: Path) -> None:
@@ -278,7 +276,7 @@ PingPong:
 """
     )
     tests = [*two(), Made("allreduce_uncontended_all4_1gib_goodput", normal(4, 20), test="Collectives %transport=ccl")]
-    text = updated_text(path, calibrated(tests), "fabricheck calibrate sim")
+    text = updated_text(path, calibrated(tests), "fabricheck calibrate --system sim")
     assert "# Of the acceptance." in text
     assert "# kept" in text
     assert "$uncalibrated" not in text

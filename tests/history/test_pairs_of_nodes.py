@@ -208,7 +208,7 @@ def test_a_loss_is_seen_that_the_differences_of_nodes_hid(tmp_path: Path, monkey
         append(store, session_of(root, night, [file]), STORED)
     pairs = list(itertools.combinations(DIFFERENCES, 2))[:: 15 // effort(15)]
     words = [
-        "local",
+        "--system=local",
         "--false-alarms=0.01",
         f"--store={store}",
         f"--references={root / 'reference_values' / 'local.yaml'}",

@@ -77,9 +77,9 @@ def test_a_session_is_all_rehearsal_or_none(root: Path, store: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("calibrate", "local", "--write"),
+        ("calibrate", "--system", "local", "--write"),
         ("compare", "00000000", "00000001", "--system=local"),
-        ("watch", "local"),
+        ("watch", "--system", "local"),
     ],
     ids=lambda words: words[0],
 )
@@ -103,7 +103,7 @@ def test_no_reference_is_made_of_a_rehearsal(
     monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     for night in range(12):
         rehearse(root, root / "output" / "store", night)
-    said = refused(capsys, ["calibrate", "local", "--write"])
+    said = refused(capsys, ["calibrate", "--system", "local", "--write"])
     assert f"of a {REHEARSAL}: references need measurements" in said
     assert not (root / "reference_values" / "local.yaml").exists()
 
@@ -115,7 +115,7 @@ def test_rehearsals_are_compared_with_each_other_and_the_answer_says_so(
     monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     for night in range(2):
         rehearse(root, root / "output" / "store", night)
-    for words in (["compare", "00000000", "00000001", "--system=local"], ["watch", "local"]):
+    for words in (["compare", "00000000", "00000001", "--system=local"], ["watch", "--system", "local"]):
         with pytest.raises(SystemExit) as ended:
             main(words)
         said = capsys.readouterr()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -125,6 +127,18 @@ def test_facts_say_what_ran_where_and_how_to_do_it_again() -> None:
     assert shlex.split(" ".join(facts.command)) == words
     assert "4 ranks on one node" in facts.launch
     assert "P2P/CUMEM (24)" in facts.proof
+
+
+def test_the_command_is_that_of_the_job_script_beside_the_result(tmp_path: Path) -> None:
+    (tmp_path / "rfm_job.sh").write_text(
+        "#!/bin/bash\n#SBATCH -n 4\nmodule load openmpi\nexport A='b c'\nsrun sh -c collect node-state/before.log\n"
+        "srun -n 4 /built/fabricbench --output=other.jsonl\nsrun -n 4 /built/fabricbench --output=result.jsonl\n"
+    )
+    run = pair_run()
+    facts = facts_of(replace(run, run=replace(run.run, path=str(tmp_path / "result.jsonl"))))
+    launch = "srun -n 4 /built/fabricbench --output=result.jsonl"
+    assert " ".join(facts.command) == f"module load openmpi && export A='b c' && {launch}"
+    assert not facts.launch
 
 
 def test_facts_of_several_nodes() -> None:

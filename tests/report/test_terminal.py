@@ -96,10 +96,11 @@ def test_the_first_matrix_is_that_of_the_links_and_none_is_of_ranks_that_share_a
 
 
 def test_the_next_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = f"/shared/{'x' * 30}/.venv/bin/fabricheck"
-    monkeypatch.setattr("fabricheck.report.summary.program", lambda: program)
+    program = f"RFM_PREFIX=/scratch/output /shared/{'x' * 30}/.venv/bin/fabricheck"
+    for module in ("summary", "terminal"):
+        monkeypatch.setattr(f"fabricheck.report.{module}.program", lambda: program)
     lines = render([pair_run()], width=80, color=False, system="alps").splitlines()
-    assert f"{program} calibrate" in " ".join(line.strip() for line in lines)
+    assert f"{program} calibrate --system alps" in map(str.strip, lines)
 
 
 def test_what_a_suspect_has_as_evidence_is_no_line_again() -> None:
@@ -247,5 +248,5 @@ def test_a_pass_says_how_much_it_means_and_what_makes_it_mean_more() -> None:
     text = render([judged([host])], width=120, color=False, system="mysite")
     (row,) = [line for line in text.splitlines() if "allreduce" in line and "90,000" in line]
     assert row.split()[-3:] == ["150.0", "x", "minimum"]
-    assert "fabricheck calibrate mysite" in text
+    assert "fabricheck calibrate --system mysite" in text
     assert "fabricheck calibrate" not in render([judged([known])], width=120, color=False, system="mysite")

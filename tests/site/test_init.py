@@ -225,7 +225,7 @@ def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: p
     mine = tmp_path / "mine"
     done = run_init("--system", "new", "--from", kept, "--site", mine)
     assert (mine / "site_configs/new/topology.yaml").is_file() and (mine / "reference_values/new.yaml").is_file()
-    assert f"then fabricheck validate --site {mine} new" in done.output
+    assert f"then fabricheck validate --site {mine} --system new" in done.output
     assert not (suite / "site_configs/new").exists()
 
 

@@ -102,7 +102,7 @@ def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch:
     text = (site / "topology-gpu8.yaml").read_text()
     (site / "topology-gpu8.yaml").write_text(text.replace("system: hgx-h200", "system: hgx-h100"))
     (site / "topology-gpu.yaml").write_text(text)
-    said = CliRunner().invoke(validate, ["hgx-h200"], catch_exceptions=False)
+    said = CliRunner().invoke(validate, ["--system", "hgx-h200"], catch_exceptions=False)
     assert said.exit_code == 1
     assert "topology-slow.yaml: there is no partition 'slow'" in said.stdout
     assert "topology-gpu8.yaml: system: is 'hgx-h100'" in said.stdout
@@ -114,7 +114,7 @@ def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, mon
     settings = suite / "site_configs" / "hgx-h200" / "settings.py"
     old = 'for one in site_configuration["environments"]:\n    one["extras"]["port"] = one["extras"].pop("backend")\n'
     settings.write_text(settings.read_text() + old)
-    said = CliRunner().invoke(validate, ["hgx-h200"], catch_exceptions=False)
+    said = CliRunner().invoke(validate, ["--system", "hgx-h200"], catch_exceptions=False)
     assert said.exit_code == 1
     assert "the environment's extras have 'port': 'cuda': the key is called 'backend' now: rename it" in said.stdout
     with pytest.raises(UserError, match="is called 'backend' now"):
@@ -123,7 +123,7 @@ def test_an_old_key_of_an_environment_is_named_with_the_new_one(suite: Path, mon
 
 
 def test_expected_takes_a_partition() -> None:
-    said = CliRunner().invoke(expected, ["hgx-h200:gpu8"], catch_exceptions=False)
+    said = CliRunner().invoke(expected, ["--system", "hgx-h200:gpu8"], catch_exceptions=False)
     assert said.exit_code == 0
     assert "8 GPUs on NVSwitch" in said.stdout
     assert "all 8 " in said.stdout
@@ -131,7 +131,7 @@ def test_expected_takes_a_partition() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["expected"], ["judge", str(CUDA), "--system"], ["observations", str(CUDA), "--system"]],
+    [["expected", "--system"], ["judge", str(CUDA), "--system"], ["observations", str(CUDA), "--system"]],
     ids=lambda command: command[0],
 )
 def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
