@@ -11,8 +11,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "fabricheck"
+from tools.size import PACKAGE, ROOT, imported, modules
+
 LAB = ROOT / "lab" / "fabricheck_lab"
 
 #: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
@@ -52,22 +52,6 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
-
-
-def modules(package: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
-    for file in sorted(package.rglob("*.py")):
-        yield ".".join(file.relative_to(package).with_suffix("").parts), file
-
-
-def imported(file: Path, package: Path = PACKAGE) -> Iterator[str]:
-    """Modules of a package that a module imports anywhere, without the package's name."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package.name:
-            for each in node.names:
-                full = package.parent / "/".join([*node.module.split("."), each.name])
-                below = (full.with_suffix(".py"), full / "__init__.py")
-                name = f"{node.module}.{each.name}" if any(map(Path.exists, below)) else node.module
-                yield name.removeprefix(package.name).removeprefix(".") or "__init__"
 
 
 def test_every_room_has_a_floor() -> None:
