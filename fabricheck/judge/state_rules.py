@@ -1,7 +1,7 @@
 """Rules on what nodes report beside counters: firmware, kernel, limits, and events in the kernel's log.
 
 A rule is a fact, a condition, and a code. The facts are the `settings` of `fabricheck.records.node_state.NodeState` by
-name (`fabricheck.state.platform`) and those of its GPUs. What only explains something stands beside a slow metric or a
+name (`fabricheck.state.kernel`) and those of its GPUs. What only explains something stands beside a slow metric or a
 wrong path.
 """
 
