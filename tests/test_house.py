@@ -11,7 +11,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from tools.size import PACKAGE, ROOT, imported, modules
+from tools.size import PACKAGE, ROOT, imported, modules, with_one_neighbour
 
 LAB = ROOT / "lab" / "fabricheck_lab"
 
@@ -52,6 +52,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
+MOST_WITH_ONE_NEIGHBOUR = 30
 
 
 def test_every_room_has_a_floor() -> None:
@@ -187,6 +188,11 @@ def test_a_variable_of_the_benchmark_is_a_noun_too() -> None:
     assert [f"{file.name}: {line.strip()}" for file, line in lines if declared.search(line)] == []
 
 
+def test_few_modules_are_for_one_neighbour() -> None:
+    """What one module of its room needs alone is part of that, unless the two are long or two ideas."""
+    assert len(list(with_one_neighbour())) <= MOST_WITH_ONE_NEIGHBOUR
+
+
 def test_a_public_class_has_a_name_of_its_own() -> None:
     """One name for one thing: a reader who meets it knows which it is."""
     trees = [ast.parse(file.read_text(encoding="utf-8")) for _, file in modules()]
@@ -196,7 +202,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 
 def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
-    subjects = {"doctor", "fleet", "node_state", "nvidia", "other_gpus", "resume", "screen", "tuning_effect"}
+    subjects = {"doctor", "fleet", "nics", "node_state", "nvidia", "other_gpus", "resume", "screen", "tuning_effect"}
     subjects |= {"bundle", "explain", "history", "judge", "run", "upgrade", "vendor"}
     names = Counter(name.rpartition(".")[2] for name, file in modules() if file.name != "__init__.py")
     assert {name for name, count in names.items() if count > 1} <= subjects

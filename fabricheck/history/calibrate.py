@@ -14,8 +14,8 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
+from fabricheck.history.levels import Persistence, as_most_do, persistence_of
 from fabricheck.history.limits import Limits
-from fabricheck.history.persistence import Persistence, as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history

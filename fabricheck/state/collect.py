@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import kernel, nics, other_gpus, packet_sizes
+from fabricheck.state import kernel, nics, other_gpus
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -92,10 +92,10 @@ def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]
     """After the test, when all nodes have left their addresses before it."""
     if folder is None:
         return ()
-    own = packet_sizes.own_addresses([port.name for port in ports if port.kind == "ethernet"])
+    own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
-        return packet_sizes.blocked_paths(folder, host, own)
-    packet_sizes.leave_addresses(folder, host, own)
+        return nics.blocked_paths(folder, host, own)
+    nics.leave_addresses(folder, host, own)
     return ()
 
 

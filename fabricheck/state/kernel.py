@@ -1,7 +1,7 @@
 """What the kernel says of this node beside its ports: versions, settings, load, memory, errors in its log.
 
 Settings are what of firmware, kernel and limits decides how GPUs, NICs and memory reach each other, each cheap to read.
-Every value is text, and not there where it is not known: `fabricheck.judge.state_rules` judges it, and equal nodes are
+Every value is text, and not there where it is not known: `fabricheck.judge.evidence` judges it, and equal nodes are
 compared.
 """
 
@@ -18,6 +18,23 @@ from pathlib import Path
 
 from fabricheck.records.node_state import KernelEvent, Xid
 from fabricheck.state.capture import read
+
+# Generation by GT/s of a lane (PCI Express base specification).
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+
+def generation(gigatransfers: float | None) -> int | None:
+    """Of a lane's rate in GT/s the generation, 5 of 32; None for any other rate."""
+    return _GENERATIONS.get(gigatransfers) if gigatransfers is not None else None
+
+
+def generation_of_text(text: str) -> int | None:
+    """Of the kernel's `32.0 GT/s PCIe`; None for another form."""
+    try:
+        return generation(float(text.split(maxsplit=1)[0]))
+    except (IndexError, ValueError):
+        return None
+
 
 # NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")

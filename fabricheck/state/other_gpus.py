@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.records.node_state import GpuLink, GpuProcess, GpuState
 from fabricheck.state.capture import read
-from fabricheck.state.pcie import generation, generation_of_text
+from fabricheck.state.kernel import generation, generation_of_text
 from fabricheck.state.programs import ask
 
 _PATIENCE_S = 8.0
