@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread
-from fabricheck.history.rows import by_rows, sample_of
+from fabricheck.history.rows import PRIOR_METRICS, by_rows, sample_of, shares_of
 from fabricheck.judge.spread import LEAST_SPREAD
 
 Floats = npt.NDArray[np.float64]
@@ -30,13 +30,13 @@ Ints = npt.NDArray[np.int64]
 
 # Levels that are tried: what share of a session's error belongs to the level (`gain`), and what share of its distance
 # from the centre a session leaves (`keep`). The first come back to it: one that keeps nothing stands. How common each
-# is before anything was measured, as if of so many metrics.
+# is before anything was measured.
 _BACK = 6
 _KINDS = slice(0, _BACK), slice(_BACK, None)
 _GAINS = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.25, 0.5, 1.0])
 _KEEPS = np.asarray([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0, 1.0, 1.0, 1.0])
 _PRIOR = np.asarray([0.5, *np.full(5, 0.05), *np.full(4, 0.0625)])
-_PRIOR_METRICS, _ROUNDS, _TELLING = 2.0, 50, 1024
+_TELLING = 1024
 # What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
 _STANDS = 0.05
 # The first errors are of a level that nobody knows yet.
@@ -77,7 +77,7 @@ def level_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Float
 
 def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
     """Gain and keep of the level of each metric, both (metrics,): by what predicts it best, and by how common each
-    level is among all (empirical Bayes: Robbins, 1956). `least`: the least spread."""
+    level is among all (`shares_of`). `least`: the least spread."""
 
     def likelihood(values: Floats, kinds: Ints) -> Floats:
         reach = np.maximum(CUT * centre_and_spread(values).spread, least)
@@ -94,13 +94,10 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
         return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
     sample = sample_of(np.arange(len(rest)), _TELLING)
-    known, share = likelihood(rest[sample], np.arange(_GAINS.size)), _PRIOR
-    for _ in range(_ROUNDS):
-        weights = known * share
-        weights /= weights.sum(axis=1, keepdims=True)
-        share = (weights.sum(axis=0) + _PRIOR_METRICS * _PRIOR) / (len(sample) + _PRIOR_METRICS)
+    known = likelihood(rest[sample], np.arange(_GAINS.size))
+    share = shares_of(known, _PRIOR)
     if len(sample) < len(rest):
-        common = np.flatnonzero(share > _PRIOR_METRICS / len(sample))
+        common = np.flatnonzero(share > PRIOR_METRICS / len(sample))
         (known,) = cast("tuple[Floats]", by_rows(lambda rows: (likelihood(rest[rows], common),), len(rest)))
     weights = known * share
     sure = _SURE if len(rest) >= _FEWEST else 1 - _SURE_OF_FEW

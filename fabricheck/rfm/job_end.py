@@ -11,9 +11,10 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -225,13 +226,21 @@ def take_over(check: Any) -> None:
         scripts = (before / check.job.script_filename, earlier), (stage / check.job.script_filename, run)
         if _is_whole(before) and len({_commands(*script) for script in scripts}) == 1:
             shutil.copytree(before, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns(BEGUN, ".rfm*"))
-            for plans in before.parent.glob("shared-job-*/*/plans-*"):
-                if f"{before} " in plans.read_text(encoding="utf-8"):
-                    leave_words(stage, plans.parent)
+            if (launch := _launches_in(before.parent).get(str(before))) is not None:
+                leave_words(stage, launch)
             (stage / TAKEN).write_text(f"{before}\n", encoding="utf-8")
             check.keep_files = [*check.keep_files, TAKEN]
             check.started = datetime.fromtimestamp(0, timezone.utc)  # it was looked at whether its result is of its job
             return
+
+
+@cache
+def _launches_in(folder: Path) -> Mapping[str, Path]:
+    """Of the shared jobs below a folder of an earlier run, the folder of the launch of each stage directory."""
+    lists = sorted(folder.glob("shared-job-*/*/plans-*"))
+    return {
+        line.partition(" ")[0]: file.parent for file in lists for line in file.read_text(encoding="utf-8").splitlines()
+    }
 
 
 def _is_whole(folder: Path) -> bool:

@@ -15,14 +15,13 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
-from fabricheck.judge.statistics import OF_DEVIATION
+from fabricheck.judge.statistics import OF_DEVIATION, RESOLUTION
 
 # So many readings are anything at all, evenly over a range of logarithms: the density of a normal value, without its
 # 1/sqrt(2 pi), next to which they stand.
 _OUTLIERS, _RANGE = 0.05, 2.0
 OUTLIER_DENSITY = _OUTLIERS * math.sqrt(2 * math.pi) / _RANGE
-# Readings are taken to be no more exact than this.
-_LEAST_NOISE = 1e-3
+# Steps between readings that are larger are not rounding.
 _COARSEST = 0.011
 
 
@@ -39,9 +38,9 @@ def least_noise(y: FloatArray) -> float:
     and a tenth of a per cent. Equal readings further apart than a per cent are faults and not rounded."""
     values = np.unique(y.round(9))
     if values.size > y.size / 2 or values.size < 2:
-        return _LEAST_NOISE
+        return RESOLUTION
     step = float(np.diff(values).min())
-    return max(_LEAST_NOISE, step) if step <= _COARSEST else _LEAST_NOISE
+    return max(RESOLUTION, step) if step <= _COARSEST else RESOLUTION
 
 
 def p_value(gain: float, readings: int, hypotheses: int) -> float:

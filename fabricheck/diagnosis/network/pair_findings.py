@@ -22,6 +22,7 @@ from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
+from fabricheck.judge.statistics import RESOLUTION
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -37,8 +38,6 @@ from fabricheck.units import plural
 _LEAST_FREEDOM = 3
 # All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
 _MOST_PORTS = 4096
-# What clocks resolve of a time, relative.
-_LEAST_ERROR = 1e-3
 # Of the times of a pair: processors and other traffic add to them, and take nothing away.
 _QUANTILE = 25
 
@@ -158,7 +157,7 @@ def _chance(sides: Sequence[FloatArray]) -> float:
         return 1.0
     mean = sum(float(each.mean()) for each in sides)
     variance = sum(float(((each - each.mean()) ** 2).sum()) for each in sides) / freedom
-    error = math.sqrt(variance * sum(1 / each for each in sizes)) + _LEAST_ERROR
+    error = math.sqrt(variance * sum(1 / each for each in sizes)) + RESOLUTION
     return float(stdtr(freedom, -mean / error))
 
 
