@@ -11,7 +11,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from tools.size import PACKAGE, ROOT, imported, modules, with_one_neighbour
+from tools.size import PACKAGE, ROOT, imported, modules
 
 LAB = ROOT / "lab" / "fabricheck_lab"
 
@@ -52,7 +52,6 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
-MOST_WITH_ONE_NEIGHBOUR = 30
 
 
 def test_every_room_has_a_floor() -> None:
@@ -186,11 +185,6 @@ def test_a_variable_of_the_benchmark_is_a_noun_too() -> None:
         for line in file.read_text(encoding="utf-8").splitlines()
     )
     assert [f"{file.name}: {line.strip()}" for file, line in lines if declared.search(line)] == []
-
-
-def test_few_modules_are_for_one_neighbour() -> None:
-    """What one module of its room needs alone is part of that, unless the two are long or two ideas."""
-    assert len(list(with_one_neighbour())) <= MOST_WITH_ONE_NEIGHBOUR
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
