@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated
 from fabricheck.history.calibrate import ALONE, LASTING_FALSE_ALARMS, METRICS
-from fabricheck.history.persistence import as_most_do, persistence_of
+from fabricheck.history.levels import as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.records.metrics import metrics_of

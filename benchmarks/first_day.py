@@ -27,8 +27,8 @@ from scipy.special import stdtr
 from fabricheck.judge.equal_metrics import Member
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy
+from fabricheck.judge.run_rules import slow_tails
 from fabricheck.judge.siblings import Compared
-from fabricheck.judge.slow_iterations import slow_tails
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Device, Rank, Run, Samples

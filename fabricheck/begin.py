@@ -1,4 +1,4 @@
-"""What `fabricheck run` changes of the ReFrame that it starts, as soon as that reads its settings (config/common.py).
+"""What `fabricheck run` changes of the ReFrame that it starts.
 
 ReFrame reads the checks once: before the first test it says how many are to come, and waits for an answer.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -48,3 +50,23 @@ def begin_when_told() -> None:
     for module in (reframe.core.fields, reframe.core.variables):
         if (warn := getattr(module, "user_deprecation_warning", None)) is not None:  # another release has another name
             module.user_deprecation_warning = functools.partial(unless_suppressed, warn)
+
+
+def keep_signals() -> None:
+    """For a process of ReFrame: a signal that ends it is not lost where it comes while a line is logged.
+
+    ReFrame 4 turns SIGTERM and SIGHUP into an exception, once, and ignores them from then on. A handler of Python's
+    logging takes whatever is raised in it for a mistake of its own and goes on; with a line for every look at a job
+    that is often. All handlers pass that exception on.
+    """
+    from reframe.core.exceptions import ForceExitError
+
+    others = logging.Handler.handleError
+
+    def handle_error(handler: logging.Handler, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, ForceExitError):
+            raise error
+        others(handler, record)
+
+    logging.Handler.handleError = handle_error  # type: ignore[method-assign, assignment]

@@ -11,8 +11,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "fabricheck"
+from tools.size import PACKAGE, ROOT, imported, modules
+
 LAB = ROOT / "lab" / "fabricheck_lab"
 
 #: From the ground up, as in CONTRIBUTING.md: a room imports from its own floor and those below.
@@ -52,22 +52,6 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
-
-
-def modules(package: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
-    for file in sorted(package.rglob("*.py")):
-        yield ".".join(file.relative_to(package).with_suffix("").parts), file
-
-
-def imported(file: Path, package: Path = PACKAGE) -> Iterator[str]:
-    """Modules of a package that a module imports anywhere, without the package's name."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package.name:
-            for each in node.names:
-                full = package.parent / "/".join([*node.module.split("."), each.name])
-                below = (full.with_suffix(".py"), full / "__init__.py")
-                name = f"{node.module}.{each.name}" if any(map(Path.exists, below)) else node.module
-                yield name.removeprefix(package.name).removeprefix(".") or "__init__"
 
 
 def test_every_room_has_a_floor() -> None:
@@ -212,7 +196,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 
 def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
-    subjects = {"amd", "cross_check", "doctor", "fleet", "node_state", "nvidia", "resume", "screen", "tuning_effect"}
+    subjects = {"doctor", "fleet", "nics", "node_state", "nvidia", "other_gpus", "resume", "screen", "tuning_effect"}
     subjects |= {"bundle", "explain", "history", "judge", "run", "upgrade", "vendor"}
     names = Counter(name.rpartition(".")[2] for name, file in modules() if file.name != "__init__.py")
     assert {name for name, count in names.items() if count > 1} <= subjects

@@ -319,9 +319,9 @@ def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None
 
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
     from fabricheck.session.abandoned import end_jobs, read_abandoned, set_aside
+    from fabricheck.session.hiding import scrub
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
-    from fabricheck.session.scrub import scrub
 
     scrub(folder, os.environ)
     try:

@@ -215,7 +215,7 @@ def _system_name(given: str | None, facts: NodeFacts) -> str:
 
 
 def _network(facts: NodeFacts, nodes: tuple[str, ...], ib: Path | None, lldp: Path | None) -> dict[str, Any]:
-    from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
+    from fabricheck.site.nics import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 
     if ib is not None:
         return network_of_ibnetdiscover(ib, nodes, facts.nics)

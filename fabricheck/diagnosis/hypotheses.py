@@ -21,7 +21,7 @@ from fabricheck.diagnosis.case_runs import (
     groups_of,
     match_partners,
 )
-from fabricheck.diagnosis.slowdown import Slowdown, slowdowns
+from fabricheck.diagnosis.ratios import Slowdown, slowdowns
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.statistics import (
     MARGIN,

@@ -12,12 +12,10 @@ import numpy as np
 from fabricheck.diagnosis.association import find_associations
 from fabricheck.diagnosis.case_runs import CaseRun, is_sound
 from fabricheck.diagnosis.causes import diagnose
-from fabricheck.diagnosis.crossover import find_crossovers
-from fabricheck.diagnosis.network.pair_findings import judge_pairs
+from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
-from fabricheck.diagnosis.network.wiring import find_swapped
 from fabricheck.diagnosis.observations import find_observations
-from fabricheck.diagnosis.slowdown import find_slowdowns
+from fabricheck.diagnosis.ratios import find_crossovers, find_slowdowns
 from fabricheck.errors import reason_of
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology

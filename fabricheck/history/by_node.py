@@ -22,6 +22,7 @@ from scipy.special import fdtrc
 from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
 from fabricheck.judge.evidence import short_name
+from fabricheck.judge.statistics import RESOLUTION
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,8 +38,6 @@ _MOST_OF_PAIRS = 1000
 _STEPS, _SETTLED = 20, 1e-9
 # Nodes that differ by chance this rarely are taken to differ.
 _BY_CHANCE = 0.001
-# As of a metric (`calibrate`): what a clock cannot tell and nobody acts on.
-_LEAST = 0.001
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
     runs, nodes, enough = int(kept.sum()), int(fit.told.sum()), fit.enough
     # Around a level that they tell themselves these vary less than around the true one.
     left = (logs - fit.fitted) / np.sqrt(np.where(kept, 1 - fit.leverage, 1.0))
-    noise = max(float(centre_and_spread(left[kept]).spread), _LEAST)
+    noise = max(float(centre_and_spread(left[kept]).spread), RESOLUTION)
     centres = centre_and_spread(fit.centres[fit.told])
     middle = fit.ends * float(centres.centre)
     between = float(((fit.fitted[kept] - middle) ** 2).sum()) / (fit.freedom - 1)

@@ -14,24 +14,21 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
+from fabricheck.history.levels import Persistence, as_most_do, persistence_of
 from fabricheck.history.limits import Limits
-from fabricheck.history.persistence import Persistence, as_most_do, persistence_of
 from fabricheck.history.robust import FEWEST, centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
 from fabricheck.history.tails import Tail, deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.parts import Together
+from fabricheck.judge.statistics import OF_MEDIAN, RESOLUTION
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
 
-# A tenth of a percent: what a clock cannot tell and nobody acts on.
-_LEAST_SPREAD = 0.001
 # A bound that lets half the goodput or twice the latency pass, as a logarithm.
 _WIDEST_REACH = math.log(2)
-# Standard error of a median of normal values in their spreads, times the square root of their number.
-_OF_MEDIAN = math.sqrt(math.pi / 2)
 #: For how many metrics at least the false alarms of a session are counted.
 METRICS = 1000
 #: How often the first launch of a healthy session is beyond a bound. It is launched again, as one that is slow twice is
@@ -291,7 +288,7 @@ def _own_spread(rows: pl.DataFrame) -> float:
     within = float((rows["deviation"] / rows["value"]).fill_nan(0).median() or 0.0)  # type: ignore[arg-type]
     iterations = float(rows["count"].median() or 1.0)  # type: ignore[arg-type]
     between = float(centre_and_spread(_worse(rows)).spread)
-    return max(between, _LEAST_SPREAD, _OF_MEDIAN * within / math.sqrt(max(iterations, 1.0)))
+    return max(between, RESOLUTION, within * math.sqrt(OF_MEDIAN / max(iterations, 1.0)))
 
 
 def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fabricheck.history.robust import FEWEST
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 # Sessions whose middle is the level, where one says too little.
 _LEVEL_SESSIONS = 15
 _FEWEST_OF_SESSION = 3
-# Of fewer values, beyond one a node, nothing is known of the noise.
-_FEWEST_AGAIN = 8
 # A value moves what is known of its node by no more than this many standard deviations.
 _REACH = 4.0
 
@@ -119,7 +119,7 @@ def _known(count: Floats, total: Floats, squares: Floats) -> _Known:
     """By the number of the values of each node, their sum and that of their squares."""
     seen = count > 0
     number, nodes = count.sum(), int(seen.sum())
-    if nodes < 2 or number - nodes < _FEWEST_AGAIN:
+    if nodes < 2 or number - nodes < FEWEST:
         return _Known(np.zeros(count.size), np.ones(count.size), np.inf, np.inf)
     mean = np.divide(total, count, out=np.zeros(count.size), where=seen)
     within = float((squares - count * mean**2).sum()) / (number - nodes)

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 # Of a year of sessions these take 6 MB as numbers.
 _AT_ONCE = 2048
+#: What is known of all metrics before any was measured counts as so many of them.
+PRIOR_METRICS = 2.0
+_ROUNDS = 50
 
 Arrays = tuple[npt.NDArray[np.generic], ...]
 
@@ -28,3 +31,14 @@ def by_rows(work: Callable[[slice], Arrays], rows: int) -> Arrays:
 def sample_of(rows: npt.NDArray[np.int64], most: int = 4096) -> npt.NDArray[np.int64]:
     """Some of many rows, evenly: what a thousand metrics have in common, these tell as well."""
     return rows[:: -(-rows.size // most)] if rows.size > most else rows
+
+
+def shares_of(likelihoods: npt.NDArray[np.float64], prior: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How common each kind is among metrics, shape (kinds,), by the likelihood of each for each metric, (metrics,
+    kinds), and how common it is before anything was measured (empirical Bayes: Robbins, 1956)."""
+    share = prior
+    for _ in range(_ROUNDS):
+        weights = likelihoods * share
+        weights /= weights.sum(axis=1, keepdims=True)
+        share = (weights.sum(axis=0) + PRIOR_METRICS * prior) / (len(likelihoods) + PRIOR_METRICS)
+    return share

@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
 from fabricheck.history.peaks import ParetoTail, upper_tail
+from fabricheck.history.rows import shares_of
 from fabricheck.judge.spread import CUT, LEAST_SPREAD, Moderated, Prior, moderate
 
 Floats = npt.NDArray[np.float64]
@@ -21,13 +22,10 @@ Ints = npt.NDArray[np.int64]
 # node and the hour.
 FEWEST_SESSIONS = 3
 # The sides of a comparison, as `shift_test` takes them.
-EARLIER, BASE, CANDIDATE = 0, 1, 2
-# Correlations of neighbouring sessions that are tried, and how common each is before anything was measured, as if of
-# this many metrics.
+EARLIER, BASE, CANDIDATE = range(3)
+# Correlations of neighbouring sessions that are tried, and how common each is before anything was measured.
 _CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
 _PRIOR_SHARES = np.asarray([0.4, 0.2, 0.12, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
-_PRIOR_METRICS = 2.0
-_ROUNDS = 50
 # Orders of the residuals that are drawn for all metrics together, and at least for each.
 _DRAWS, _FEWEST_DRAWS = 20_000, 20
 _BATCH = 5_000
@@ -268,12 +266,8 @@ def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[
     varies &= freedom > 0
     logs = np.where(varies[:, None], np.stack(likelihood, axis=1), 0.0)
     known = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
-    share = _PRIOR_SHARES
-    for _ in range(_ROUNDS):
-        weights = known * share
-        weights /= weights.sum(axis=1, keepdims=True)
-        share = (weights[varies].sum(axis=0) + _PRIOR_METRICS * _PRIOR_SHARES) / (varies.sum() + _PRIOR_METRICS)
-    return np.asarray(weights @ _CORRELATIONS), varies
+    weights = known * shares_of(known[varies], _PRIOR_SHARES)
+    return np.asarray(weights @ _CORRELATIONS / weights.sum(axis=1)), varies
 
 
 def _of_difference(white: _White) -> Floats:

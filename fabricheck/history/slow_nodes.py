@@ -20,6 +20,7 @@ from fabricheck.history.robust import FEWEST
 from fabricheck.history.series import Series, components_of_keys, number_names
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.parts import LEAST_LOSS
+from fabricheck.judge.statistics import OF_DEVIATION, RESOLUTION
 from fabricheck.records.component import Component, Kind, only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -33,10 +34,6 @@ _LAST = 2
 _WITH_IT = 0.75
 # Healthy nodes have an outlier in one session of so many, once in three years of nights.
 _SESSIONS = 1000
-# As of a metric (`calibrate`): what a clock cannot tell and nobody acts on.
-_LEAST_SPREAD = 0.001
-# The median distance of two normal values whose standard deviation is 1.
-_APART = 0.954
 # In this order: what is named explains its parts.
 _KINDS = (Kind.NODE, Kind.GPU, Kind.NIC, Kind.DEVICE, Kind.LINK)
 
@@ -168,11 +165,12 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
                 continue
             sessions_of = [np.array(group["worse"][number]) for number in asked]
             worse = np.array([each[:_LAST] for each in sessions_of])
-            apart = np.abs(worse[:, 0] - worse[:, 1]) / _APART
+            # By the median distance of two normal values.
+            apart = np.abs(worse[:, 0] - worse[:, 1]) * OF_DEVIATION / math.sqrt(2)
             equals = [CrossedParts[Component]((components[number],)) for number in asked]
             slow += [
                 SlowNodePart(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
-                for each in outliers(worse.min(axis=1), apart, equals, _LEAST_SPREAD, error)
+                for each in outliers(worse.min(axis=1), apart, equals, RESOLUTION, error)
                 for member in each.members
                 if each.excess >= LEAST_LOSS and _by_chance(sessions_of, member, each.excess / 2) <= error
             ]

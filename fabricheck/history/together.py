@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from fabricheck.history.robust import FEWEST
 from fabricheck.history.tails import Floats, joined_tail
 from fabricheck.judge.parts import CUT, Ints, PartMetrics, Together, parts_of, scores_of, standardised
 
 # Of what launches share, more than this is all.
 _MOST_SHARED = 0.95
-_FEWEST_SCORES = 8
 # Index of the tail of scores, with the weight of so many of the largest: sums of metrics that are cut off have no heavy
 # one.
 _PRIOR = (0.0, 200)
@@ -123,7 +123,7 @@ def _shared_by_parts(kind: str, scores: Sequence[tuple[Floats, Floats]], session
     )
     kept = variance > 0
     score, variance = score[kept], variance[kept]
-    if score.size < _FEWEST_SCORES:
+    if score.size < FEWEST:
         return 0.0
     beyond = float(np.mean(score**2 / variance) - 1) / float(np.mean(variance))
     return float(np.sqrt(max(beyond, 0.0)))

@@ -1,10 +1,16 @@
-"""Evidence: what a node said of itself, and what a run's nodes are that say it."""
+"""Evidence: what a node said of itself, what the nodes of a run are that say it, and rules on it.
+
+A rule is a fact, a condition, and a code. The facts are the `settings` of `fabricheck.records.node_state.NodeState` by
+name (`fabricheck.state.kernel`) and those of its GPUs. What only explains something stands beside a slow metric or a
+wrong path.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.records.node_state import NodeState
+from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 
@@ -109,3 +115,162 @@ def busy_hosts(run: Run) -> list[str]:
 def short_name(host: str) -> str:
     """A node's name without its domain."""
     return host.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class FactRule:
+    """`when` of the fact's value and the state it counts; `text` with `{}` for the value. `verdict` as of Evidence:
+    None where it counts beside a slow metric alone; a `network` matter is none of metrics inside a node."""
+
+    code: str
+    fact: str
+    when: Callable[[str, NodeState], bool]
+    text: str
+    verdict: Verdict | None = None
+    network: bool = False
+
+
+def _always(value: str, state: NodeState) -> bool:
+    return True
+
+
+def _rdma(state: NodeState) -> bool:
+    return any(nic.kind == "infiniband" and nic.up for nic in state.nics)
+
+
+def _nvidia(state: NodeState) -> bool:
+    return bool(state.settings.get("NVIDIA kernel module")) or any(gpu.name.startswith("NVIDIA") for gpu in state.gpus)
+
+
+def _spans_nodes(state: NodeState) -> bool:
+    return any(name.startswith(NVLINK_DOMAIN) for gpu in state.gpus for name in gpu.settings)
+
+
+#: Of a node. Sources: NCCL User Guide, Troubleshooting (ACS, shared memory, memory limits, GPUDirect); AMD's system
+#: optimisation guides (IOMMU, NUMA balancing); NVIDIA GPUDirect RDMA documentation; NVIDIA IMEX Service guide.
+NODE_RULES = (
+    FactRule(
+        "acs-on",
+        "ACS redirect",
+        lambda value, state: value.startswith("on") and len(state.gpus) + len(state.nics) > 1,
+        "PCIe ACS sends traffic between GPUs and NICs through the CPU ({})",
+    ),
+    FactRule(
+        "iommu-on",
+        "IOMMU",
+        lambda value, state: value == "translating" and bool(state.gpus),
+        "the IOMMU translates the addresses of devices",
+    ),
+    FactRule(
+        "relaxed-ordering-off",
+        "relaxed ordering",
+        lambda value, state: value.startswith("off") and bool(state.gpus),
+        "PCIe relaxed ordering is off ({})",
+        network=True,
+    ),
+    FactRule(
+        "no-peer-memory",
+        "peer memory",
+        lambda value, state: (
+            value == "none"
+            and _nvidia(state)
+            and _rdma(state)
+            and state.settings.get("NVIDIA kernel module", "proprietary") != "open"
+        ),
+        "no GPUDirect RDMA: nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF",
+        network=True,
+    ),
+    FactRule(
+        "numa-balancing-on",
+        "NUMA balancing",
+        lambda value, state: value == "on" and bool(state.gpus),
+        "NUMA balancing is on: the kernel moves pages between NUMA domains",
+    ),
+    FactRule(
+        "memlock-limited",
+        "locked memory",
+        lambda value, state: value != "unlimited" and _rdma(state),
+        "a job may lock only {} of memory, and RDMA locks its buffers",
+        network=True,
+    ),
+    FactRule(
+        "shm-small",
+        "/dev/shm",
+        lambda value, state: value.endswith(" MiB") and bool(state.gpus),
+        "/dev/shm has {}, and NCCL and MPI keep their buffers there",
+    ),
+    FactRule(
+        "imex-off",
+        "IMEX channels",
+        lambda value, state: value == "0" and _spans_nodes(state),
+        "no IMEX channel: GPUs of other nodes of the NVLink domain cannot be reached",
+        network=True,
+    ),
+)
+#: Of a GPU, by its settings.
+GPU_RULES = (
+    FactRule(
+        "fabric-not-ready",
+        "fabric",
+        lambda value, state: value != "completed" and len(state.gpus) > 1,
+        "not in the NVLink fabric of the fabric manager ({})",
+        Verdict.DEGRADED,
+    ),
+)
+#: By the kind of an event in the kernel's log: code, what it is, and the verdict of one during the test; of
+#: an earlier one it is told, or counts beside a slow metric (None).
+EVENT_RULES = {
+    "sxid": FactRule("nvswitch-error", "", _always, "an NVSwitch reported an error", Verdict.DEGRADED),
+    "out-of-memory": FactRule(
+        "out-of-memory", "", _always, "the kernel ended a process that was out of memory", Verdict.INCOMPLETE
+    ),
+    "gpu-reset": FactRule("gpu-reset", "", _always, "the driver reset a GPU", Verdict.DEGRADED),
+    "amd-ras": FactRule(
+        "gpu-memory-errors", "", _always, "the driver reported an uncorrectable error", Verdict.DEGRADED
+    ),
+    "pcie-aer": FactRule("pcie-errors", "", _always, "PCIe reported errors"),
+    "link-down": FactRule("nic-flaps", "", _always, "the link of a port went down", Verdict.DEGRADED, network=True),
+}
+#: What may be why the data took another path than they should.
+EXPLAINS_PATHS = frozenset(
+    ("no-peer-memory", "memlock-limited", "shm-small", "imex-off", "fabric-not-ready", "acs-on", "iommu-on")
+)
+
+
+def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
+    """What the rules say of each node, by what it said last."""
+    for node in nodes:
+        state = node.last
+        for rule in NODE_RULES:
+            if (value := state.settings.get(rule.fact, "")) and rule.when(value, state):
+                yield Evidence(rule.code, node.host, "", rule.text.format(value), rule.verdict, network=rule.network)
+        for gpu in state.gpus:
+            for rule in GPU_RULES:
+                if (value := gpu.settings.get(rule.fact, "")) and rule.when(value, state):
+                    text = rule.text.format(value)
+                    yield Evidence(rule.code, node.host, gpu.index, text, rule.verdict, gpu.bus_id)
+        yield from _events(node)
+
+
+def _events(node: NodeReport) -> Iterator[Evidence]:
+    """Those of the test one by one, and of earlier ones how many there were of each device."""
+    known = node.before.events or () if node.before else ()
+    watched = node.before is not None and node.after is not None
+    earlier: dict[tuple[str, str], int] = {}
+    for event in node.last.events or ():
+        rule = EVENT_RULES.get(event.kind)
+        if rule is None:
+            continue
+        if watched and event not in known:
+            text = f"{rule.text} during the test: {event.text}"
+            yield Evidence(rule.code, node.host, event.part, text, rule.verdict, network=rule.network)
+        elif rule.verdict is not Verdict.INCOMPLETE:  # which was of another job
+            earlier[event.kind, event.part] = earlier.get((event.kind, event.part), 0) + 1
+    for (kind, part), count in earlier.items():
+        rule = EVENT_RULES[kind]
+        text = (
+            f"{rule.text} {count} times since the node started" if count > 1 else f"{rule.text} since the node started"
+        )
+        # A cable is pulled, and a port goes up, without any fault.
+        verdict = None if rule.verdict is None or rule.network else Verdict.PASS
+        yield Evidence(rule.code, node.host, part, text, verdict, network=rule.network)

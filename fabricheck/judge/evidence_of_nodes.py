@@ -17,7 +17,7 @@ from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
 from fabricheck.units import FEW, few
 
-# A launcher starts all nodes within its own time-out (fabricheck.rfm.node_state); larger differences are of the clocks.
+# A launcher starts all nodes within its own time-out (fabricheck.rfm.command_line); larger differences are of clocks.
 _CLOCK_S = 60.0
 _LITTLE_MEMORY = 0.1
 # What makes copies and libraries slower or chooses their way, whoever set it.

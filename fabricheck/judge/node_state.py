@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from fabricheck.judge.evidence import Evidence, NodeReport, nodes_of, short_name
+from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evidence_of_rules, nodes_of, short_name
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.overall import badness
 from fabricheck.judge.policy import host_memory_of
-from fabricheck.judge.state_rules import EXPLAINS_PATHS, evidence_of_rules
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding

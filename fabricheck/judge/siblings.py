@@ -12,7 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
-from fabricheck.judge.slow_iterations import find_slow_starts, find_slow_tails
+from fabricheck.judge.run_rules import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding, with_files

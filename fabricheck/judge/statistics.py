@@ -201,6 +201,8 @@ CONFIDENCE = 0.95
 # Less is no difference: two jobs that measure the same, one after the other, may differ by so much
 # (interleaved.cross_check).
 MARGIN = 0.03
+#: A tenth of a percent: what a clock cannot tell of a time, relative, and nobody acts on.
+RESOLUTION = 0.001
 
 # True, False, or None where the data are inconclusive.
 Truth = bool | None

@@ -44,17 +44,15 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
 from fabricheck.report.content import NotPassed, label_of, number, printable, reason_without_source
 from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.figures import figures_of
 from fabricheck.report.figures.comparison import changes_figure
+from fabricheck.report.figures.curves import figures_of
 from fabricheck.report.figures.history import figures_of_history, states_table
 from fabricheck.report.figures.plot import plotly_js, plotly_notice
 from fabricheck.report.figures.tables import Figure
-from fabricheck.report.grid import grid_of
 from fabricheck.report.lines import problems_shown_once
-from fabricheck.report.node import node_of_run
 from fabricheck.report.past import Past
-from fabricheck.report.run_view import Explained, RunView, run_view, tables_of, yardstick_text
-from fabricheck.report.shares import DARKEST, share_of_yardstick
+from fabricheck.report.run_view import Explained, RunView, node_of_run, run_view, tables_of, yardstick_text
+from fabricheck.report.shares import DARKEST, grid_of, share_of_yardstick
 from fabricheck.report.summary import coverage, machine, next_of_pass, numbers, qualify_pass, summarise_counts
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file

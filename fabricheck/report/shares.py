@@ -1,16 +1,26 @@
-"""How much of its yardstick a metric has: one measure, and one scale of colours, for all maps of a page."""
+"""How much of its yardstick a metric has, and the map of a session: nodes by checks, or GPUs by GPUs of one node.
+
+There is one measure, and one scale of colours, for all maps of a page.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Samples
-from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import number, percent
+from fabricheck.records.verdict import Verdict, worst
+from fabricheck.report.content import groups_of, number, percent, unit_shown
+from fabricheck.report.figures.tables import Cell
+from fabricheck.units import format_size, plural
 
 #: The colours of all maps go in so many steps from this share, or less, to all of it.
 SHADES, DARKEST = 10, 0.7
@@ -77,3 +87,206 @@ def indirectness(run: RunJudgement, samples: Samples) -> tuple[bool, bool, bool,
     """A key that sorts pairs by how well they show the link: nothing but the hardware copies, alone, one way, much."""
     library, contended = run.run.header.get("transport") != "copy", samples.schedule == "contended"
     return library, contended, samples.operation == "bidirectional", -samples.bytes
+
+
+# Wider, a map is no map.
+_MOST_COLUMNS, _MOST_ROWS, _MOST_CELLS = 64, 512, 4096
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`cells` has the shape (rows, columns); `corner` names both. `legend`: what is in the cells."""
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    legend: str
+
+
+def grid_of(runs: Sequence[RunJudgement], checks: Sequence[str], diagnosis: Diagnosis) -> Grid | None:
+    """The map of runs in the order of the page; none where it would be of one thing.
+
+    `checks`: the short name of each run's check. `diagnosis`: of these runs; its problems may name other nodes.
+    """
+    hosts = {rank.host for each in runs for rank in each.run.ranks}
+    if len(hosts) < 2:
+        return _of_gpus(runs, checks)
+    lost = {
+        one.node: SEVERITY[each.verdict]
+        for each in diagnosis.problems
+        for one in each.components
+        if one.kind is Kind.NODE and len(each.components) == 1 and one.node not in hosts
+    }
+    return _of_nodes(runs, checks, hosts, lost, diagnosis.nodes_of_rows)
+
+
+def _of_nodes(
+    runs: Sequence[RunJudgement],
+    checks: Sequence[str],
+    hosts: Collection[str],
+    lost: Mapping[str, int],
+    at_fault: Mapping[int, frozenset[str]],
+) -> Grid:
+    """The worst verdict of each check on each node; `lost`: how bad it is with nodes on which nothing was measured.
+    `at_fault`: by metric the nodes that the diagnosis names."""
+    in_order = sorted(zip(runs, checks, strict=True), key=lambda pair: pair[0].test or pair[0].run.path)
+    names = list(dict.fromkeys(name for _, name in in_order))
+    on_nodes: dict[tuple[str, str], list[_OnNode]] = {}
+    for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
+        for host, (verdict, bad) in _by_host(run, at_fault).items():
+            on_node = _OnNode(verdict, bad, _on_node(run, host), f"run{position}")
+            on_nodes.setdefault((host, check), []).append(on_node)
+    # Nodes with anything that is not PASS first: a map of a thousand rows is read from its top.
+    severity = dict(lost) | {
+        host: max((SEVERITY[one.verdict] for name in names for one in on_nodes.get((host, name), ())), default=0)
+        for host in hosts
+    }
+    rows = sorted([*hosts, *lost], key=lambda host: (-severity[host], host))
+    columns = names[:_MOST_COLUMNS]
+    most_rows = min(_MOST_ROWS, _MOST_CELLS // len(columns)) if columns else _MOST_ROWS
+    shown = rows[:most_rows]
+    cells = tuple(tuple(_of_check(on_nodes.get((host, name), ()), host, name) for name in columns) for host in shown)
+    left = [
+        plural(len(some) - most, what)
+        for some, most, what in ((names, _MOST_COLUMNS, "more check"), (rows, most_rows, "more node"))
+        if len(some) > most
+    ]
+    return Grid(
+        "Nodes and checks",
+        "node",
+        tuple(columns),
+        tuple(shown),
+        cells,
+        "of the baseline of each metric: the median of a cell, or the worst if one is not PASS. ok: above the minimum"
+        + (f". Not shown (none worse): {', '.join(left)}" if left else ""),
+    )
+
+
+@dataclass(frozen=True)
+class _OnNode:
+    """What a run says of one node: `bad` of its metrics are not PASS because of it."""
+
+    verdict: Verdict
+    bad: int
+    judgements: tuple[Judgement, ...]
+    link: str
+
+
+def _by_host(run: RunJudgement, at_fault: Mapping[int, frozenset[str]]) -> Mapping[str, tuple[Verdict, int]]:
+    """Of each node of a run the verdict, and how many metrics are not PASS because of it.
+
+    A metric counts for the nodes that the diagnosis names for it, else for every node that took part.
+    """
+    host_of = {rank.rank: rank.host for rank in run.run.ranks}
+    by_host: dict[str, list[Verdict]] = {host: [] for host in host_of.values()}
+    counts: Counter[str] = Counter()
+    for judgement in run.judgements:
+        if judgement.verdict is not Verdict.PASS:
+            hosts = {host_of[rank] for rank in judgement.samples.ranks if rank in host_of}
+            for host in (hosts & at_fault.get(id(judgement), frozenset())) or hosts:
+                by_host[host].append(judgement.verdict)
+                counts[host] += 1
+    for problem in run.all_problems:
+        named = {host for each in problem.components for host in each.nodes} & by_host.keys()
+        for host in named or by_host:
+            by_host[host].append(problem.verdict)
+    if run.final_verdict not in ({one for verdicts in by_host.values() for one in verdicts} or {Verdict.PASS}):
+        # Nothing says which node it is of.
+        by_host = {host: [*verdicts, run.final_verdict] for host, verdicts in by_host.items()}
+    return {host: (worst(verdicts) if verdicts else Verdict.PASS, counts[host]) for host, verdicts in by_host.items()}
+
+
+def _of_check(on_nodes: Sequence[_OnNode], host: str, name: str) -> Cell:
+    if not on_nodes:
+        return Cell("-", title=f"{host}, {name}: not measured")
+    worst = max(on_nodes, key=lambda on_node: SEVERITY[on_node.verdict])
+    metrics = plural(len(worst.judgements), "metric")
+    of = f"{worst.bad} of {metrics} not PASS" if worst.bad else metrics
+    title = f"{host}, {name}: {worst.verdict.value}, {of}"
+    if worst.verdict is Verdict.PASS:
+        shares = [share for each in worst.judgements if (share := share_of(each)) is not None]
+        return _cell(Verdict.PASS, statistics.median(shares) if shares else None, "")
+    bad = [share for each in worst.judgements if each.verdict is worst.verdict if (share := share_of(each)) is not None]
+    return _cell(worst.verdict, min(bad, default=None), title, worst.link)
+
+
+def _on_node(run: RunJudgement, host: str) -> tuple[Judgement, ...]:
+    own = {rank.rank for rank in run.run.ranks if rank.host == host}
+    return tuple(each for each in run.judgements if own.intersection(each.samples.ranks))
+
+
+def _cell(verdict: Verdict, share: float | None, title: str, link: str = "") -> Cell:
+    if share is None:
+        return Cell("ok" if verdict is Verdict.PASS else verdict.value, verdict, None, title, link)
+    return Cell(percent(share), verdict, shade_of(share), title, link)
+
+
+def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
+    """For each ordered pair of a node's GPUs their most direct transfer, and where a check is not PASS the worst."""
+    ranks: dict[int, str] = {}
+    measured: dict[tuple[int, int], list[_Pair]] = {}
+    for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
+        if "host" in str(run.run.header.get("plan", {}).get("buffers")):
+            continue
+        place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
+        for rank in run.run.ranks:
+            ranks.setdefault(place[rank.rank], f"GPU {rank.device.index}" if rank.device else f"rank {rank.rank}")
+        for group in groups_of(run):
+            if not group.is_pairs or group.quantity != "goodput":
+                continue
+            for judgement in group.judgements:
+                a, b = (place.get(rank) for rank in judgement.samples.ranks)
+                if a is None or b is None:  # of a file that was damaged
+                    continue
+                if a == b:  # two ranks on one GPU: no link between GPUs
+                    continue
+                measured.setdefault((a, b), []).append(_Pair(run, judgement, check, f"run{position}"))
+    numbers = sorted({rank for pair in measured for rank in pair})
+    if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
+        return None
+    cells = tuple(tuple(_of_pair(measured.get((a, b), []), a, b) for b in numbers) for a in numbers)
+    direct = Counter(min(pairs, key=lambda pair: pair.indirectness).what for pairs in measured.values()).most_common(1)[
+        0
+    ][0]
+    labels = tuple(ranks[each] for each in numbers)
+    return Grid(
+        "GPU to GPU" if all(label.startswith("GPU") for label in labels) else "Rank to rank",
+        "from \\ to",
+        labels,
+        labels,
+        cells,
+        f"of the baseline of {direct}, or the worst if a check of the pair is not PASS. ok: above the minimum",
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A metric of a pair, and the run and check that it is of."""
+
+    run: RunJudgement
+    judged: Judgement
+    check: str
+    link: str
+
+    @property
+    def indirectness(self) -> tuple[bool, bool, bool, int]:
+        return indirectness(self.run, self.judged.samples)
+
+    @property
+    def what(self) -> str:
+        samples = self.judged.samples
+        return f"{samples.operation} {format_size(samples.bytes)} over {self.run.run.header.get('transport', '?')}"
+
+
+def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Cell:
+    if not pairs:
+        return Cell("", title="" if a == b else f"{a}→{b}: not measured")
+    bad = [pair for pair in pairs if pair.judged.verdict is not Verdict.PASS]
+    shown = min(bad, key=lambda pair: (-SEVERITY[pair.judged.verdict], share_of(pair.judged) or 0.0), default=None)
+    shown = shown or min(pairs, key=lambda pair: pair.indirectness)
+    judged = shown.judged
+    title = f"{'→'.join(map(str, judged.samples.ranks))} {judged.name} in {shown.check}: {judged.verdict.value}, "
+    title += f"{number(judged.value)} {unit_shown(judged.unit)}"
+    return _cell(judged.verdict, share_of(judged), title, shown.link if bad else "")

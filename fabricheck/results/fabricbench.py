@@ -33,17 +33,20 @@ from fabricheck.results.fabricbench_format import (
     SeriesModel,
     with_todays_words,
 )
-from fabricheck.results.fabricbench_plan import (
+from fabricheck.results.fabricbench_records import (
     Key,
     describe,
     key_of,
+    mistaken_names,
     mode_mistakes,
     order_mistake,
     plan_mistakes,
     planned_keys,
+    rank_of,
     samples_mistakes,
+    samples_of,
+    timed_ns,
 )
-from fabricheck.results.fabricbench_records import mistaken_names, rank_of, samples_of, timed_ns
 from fabricheck.results.node_state import read_states
 from fabricheck.results.strict_json import BadLineError, parse_line, validate
 from fabricheck.wholefile import open_file

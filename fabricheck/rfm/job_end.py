@@ -1,18 +1,27 @@
-"""What a job left behind besides measurements: its exit status, who ended it, and all that as one line."""
+"""What a job left behind besides measurements: its exit status, who ended it, and all that as one line.
+
+A test that an earlier run measured to its end is not measured again (`run --resume` without `--nodes`).
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import shutil
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
+from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
 from fabricheck.judge.node_state import evidence_without_run, finding_of
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.records.component import Component
@@ -22,7 +31,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import write_judgement
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
-from fabricheck.results.node_state import read_states
+from fabricheck.results.node_state import FOLDER, read_states
 from fabricheck.rfm.launch import nodes_lost, topology_of
 
 RESULT = "result.jsonl"
@@ -205,3 +214,58 @@ def summary(problems: Iterable[Finding], more: str) -> str:
     ranked = worst_first(problems)
     others = f" (and {len(ranked) - 1} more)" if len(ranked) > 1 else ""
     return f"{ranked[0].verdict.value}: {ranked[0].message}{others}{more}"
+
+
+def take_over(check: Any) -> None:
+    """Copies what the earlier run left of a test into its stage directory, where its job would do the same."""
+    if RESUMES not in os.environ:
+        return
+    earlier, stage = Path(os.environ[RESUMES]), Path(check.stagedir)
+    run = stage.parents[4]
+    for before in folders_in(earlier, stage.relative_to(run / "stage")):
+        scripts = (before / check.job.script_filename, earlier), (stage / check.job.script_filename, run)
+        if _is_whole(before) and len({_commands(*script) for script in scripts}) == 1:
+            shutil.copytree(before, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns(BEGUN, ".rfm*"))
+            if (launch := _launches_in(before.parent).get(str(before))) is not None:
+                leave_words(stage, launch)
+            (stage / TAKEN).write_text(f"{before}\n", encoding="utf-8")
+            check.keep_files = [*check.keep_files, TAKEN]
+            check.started = datetime.fromtimestamp(0, timezone.utc)  # it was looked at whether its result is of its job
+            return
+
+
+@cache
+def _launches_in(folder: Path) -> Mapping[str, Path]:
+    """Of the shared jobs below a folder of an earlier run, the folder of the launch of each stage directory."""
+    lists = sorted(folder.glob("shared-job-*/*/plans-*"))
+    return {
+        line.partition(" ")[0]: file.parent for file in lists for line in file.read_text(encoding="utf-8").splitlines()
+    }
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        status = int((folder / EXIT_STATUS).read_text())
+    except (OSError, ValueError):
+        return False
+    return status in (0, WRONG_DATA) and has_footer(folder / RESULT)
+
+
+def _commands(script: Path, run: Path) -> str:
+    """What a job script of a run does, without what is for the scheduler and wherever the run is."""
+    try:
+        lines = script.read_text(encoding="utf-8").replace(str(run), "").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if not line.startswith("#"))
+
+
+def leave_words(stage: Path, launch: Path) -> None:
+    """What a plan and its job printed, where the job did not come to leave that; `launch`: the folder of its launch."""
+    for kind in ("out", "err"):
+        own = stage / f"rfm_job.{kind}"
+        files = (launch / f"launch.{kind}", stage / f"plan.{kind}", launch.parent / f"job.{kind}")
+        if not own.exists():
+            own.write_bytes(b"".join(file.read_bytes() for file in files if file.exists()))
+    if (launch / FOLDER).is_dir() and not (stage / FOLDER).exists():
+        shutil.copytree(launch / FOLDER, stage / FOLDER)

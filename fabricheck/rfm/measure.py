@@ -31,12 +31,11 @@ from fabricheck.results.check_judgement import JUDGEMENT, write_judgement
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.bounds import attributes_of, record_bounds
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
-from fabricheck.rfm.command_line import MeasurementPlan, case_options, ranks_together
+from fabricheck.rfm.command_line import MeasurementPlan, ask_nodes, case_options, ranks_together
 from fabricheck.rfm.container import enter_container
 from fabricheck.rfm.duration import fitted_plan
-from fabricheck.rfm.fleet import FILES_OF_NODES, judge_nodes
 from fabricheck.rfm.foreign import complete_backends
-from fabricheck.rfm.guarded import read_guarded
+from fabricheck.rfm.guarded import FILES_OF_NODES, judge_nodes, read_guarded
 from fabricheck.rfm.job_end import (
     EXIT_STATUS,
     RESULT,
@@ -61,7 +60,6 @@ from fabricheck.rfm.launch import (
     reasons_not_to_run,
     started_at,
 )
-from fabricheck.rfm.node_state import ask_nodes
 from fabricheck.rfm.paths import goes_by_host, paths_of, setting_of
 from fabricheck.topology.transport_paths import Paths
 from fabricheck.tuning import Library, Profile, libraries_of

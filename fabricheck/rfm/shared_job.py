@@ -28,9 +28,8 @@ from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
-from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, take_over
 from fabricheck.rfm.measure import FabricbenchCheck
-from fabricheck.rfm.resume import leave_words, take_over
 
 #: Variable of ReFrame's environment: whether tests share jobs; interleaved: a job has all environments, by turns, once
 # for each repetition of the tests (ReFrame's --repeat): A B, B A, A B, …

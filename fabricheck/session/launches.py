@@ -108,25 +108,19 @@ class Chance:
     @classmethod
     def of(cls, metrics: int, tried: Iterable[Sequence[Launch]]) -> Chance:
         """As the launches of all that were `tried` again tell it."""
-        refuted = (each[0].metrics - (_breadth(each) if _most(each)[1] == _ended(each) else 0) for each in tried)
-        return cls(metrics, tuple(each for each in refuted if each > 0))
+        return cls(metrics, tuple(count for launches in tried if (count := _refuted(launches)) > 0))
 
     def p_value(self, launches: Sequence[Launch]) -> float:
         """The probability that anything as broad is slow by chance in as many of so many launches (Bonferroni)."""
         broad = _breadth(launches)
         parts = max(self.metrics / broad, 1.0)
-        refuted = sum(each >= broad for each in self._refuted_beside(launches, broad))
-        rate = max(refuted / parts, min(1 / parts, _RATE_OF_FEW))
+        refuted = Counter(self.refuted)
+        if refuted[own := _refuted(launches)]:  # what is slow in most of these is no evidence of its own chance
+            refuted[own] -= 1
+            refuted[launches[0].metrics - broad] += 1
+        as_broad = sum(times for metrics, times in refuted.items() if metrics >= broad)
+        rate = max(as_broad / parts, min(1 / parts, _RATE_OF_FEW))
         return _p_of_as_many(_most(launches)[1], launches, min(rate, 1.0), parts)
-
-    def _refuted_beside(self, launches: Sequence[Launch], broad: int) -> tuple[int, ...]:
-        """The thing that is slow in most of these launches, so many metrics, is not evidence of its own chance."""
-        own = launches[0].metrics
-        if _most(launches)[1] == _ended(launches) or own not in self.refuted:
-            return self.refuted
-        others = [*self.refuted]
-        others.remove(own)
-        return (*others, own - broad)
 
     def p_of_any(self, launches: Sequence[Launch]) -> float:
         """The probability that chance makes something slow, whatever that is each time, in as many launches of any test
@@ -219,6 +213,11 @@ def _breadth(launches: Sequence[Launch]) -> int:
     times = _most(launches)[1]
     again = sum(sum(thing in each.slow for each in launches) == times for thing in launches[0].slow)
     return max(launches[0].metrics * again // max(len(launches[0].slow), 1), 1)
+
+
+def _refuted(launches: Sequence[Launch]) -> int:
+    """How many metrics that were DEGRADED in the first launch were not again: none of what all of them have slow."""
+    return launches[0].metrics - (_breadth(launches) if _most(launches)[1] == _ended(launches) else 0)
 
 
 def _last(launches: Sequence[Launch], verdict: Verdict) -> int:

@@ -32,10 +32,10 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started
 from fabricheck.session.check_files import check_files
+from fabricheck.session.hiding import scrub, scrub_database
 from fabricheck.session.progress import Progress, past_seconds
 from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed, with_checks
 from fabricheck.session.reframe_report import REPORT, FinishedSession, read_cases, read_info
-from fabricheck.session.scrub import scrub, scrub_database
 from fabricheck.suite import Suite
 
 _FOLLOW_S = 0.3  # how often the output is looked at

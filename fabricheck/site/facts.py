@@ -14,14 +14,13 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
-from fabricheck.site.amd import from_kfd, from_rocm_topo
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_generation
-from fabricheck.site.nearest_nics import associate, gpudirect, one_a_card
+from fabricheck.site.nics import associate, gpudirect, one_a_card
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
+from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
 from fabricheck.site.shapes import find_nearest_shape
 from fabricheck.site.slurm import as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
-from fabricheck.site.xpu_smi import from_xpu_smi, read_json
 from fabricheck.state import capture
 
 NVIDIA_SMI_TOPO = "nvidia-smi topo -m"

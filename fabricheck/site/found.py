@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fabricheck.site.slurm import Slurm
 from fabricheck.site.software import NodeSoftware
-from fabricheck.state.pcie import generation_of_text
+from fabricheck.state.kernel import generation_of_text
 
 # Gb/s of a lane in one direction by PCIe generation, rounded as the papers do (De Sensi §II-B: 256 Gb/s for 4.0 x16).
 _PCIE_LANE_GBPS = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}

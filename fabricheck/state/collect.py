@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import amd, intel, kernel, nics, packet_sizes, platform
+from fabricheck.state import kernel, nics, other_gpus
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -52,10 +52,7 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
-        settings={
-            **_within("settings", kernel.settings, unknown, notes),
-            **_within("the platform", platform.platform, unknown, notes),
-        },
+        settings=_within("settings", kernel.settings, unknown, notes),
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
         busiest=busiest,
@@ -95,10 +92,10 @@ def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]
     """After the test, when all nodes have left their addresses before it."""
     if folder is None:
         return ()
-    own = packet_sizes.own_addresses([port.name for port in ports if port.kind == "ethernet"])
+    own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
-        return packet_sizes.blocked_paths(folder, host, own)
-    packet_sizes.leave_addresses(folder, host, own)
+        return nics.blocked_paths(folder, host, own)
+    nics.leave_addresses(folder, host, own)
     return ()
 
 
@@ -115,7 +112,7 @@ def _gpus() -> _Gpus:
 
 def _gpus_now() -> _Gpus:
     """Those of the vendor that this node has."""
-    from fabricheck.state.nvml import NvmlUnavailable
+    from fabricheck.state.nvidia import NvmlUnavailable
 
     try:
         from fabricheck.state.nvidia import gpu_states
@@ -123,7 +120,7 @@ def _gpus_now() -> _Gpus:
         return gpu_states()
     except NvmlUnavailable as error:
         silent = () if error.absent else (str(error),)
-    for tool in (amd.gpu_states, intel.gpu_states):
+    for tool in (other_gpus.amd_gpus, other_gpus.intel_gpus):
         if (gpus := tool()) is not None:
             return gpus
     return "", (), silent

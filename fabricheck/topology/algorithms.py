@@ -18,7 +18,7 @@ from fabricheck.topology.flows import widest_rates
 from fabricheck.topology.graph import Edge, NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import GroupPattern, alltoall_asymptotic_gbps, node_gbps, pattern_gbps
-from fabricheck.topology.rings import Rings, edge_disjoint_rings, ring_over_islands
+from fabricheck.topology.optimum import Rings, edge_disjoint_rings, ring_over_islands
 
 #: The name of the one in which a switch adds.
 IN_SWITCH = "reduced in the switch (NVLink SHARP)"

@@ -1,15 +1,23 @@
-"""What any algorithm could get from the links of a node: the bound above which no right result lies.
+"""What any algorithm could get from links of a node: the bound above which no right result lies; and the best rings.
 
 In Gb/s, in the convention of result files: bytes of the buffer over time, where the buffers of alltoall, allgather and
 reduce-scatter hold n shares, the own one among them. GPUs that take no part forward. Nothing reduces or multiplies on
 the way, unless a switch says that it does.
+
+Rings over all GPUs of a node are found in its graph: edge-disjoint ones, and one over GPUs that their fabric does not
+join, through each island and through the CPUs to the next.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+
+import numpy as np
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import COLLECTIVES
@@ -21,7 +29,7 @@ from fabricheck.topology.flows import (
     gather_cut,
     least_cut,
 )
-from fabricheck.topology.graph import node_graph
+from fabricheck.topology.graph import Edge, NodeGraph, node_graph
 from fabricheck.topology.model import Gpu, Topology
 
 
@@ -69,3 +77,201 @@ _ROOTED: dict[str, Callable[[FlowNetwork, str], float]] = {
     "broadcast": _broadcast,
     "reduce": lambda network, root: _broadcast(network.backwards, root),
 }
+
+
+# Steps of the search before the best found so far is taken.
+_BUDGET = 50_000
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Rings that share no link, each used in both directions at `rate_gbps` for each direction.
+
+    `rings` are the names of the GPUs in order.
+    """
+
+    rings: tuple[tuple[str, ...], ...]
+    rate_gbps: float
+
+    @property
+    def total_gbps(self) -> float:
+        """Gb/s of all rings together, both directions of each counted."""
+        return 2 * len(self.rings) * self.rate_gbps
+
+
+def edge_disjoint_rings(graph: NodeGraph) -> Rings:
+    """The rings over all GPUs with the highest total rate (De Sensi §IV-C): none where there are none, or one GPU.
+
+    All rings have the rate of one kind of link; a wider edge carries several rings. Every rate that occurs is tried.
+    Only links from GPU to GPU count.
+    """
+    names = graph.gpu_names
+    pairs = [pair for pair in itertools.combinations(names, 2) if graph.graph.has_edge(*pair)]
+    widths = {(a, b): min(graph.rate((a, b)), graph.rate((b, a))) for a, b in pairs}
+    rates = sorted({width / graph.links(edge) for edge, width in widths.items()}, reverse=True)
+    best = Rings((), 0.0)
+    for rate in rates:
+        slots = {edge: math.floor(width / rate + 1e-9) for edge, width in widths.items()}
+        rings = _most_rings(names, {edge: count for edge, count in slots.items() if count}, rate)
+        if rings.total_gbps > best.total_gbps:
+            best = rings
+    return best
+
+
+def _most_rings(names: tuple[str, ...], slots: dict[tuple[str, str], int], rate: float) -> Rings:
+    if len(names) < 2:
+        return Rings((), rate)
+    if len(names) == 2:
+        # A ring of two would use its edge twice; each link already goes both ways.
+        return Rings((names,) * slots.get(names, 0), rate)
+    # Where all edges have the same parallel links, the rings of one of them serve them all.
+    copies = math.gcd(*slots.values()) if slots else 1
+    single = {edge: count // copies for edge, count in slots.items()}
+    cut = _least_cut(names, single)
+    best: tuple[tuple[str, ...], ...] = ()
+    # Every ring crosses every cut twice. As many rings as that allows are tried first, then by bisection.
+    few, many, wanted = 0, cut // 2 + 1, cut // 2
+    while few + 1 < many:
+        if rings := _search(names, single, wanted):
+            best, few = rings, wanted
+        else:
+            many = wanted
+        wanted = (few + many) // 2
+    return Rings(best * copies, rate)
+
+
+def _least_cut(names: tuple[str, ...], slots: dict[tuple[str, str], int]) -> int:
+    place = {name: position for position, name in enumerate(names)}
+    capacity = np.zeros((len(names), len(names)))
+    for (a, b), count in slots.items():
+        capacity[place[a], place[b]] = capacity[place[b], place[a]] = count
+    return round(least_cut(FlowNetwork(names, tuple(range(len(names))), capacity)))
+
+
+def _search(names: tuple[str, ...], slots: dict[tuple[str, str], int], wanted: int) -> tuple[tuple[str, ...], ...]:
+    """`wanted` disjoint rings by backtracking; none where there are none, or none was found in time."""
+    free: Counter[frozenset[str]] = Counter({frozenset(edge): count for edge, count in slots.items()})
+    neighbours: dict[str, list[str]] = {name: [] for name in names}
+    for a, b in slots:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    start, size = names[0], len(names)
+    trail = [start]  # all rings one after another, each from `start`; the last one is open
+    on_ring = {start}
+    todo = [_next(trail, on_ring, neighbours, free)]
+    for _ in range(_BUDGET):
+        if not todo:
+            return ()
+        name = next(todo[-1], None)
+        if name is None:
+            # Nothing is left to try here: take the last step back.
+            todo.pop()
+            if todo:
+                _undo(trail, on_ring, free, size)
+            continue
+        free[frozenset((trail[-1], name))] -= 1
+        trail.append(name)
+        on_ring.add(name)
+        if len(trail) % size == 0 and free[edge := frozenset((name, start))]:
+            free[edge] -= 1
+            if len(trail) == wanted * size:
+                return tuple(tuple(trail[at : at + size]) for at in range(0, len(trail), size))
+            trail.append(start)
+            on_ring.clear()
+            on_ring.add(start)
+        todo.append(_next(trail, on_ring, neighbours, free))
+    return ()
+
+
+def _next(
+    trail: list[str], on_ring: set[str], neighbours: Mapping[str, list[str]], free: Counter[frozenset[str]]
+) -> Iterator[str]:
+    """Where the open ring can go from its end, the widest edge first: narrow ones are what rings run out of."""
+    last = trail[-1]
+    able = [name for name in neighbours[last] if name not in on_ring and free[frozenset((last, name))]]
+    return iter(sorted(able, key=lambda other: (-free[frozenset((last, other))], other)))
+
+
+def _undo(trail: list[str], on_ring: set[str], free: Counter[frozenset[str]], size: int) -> None:
+    start = trail[0]
+    if len(trail) % size == 1 and len(trail) > 1:
+        # A ring was closed here: open it again.
+        trail.pop()
+        free[frozenset((trail[-1], start))] += 1
+        on_ring.update(trail[-size:])
+    last = trail.pop()
+    on_ring.discard(last)
+    free[frozenset((trail[-1], last))] += 1
+
+
+_MOST_ORDERS = 3_000  # of one island that are tried
+_MOST_RINGS = 3_000
+_MOST_ISLANDS = 6  # whose orders are all tried, too
+
+
+def ring_over_islands(graph: NodeGraph) -> float:
+    """Gb/s of both directions of the best ring that visits one island after the other."""
+    return _rate(graph, best_ring(graph))
+
+
+def best_ring(graph: NodeGraph) -> tuple[str, ...]:
+    """The GPUs in the order of that ring.
+
+    Of each island's orders those with the widest links count. All are tried where there are few, and all orders of the
+    islands, so that the names of GPUs do not matter; the first ones by index where there are too many.
+    """
+    first, *others = (_best_orders(graph, island) for island in graph.wide_islands)
+    turns = itertools.permutations(others) if len(others) < _MOST_ISLANDS else [others]
+    rings = itertools.chain.from_iterable(itertools.product(first, *turn) for turn in turns)
+    tried = itertools.islice(rings, _MOST_RINGS)
+    return max((tuple(itertools.chain(*ring)) for ring in tried), key=lambda ring: _rate(graph, ring))
+
+
+def _best_orders(graph: NodeGraph, island: frozenset[str]) -> list[tuple[str, ...]]:
+    """Orders of an island's GPUs with the widest narrowest link, one for each two ends."""
+    names = [name for name in graph.gpu_names if name in island]
+    best: dict[tuple[str, str], tuple[str, ...]] = {}
+    widest = 0.0
+    for order in itertools.islice(_paths(graph, names), _MOST_ORDERS):
+        narrowest = _rate_of_path(graph, order)
+        if narrowest > widest * (1 + 1e-9):
+            best, widest = {}, narrowest
+        if narrowest >= widest * (1 - 1e-9):
+            best.setdefault((order[0], order[-1]), order)
+    return list(best.values()) or [tuple(names)]
+
+
+def _paths(graph: NodeGraph, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Orders in which each GPU is linked to the next one directly or by one switch; all orders where there are none."""
+    near = {one: {other for other in names if other != one and graph.are_near(one, other)} for one in names}
+    is_found = False
+    stack: list[tuple[str, ...]] = [(name,) for name in reversed(names)]
+    steps = 0
+    while stack and steps < 100 * _MOST_ORDERS:
+        steps += 1
+        path = stack.pop()
+        if len(path) == len(names):
+            is_found = True
+            yield path
+            continue
+        stack.extend((*path, name) for name in reversed(names) if name in near[path[-1]] and name not in path)
+    if not is_found:
+        yield from itertools.permutations(names)
+
+
+def _rate_of_path(graph: NodeGraph, order: Sequence[str]) -> float:
+    by_name = {gpu.name: gpu for gpu in graph.topology.gpus}
+    return min(
+        (graph.widest_path(by_name[a], by_name[b]).rate_gbps for a, b in itertools.pairwise(order)),
+        default=float("inf"),
+    )
+
+
+def _rate(graph: NodeGraph, order: Sequence[str]) -> float:
+    by_name = {gpu.name: gpu for gpu in graph.topology.gpus}
+    loads: dict[Edge, float] = defaultdict(float)
+    for a, b in zip(order, [*order[1:], order[0]], strict=True):
+        for start, other in ((a, b), (b, a)):
+            for edge, share in graph.widest_shares(by_name[start], by_name[other]).items():
+                loads[edge] += share
+    return 2 * min(graph.path_rate(edge) / load for edge, load in loads.items())

@@ -22,7 +22,7 @@ from fabricheck.topology.graph import NodeGraph, node_graph
 from fabricheck.topology.host import host_links, host_paths
 from fabricheck.topology.model import Gpu, Link, Topology
 from fabricheck.topology.nic import nic_of
-from fabricheck.topology.rings import best_ring
+from fabricheck.topology.optimum import best_ring
 from fabricheck.topology.transport_paths import ccl_paths
 
 MOVERS = ("copy", "kernel", "ccl")

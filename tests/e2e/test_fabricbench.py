@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck import mpi
 from fabricheck.records.metrics import metrics_of, parse_metric_name
 from fabricheck.records.operations import DATA_TYPES, OPERATIONS
 from fabricheck.results.fabricbench import read_run
-from tests.support.bench import Bench, built
+from tests.support.bench import Bench
 from tools.build import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -23,17 +22,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 DELAY_MS = 20
 # Between the program and its MPI library: the calls return later on one rank only, when the others are done.
 LATE_RANK = ROOT / "tests/data/programs/late_rank.cpp"
-
-
-@pytest.fixture(scope="module", params=mpi.NAMES)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return built(request.param)
-
-
-@pytest.fixture(scope="module")
-def openmpi() -> Bench:
-    """For what does not depend on the MPI library."""
-    return built("openmpi")
 
 
 def test_operations_are_those_of_the_package(openmpi: Bench) -> None:

@@ -27,13 +27,12 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
-from tests.e2e.test_patterns import MATRIX, openmpi
+from tests.e2e.test_patterns import MATRIX
 from tests.support.bench import Bench
 from tests.support.effort import is_full
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
-__all__ = ["openmpi"]
 SHORT = "--sizes=1KiB,64KiB --iterations=8 --warmup=2 --output=result.jsonl --quiet"
 
 

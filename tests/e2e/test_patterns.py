@@ -6,29 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck import mpi
 from fabricheck.records.metrics import expected_metric_names, metrics_of
 from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from tests.support.bench import Bench, built
+from tests.support.bench import Bench
 from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
 MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"
 PATTERNS = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
-
-
-@pytest.fixture(scope="module", params=mpi.NAMES)
-def bench(request: pytest.FixtureRequest) -> Bench:
-    return built(request.param)
-
-
-@pytest.fixture(scope="module")
-def openmpi() -> Bench:
-    """For what does not depend on the MPI library."""
-    return built("openmpi")
 
 
 def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> None:

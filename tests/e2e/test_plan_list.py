@@ -16,16 +16,11 @@ import pytest
 from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
 from fabricheck.rfm.shared_job import LAUNCH
-from tests.support.bench import Bench, built
+from tests.support.bench import Bench
 
 pytestmark = pytest.mark.quiet
 
 PLAN = "--operations=pingpong --sizes=8,1KiB --iterations=8 --output=result.jsonl --timeout=3"
-
-
-@pytest.fixture
-def openmpi() -> Bench:
-    return built("openmpi")
 
 
 def folders_of(folder: Path, options: Sequence[str]) -> list[Path]:

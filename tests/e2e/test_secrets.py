@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.session.scrub import scrub, secrets_of
+from fabricheck.session.hiding import scrub, secrets_of
 from fabricheck.suite import suite_root
 from tests.support.bench import built
 from tests.support.toy import ToySuite

@@ -10,8 +10,8 @@ from benchmarks.calibration import KINDS, bounds, runs_of
 from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import ALONE, FALSE_ALARMS, METRICS, Calibration, calibrate
+from fabricheck.history.levels import persistence_of
 from fabricheck.history.limits import limits_of_system
-from fabricheck.history.persistence import persistence_of
 from fabricheck.history.references_file import diff, updated_text, write
 from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
 from fabricheck.history.series import MetricKey

@@ -20,18 +20,13 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import find_topology
 from tests.support.findings import bad_finding
 from tests.support.made_runs import made_run, made_samples
-from tests.support.sessions import ROOT, add, case, make_suite
+from tests.support.sessions import ROOT, add, case
 
 NODES = ("nid001", "nid002", "nid003", "nid004")
 
 
 def record(verdict: VerdictName, *links: str) -> NodeRecord:
     return NodeRecord(verdict=verdict, links=list(links))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return make_suite(tmp_path / "suite")
 
 
 @pytest.fixture

@@ -61,11 +61,12 @@ def test_a_store_of_measurements_takes_no_rehearsal_and_the_other_way_round(root
     assert history(store, system="local")["session"].n_unique() == 1
 
 
-def test_a_session_is_all_rehearsal_or_none(root: Path, store: Path) -> None:
-    def emulated(lines: list[Line]) -> None:
-        for each in lines[0]["ranks"]:
-            each["device"]["name"] = "emulated NVIDIA H200"
+def emulated(lines: list[Line]) -> None:
+    for each in lines[0]["ranks"]:
+        each["device"]["name"] = "emulated NVIDIA H200"
 
+
+def test_a_session_is_all_rehearsal_or_none(root: Path, store: Path) -> None:
     files = [
         result_file(root / "results", 0, 0, source=CUDA),
         result_file(root / "results", 0, 1, source=CUDA, change=emulated),
@@ -129,10 +130,6 @@ def test_rehearsals_are_compared_with_each_other_and_the_answer_says_so(
 def test_import_keeps_what_a_rehearsal_was(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def emulated(lines: list[Line]) -> None:
-        for each in lines[0]["ranks"]:
-            each["device"]["name"] = "emulated NVIDIA H200"
-
     monkeypatch.chdir(root)
     monkeypatch.setenv("FABRICHECK_SUITE", str(root))
     file = result_file(root / "results", 0, source=CUDA, change=emulated)

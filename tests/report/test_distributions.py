@@ -9,8 +9,7 @@ import pytest
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.figures import figures_of
-from fabricheck.report.figures.distributions import SHARES
+from fabricheck.report.figures.curves import SHARES, figures_of
 from fabricheck.report.figures.tables import Figure, Rows
 from tests.report.test_figures import distribution, plot
 from tests.support.synthetic import GIB, judged, judgement, pair_run, samples

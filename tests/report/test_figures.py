@@ -13,7 +13,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.figures import figures_of
+from fabricheck.report.figures.curves import figures_of
 from fabricheck.report.figures.tables import Curves, Figure, Matrix, Rows
 from tests.support.nodes import system
 from tests.support.pages import render_html

@@ -14,17 +14,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.past import past_of, stored_session
 from tests.support.findings import bad_finding, note
 from tests.support.result_files import CUDA
-from tests.support.sessions import NOW, add, make_suite, result_file, session_of
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return make_suite(tmp_path / "suite")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+from tests.support.sessions import NOW, add, result_file, session_of
 
 
 def session(number: int) -> str:

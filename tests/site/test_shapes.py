@@ -10,9 +10,9 @@ import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.site.doubts import doubts_of
-from fabricheck.site.fabric import network_of_lldp
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
+from fabricheck.site.nics import network_of_lldp
 from fabricheck.site.slurm import read_slurm
 from fabricheck.site.write import topology_text
 from fabricheck.state.capture import nic_facts

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from fabricheck.commands.site import _ready, init
 from fabricheck.errors import UserError
 from fabricheck.session.reframe import Listing
-from fabricheck.site.fabric import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import FoundNic, NodeFacts
+from fabricheck.site.nics import network_of_ibnetdiscover, network_of_lldp, network_of_slurm
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.slurm import Slurm, read_slurm
 from fabricheck.site.write import topology_text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabricheck.results.node_state import FOLDER, read_state, read_states
-from fabricheck.rfm.node_state import state_command
+from fabricheck.rfm.command_line import state_command
 from fabricheck.state import collect, kernel
 
 
@@ -59,7 +59,7 @@ def test_a_launcher_that_fails_costs_the_test_nothing(tmp_path: Path, launcher: 
 
 
 def test_a_launcher_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabricheck.rfm.node_state.LIMIT_S", 1)
+    monkeypatch.setattr("fabricheck.rfm.command_line.LIMIT_S", 1)
     assert launch(tmp_path, "before", "sleep 50; ").returncode == 0
 
 

@@ -10,13 +10,14 @@ import pytest
 
 from fabricheck.records.node_state import Xid
 from fabricheck.state import kernel
+from fabricheck.state.kernel import settings
 
 
 def test_this_machine() -> None:
     total, free = kernel.memory()
     assert 0 < free <= total
     assert kernel.versions()["kernel"]
-    assert set(kernel.settings()) <= {"governor", "transparent huge pages"}
+    assert all(settings().values())
 
 
 def test_the_load_of_others_is_seen_and_named() -> None:
@@ -58,3 +59,126 @@ def test_a_long_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert records == []
     assert found[-1] == Xid(63, "0000:18:00", 149 / 1e6, "row")
     assert len(found) == 100
+
+
+def config(*, acs: int | None = None, relaxed: bool = True, size: int = 4096) -> bytes:
+    """Configuration space with the PCI Express capability at 0x60, and ACS as the second extended one."""
+    space = bytearray(4096)
+    space[0x34], space[0x60] = 0x60, 0x10
+    space[0x68] = 0x10 if relaxed else 0x00
+    space[0x100:0x104] = (0x0001 | 0x148 << 20).to_bytes(4, "little")  # advanced error reporting
+    if acs is not None:
+        space[0x148:0x14C] = (0x000D).to_bytes(4, "little")
+        space[0x14E] = acs
+    return bytes(space[:size])
+
+
+def node(root: Path, *, bridge: bytes, gpu: bytes | None = None) -> Path:
+    """A GPU below a bridge."""
+    devices = root / "sys/devices/pci0000:10"
+    above = devices / "0000:10:01.0"
+    for folder, kind, vendor, content in (
+        (above, "0x060400", "0x1000", bridge),
+        (above / "0000:18:00.0", "0x030200", "0x10de", gpu if gpu is not None else config()),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "class").write_text(kind + "\n")
+        (folder / "vendor").write_text(vendor + "\n")
+        (folder / "config").write_bytes(content)
+        link = root / "sys/bus/pci/devices" / folder.name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder)
+    (root / "proc").mkdir()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("control", "wanted"),
+    [(0x1D, "on: 0000:10:01.0"), (0x04, "on: 0000:10:01.0"), (0x11, "off"), (None, "off")],
+)
+def test_acs_of_the_bridges_above_gpus(control: int | None, wanted: str, tmp_path: Path) -> None:
+    """SrcValid+ (0x01) and UpstreamFwd+ (0x10) redirect nothing."""
+    assert settings(node(tmp_path, bridge=config(acs=control)))["ACS redirect"] == wanted
+
+
+def test_without_root_nothing_is_known_of_acs(tmp_path: Path) -> None:
+    assert "ACS redirect" not in settings(node(tmp_path, bridge=config(acs=0x1D, size=64)))
+
+
+def test_relaxed_ordering(tmp_path: Path) -> None:
+    found = settings(node(tmp_path, bridge=config(), gpu=config(relaxed=False)))
+    assert found["relaxed ordering"] == "off: 0000:18:00.0"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"\xff" * 4096, bytes(4096), bytes(range(256)) * 16])
+def test_whatever_a_device_has_for_configuration_space(content: bytes, tmp_path: Path) -> None:
+    settings(node(tmp_path, bridge=content, gpu=content))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "line", "wanted"),
+    [
+        (["identity"], "", "passthrough"),
+        (["identity", "DMA-FQ"], "", "translating"),
+        (["DMA"], "intel_iommu=on", "translating"),
+        ([], "", "off"),
+        ([""], "intel_iommu=on", "translating"),
+        ([""], "amd_iommu=on iommu=pt", "passthrough"),
+    ],
+)
+def test_the_iommu(kinds: list[str], line: str, wanted: str, tmp_path: Path) -> None:
+    root = node(tmp_path, bridge=config())
+    (root / "proc/cmdline").write_text(line + "\n")
+    for number, kind in enumerate(kinds):
+        group = root / f"sys/kernel/iommu_groups/{number}"
+        group.mkdir(parents=True)
+        (root / "sys/class/iommu/dmar0").mkdir(parents=True, exist_ok=True)
+        if kind:
+            (group / "type").write_text(kind + "\n")
+    assert settings(root)["IOMMU"] == wanted
+
+
+def test_modules_limits_and_channels(tmp_path: Path) -> None:
+    root = node(tmp_path, bridge=config())
+    (root / "sys/module/mlx5_core").mkdir(parents=True)
+    (root / "proc/driver/nvidia").mkdir(parents=True)
+    (root / "proc/driver/nvidia/version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95\n"
+    )
+    (root / "proc/sys/kernel").mkdir(parents=True)
+    (root / "proc/sys/kernel/numa_balancing").write_text("1\n")
+    (root / "dev/nvidia-caps-imex-channels").mkdir(parents=True)
+    found = settings(root)
+    wanted = {"peer memory": "none", "NVIDIA kernel module": "open", "NUMA balancing": "on", "IMEX channels": "0"}
+    assert wanted.items() <= found.items()
+    (root / "sys/module/nvidia_peermem").mkdir()
+    (root / "dev/nvidia-caps-imex-channels/channel0").touch()
+    found = settings(root)
+    assert (found["peer memory"], found["IMEX channels"]) == ("nvidia_peermem", "1")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "part"),
+    [
+        ("nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal, Link 32 egress", "sxid", "0000:c5:00.0"),
+        ("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!. Source:  3", "gpu-reset", "0000:c1:00.0"),
+        ("amdgpu 0000:c1:00.0: GPU reset begin!", "gpu-reset", "0000:c1:00.0"),
+        ("pcieport 0000:40:01.1: AER: PCIe Bus Error: severity=Corrected, type=Data Link", "pcie-aer", "0000:40:01.1"),
+        ("mlx5_core 0000:1a:00.0 eth0: Link down", "link-down", "eth0"),
+        ("bnxt_en 0000:1a:00.0 ens1np0: NIC Link is Down", "link-down", "ens1np0"),
+        (
+            "Memory cgroup out of memory: Killed process 4242 (fabricbench) total-vm:1kB, anon-rss:1kB",
+            "out-of-memory",
+            "",
+        ),
+        ("Out of memory: Killed process 4242 (python3) total-vm:1kB", "out-of-memory", ""),
+        ("mlx5_core 0000:1a:00.0 eth0: Link up", "", ""),
+        ("amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM inv eng 0", "", ""),
+    ],
+)
+def test_what_the_kernel_logs_of_devices(line: str, kind: str, part: str, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text(f"4,812,73112345,-;{line}\n")
+    found = [(each.kind, each.part, each.at_s) for each in kernel.events(log) or ()]
+    assert found == ([(kind, part, 73.112345)] if kind else [])
+    assert kernel.events(tmp_path / "none") is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.rfm.node_state import state_command
+from fabricheck.rfm.command_line import state_command
 from fabricheck.session.doctor import ask_this_node
 from fabricheck.session.reframe import reframe_command
 from fabricheck.state.capture import ask_gpu_facts

@@ -27,8 +27,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from fabricheck.diagnosis.blame import SlowGroup
-from fabricheck.diagnosis.network.likelihood import Model
-from fabricheck.diagnosis.network.noise import State, gain_of, p_value, without_fault
+from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value, without_fault
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
 from fabricheck.judge.statistics import OF_DEVIATION, ONE_IN_100

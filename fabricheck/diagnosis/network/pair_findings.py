@@ -1,25 +1,165 @@
-"""What the pairs of a run say of the parts of the network, as problems of the session."""
+"""What the pairs of a run say of the parts of the network, as problems of the session.
+
+Two cables that are not on the switches where the description has them change who is near to whom.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
 
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
 from fabricheck.diagnosis.network.localize import Localization, locate
-from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of
-from fabricheck.diagnosis.network.routes import Design, Ways, design
+from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of, places_of
+from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import Policy
+from fabricheck.judge.statistics import RESOLUTION
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
+from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
+from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import node_of
+from fabricheck.topology.network import Network, node_of
 from fabricheck.units import plural
+
+# Degrees of freedom, which five other ports on the two switches leave.
+_LEAST_FREEDOM = 3
+# All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
+_MOST_PORTS = 4096
+# Of the times of a pair: processors and other traffic add to them, and take nothing away.
+_QUANTILE = 25
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Ports of two nodes whose data take the way of the other.
+
+    `near`: median of their times in us to other ports of the switches where the description has them; `far`: of each
+    other's to the same. `p`: probability of that by chance, corrected for all pairs of ports on two switches.
+    """
+
+    ports: tuple[str, str]
+    near: float
+    far: float
+    p: float
+
+    @property
+    def message(self) -> str:
+        """One line for the administrator."""
+        one_port, other = self.ports
+        return (
+            f"{one_port} and {other} seem to have each other's cables: {self.near:.3g} us to the switches of "
+            f"topology.yaml, {self.far:.3g} us to each other's (p = {self.p:.1g}); compare with LLDP or ibnetdiscover"
+        )
+
+
+def find_swapped(run: Run, topology: Topology, error: float) -> Iterator[Finding]:
+    """Cables that two nodes have exchanged, by the smallest messages of a run over nodes: needs no reference.
+
+    `error`: the probability of naming any where all are right. Nothing is found where more switches on the way cost no
+    time that stands out from the noise, or a switch has too few ports.
+    """
+    network = topology.network
+    if network is None or run.footer is None:
+        return
+    try:
+        latencies, ports = _latencies(run, topology, network)
+    except UserError:
+        return  # hosts that the network does not have: the judge of pairs says so
+    for swap in _swaps(latencies, ports, [network.leaf_of(each) for each in ports], error):
+        yield Finding(
+            "cables-swapped", Verdict.DEGRADED, swap.message, tuple(network.component(port) for port in swap.ports)
+        )
+
+
+def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArray, Sequence[str]]:
+    """Logarithms of the times between ports, shape (P, P), NaN where nothing was measured; and the P ports."""
+    small = [one for one in run.samples if one.operation in PAIRS and one.bytes < SMALLEST_GOODPUT_BYTES]
+    least = min((one.bytes for one in small), default=0)
+    places = places_of(run, topology) if small else ()
+    own = [network.ports_of(node_of(place)) for place in places]
+    known = [
+        place if place in ports else ports[0] if len(ports) == 1 else ""
+        for place, ports in zip(places, own, strict=True)
+    ]
+    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for samples in small:
+        pair = [known[rank] for rank in samples.ranks]
+        if samples.bytes == least and len(pair) == 2 and all(pair) and len({*map(node_of, pair)}) == 2:
+            latencies[min(pair), max(pair)].append(math.log(np.percentile(samples.latency_us, _QUANTILE)))
+    ports = sorted({port for pair in latencies for port in pair})
+    if len(ports) > _MOST_PORTS:
+        return np.empty((0, 0)), ()
+    number = {port: at for at, port in enumerate(ports)}
+    values = np.full((len(ports), len(ports)), np.nan)
+    for ends, times in latencies.items():
+        a, b = (number[port] for port in ends)
+        values[a, b] = values[b, a] = np.mean(times)
+    return values, ports
+
+
+def _swaps(values: FloatArray, ports: Sequence[str], leaves: Sequence[str], error: float) -> Iterator[Swap]:
+    """The most probable first, each port once."""
+    members = {leaf: np.flatnonzero(np.array(leaves) == leaf) for leaf in dict.fromkeys(leaves)}
+    tests = sum(a.size * b.size for a, b in itertools.combinations(members.values(), 2))
+    swaps = []
+    for (_, ours), (_, theirs) in itertools.combinations(members.items(), 2):
+        # Candidates are nearer to the other's switch than to their own.
+        for port in _astray(values, ours, theirs):
+            for other in _astray(values, theirs, ours):
+                sides = _compared(values, port, ours, other), _compared(values, other, theirs, port)
+                p = min(1.0, tests * _chance([near - far for near, far in sides]))
+                if p < error:
+                    near, far = (float(np.exp(np.median(np.concatenate(each)))) for each in zip(*sides, strict=True))
+                    swaps.append(Swap((ports[port], ports[other]), near, far, p))
+    named: set[str] = set()
+    for swap in sorted(swaps, key=lambda swap: swap.p):
+        if named.isdisjoint(swap.ports):
+            named.update(swap.ports)
+            yield swap
+
+
+def _astray(values: FloatArray, own: IntArray, others: IntArray) -> Iterator[int]:
+    for port in own:
+        near, far = values[port, own], values[port, others]
+        if not (np.isnan(near).all() or np.isnan(far).all()) and np.nanmean(near) > np.nanmean(far):
+            yield int(port)
+
+
+def _compared(values: FloatArray, own: int, peers: IntArray, other: int) -> tuple[FloatArray, FloatArray]:
+    """The times of a port to the others of its described switch, and those of the other switch's port to the same."""
+    rest = peers[peers != own]
+    near, far = values[own, rest], values[other, rest]
+    both = ~(np.isnan(near) | np.isnan(far))
+    return near[both], far[both]
+
+
+def _chance(sides: Sequence[FloatArray]) -> float:
+    """Probability of such differences where none are expected (Student's t test of the sum of two means, one-sided).
+
+    A slow port is so to all others: what it adds to the mean of one side it takes from that of the other.
+    """
+    sizes = [each.size for each in sides]
+    freedom = sum(sizes) - 2
+    if min(sizes) < 1 or freedom < _LEAST_FREEDOM:
+        return 1.0
+    mean = sum(float(each.mean()) for each in sides)
+    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in sides) / freedom
+    error = math.sqrt(variance * sum(1 / each for each in sizes)) + RESOLUTION
+    return float(stdtr(freedom, -mean / error))
+
 
 _FEWEST_NODES = 3
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.likelihood import Model
-from fabricheck.diagnosis.network.noise import State, gain_of, p_value
+from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value
 from fabricheck.diagnosis.network.round_plan import screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design
 from fabricheck_lab.simulated_network import Fault, fat_tree, healthy_share, measure

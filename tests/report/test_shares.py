@@ -9,7 +9,7 @@ from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.grid import grid_of
+from fabricheck.report.shares import grid_of
 from tests.support.findings import bad_finding
 from tests.support.synthetic import pair_run, rank, with_yardstick
 

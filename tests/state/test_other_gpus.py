@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.records.node_state import GpuProcess
-from fabricheck.state.amd import entries_of, link_marks, read_gpus
+from fabricheck.state.other_gpus import entries_of, link_marks, read_amd_gpus, read_intel_gpus
 
 # The fields and forms are those of ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py; the numbers are made up.
 STATIC = {
@@ -55,7 +56,7 @@ PROCESS = {
 
 
 def test_a_gpu_of_rocm() -> None:
-    driver, (gpu,) = read_gpus([STATIC], [METRIC], [PROCESS])
+    driver, (gpu,) = read_amd_gpus([STATIC], [METRIC], [PROCESS])
     assert driver == "6.12.12"
     assert (gpu.name, gpu.bus_id) == ("AMD Instinct MI300X", "0000:0c:00.0")
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_most_generation, gpu.pcie_most_width) == (4, 8, 5, 16)
@@ -77,7 +78,7 @@ def test_the_list_may_be_wrapped_and_no_process_may_be_words() -> None:
     assert entries_of(json.dumps({"gpu_data": [STATIC]})) == entries_of(json.dumps([STATIC])) == [STATIC]
     idle = {"gpu": 0, "process_list": [{"process_info": "No running processes detected"}]}
     throttled = {"gpu": 0, "power": {"throttle_status": "THROTTLED"}}
-    _, (gpu,) = read_gpus([STATIC], [throttled], [idle])
+    _, (gpu,) = read_amd_gpus([STATIC], [throttled], [idle])
     assert (gpu.processes, gpu.throttle, gpu.pcie_width, gpu.links) == ((), ("throttled",), None, ())
     with pytest.raises(ValueError):
         entries_of("ERROR: no devices")
@@ -104,7 +105,7 @@ XGMI = {
 @pytest.mark.parametrize("version", XGMI)
 def test_links_of_each_version(version: str) -> None:
     content, wanted = XGMI[version]
-    _, (gpu,) = read_gpus([{"gpu": 0}], [], [], link_marks(json.dumps(content)))
+    _, (gpu,) = read_amd_gpus([{"gpu": 0}], [], [], link_marks(json.dumps(content)))
     assert [link.active for link in gpu.links] == wanted
 
 
@@ -117,7 +118,7 @@ def test_links_of_each_version(version: str) -> None:
     ids=["ROCm 6", "ROCm 7"],
 )
 def test_limits_of_power(limit: dict[str, Any]) -> None:
-    _, (gpu,) = read_gpus([{"gpu": 0, "limit": limit}], [], [])
+    _, (gpu,) = read_amd_gpus([{"gpu": 0, "limit": limit}], [], [])
     assert (gpu.power_limit_w, gpu.power_usual_limit_w) == (700, 750)
 
 
@@ -133,5 +134,44 @@ values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*STATIC, *METRIC, "process_list"]), values).map(lambda one: {**one, "gpu": 0}))
 def test_no_answer_ends_the_collector(entry: dict[str, Any]) -> None:
-    _, gpus = read_gpus([entry], [entry], [entry])
+    _, gpus = read_amd_gpus([entry], [entry], [entry])
     assert len(gpus) == 1
+
+
+def test_cards_with_their_links_and_processes(tmp_path: Path) -> None:
+    """xpu-smi lists itself on each card that it asks."""
+    device = tmp_path / "bus/pci/devices/0000:18:00.0"
+    device.mkdir(parents=True)
+    for name, text in {
+        "current_link_speed": "16.0 GT/s PCIe",
+        "current_link_width": "8",
+        "max_link_speed": "32.0 GT/s PCIe",
+        "max_link_width": "16",
+    }.items():
+        (device / name).write_text(text + "\n")
+    name = "Intel(R) Data Center GPU Max 1550"
+    discovery = {"device_list": [{"device_id": 0, "device_name": name, "pci_bdf_address": "0000:18:00.0"}]}
+    users = {
+        "device_util_by_proc_list": [
+            {"device_id": 0, "process_id": 1, "process_name": "xpu-smi", "mem_size": 0},
+            {"device_id": 0, "process_id": 2, "process_name": "/usr/bin/python", "mem_size": 5726404},
+            {"device_id": 1, "process_id": 3, "process_name": "other"},
+        ]
+    }
+    (gpu,) = read_intel_gpus(discovery, users, tmp_path)
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_most_generation, gpu.pcie_most_width) == (4, 8, 5, 16)
+    assert gpu.processes == (GpuProcess(2, "python"),)
+    assert read_intel_gpus({"error": "no device"}, {}, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{"xgmi_metric": [], "xgmi_source_status": [{"gpu": 0, "link_status": ["U", "D", "X"]}]}', [0]),
+        ('[{"gpu": 0, "bdf": "0000:05:00.0", "link_status": ["U"]}, {"gpu": 1, "link_status": ["U"]}]', [0, 1]),
+        ('{"xgmi_metric": [{"gpu": 0, "link_metrics": {"links": []}}]}', []),
+        ("no JSON", []),
+    ],
+)
+def test_link_states_of_amd_smi_xgmi(text: str, wanted: list[int]) -> None:
+    assert [each["gpu"] for each in link_marks(text)] == wanted

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTERS, NIC_COUNTERS, THROTTLE_COUNTERS
+from fabricheck.judge.evidence import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
-from fabricheck.judge.state_rules import EVENT_RULES, GPU_RULES, NODE_RULES
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.judgement import Expectation

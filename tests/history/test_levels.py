@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.noise import SHAPES, Floats, autocorrelated
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.persistence import Persistence, as_most_do, persistence_of, widening
+from fabricheck.history.levels import Persistence, as_most_do, persistence_of, widening
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]

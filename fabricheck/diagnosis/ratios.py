@@ -1,4 +1,8 @@
-"""*CCL beside MPI over size and scale, and from which size on who is faster (De Sensi et al., SC24, section V-E)."""
+"""How many times faster or slower two things are than each other, by size (De Sensi et al., SC24).
+
+*CCL beside MPI over size and scale, and from which size on who is faster: section V-E. A victim beside an aggressor and
+alone: section VI, figure 12.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,11 @@ from typing import Literal
 import numpy as np
 
 from fabricheck.diagnosis.case_runs import CaseRun, MeasuredGoodput, common_points, groups_of, match_partners
+from fabricheck.errors import UserError
 from fabricheck.judge.statistics import ratio_interval
 from fabricheck.records.finding import Finding
+from fabricheck.records.operations import VICTIMS
+from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.units import format_size, plural
 
@@ -136,3 +143,64 @@ def _ratio(size: int, measured: list[tuple[MeasuredGoodput, MeasuredGoodput]]) -
     bounds = [ratio_interval([one.gbps], [other.gbps]) for one, other in measured]
     interval = (min(low for low, _ in bounds), max(high for _, high in bounds))
     return RatioAtSize(size, float(np.median(ratios)), interval)
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Time beside the aggressor ÷ time alone, of the medians and of the 99th percentiles; 1: no slowdown."""
+
+    alone: Samples
+    beside: Samples
+    median: float
+    p99: float
+
+    @property
+    def who(self) -> str:
+        """Size and ranks of the victim."""
+        ranks = ", ".join(map(str, self.alone.ranks))
+        return f"{format_size(self.alone.bytes)}, ranks {ranks}"
+
+
+def slowdown(alone: Samples, beside: Samples) -> Slowdown:
+    """Of two records of one victim that were measured interleaved. Raises UserError where they are not that."""
+    same = ("operation", "ranks", "bytes")
+    if [getattr(alone, name) for name in same] != [getattr(beside, name) for name in same] or (
+        alone.schedule,
+        beside.schedule,
+    ) != ("uncontended", "contended"):
+        raise UserError(f"a slowdown compares one victim alone and with aggressors, not {alone.operation} twice")
+    median, p99 = (float(np.percentile(beside.times_ns, q)) / float(np.percentile(alone.times_ns, q)) for q in (50, 99))
+    return Slowdown(alone, beside, median, p99)
+
+
+def slowdowns(run: Run) -> Iterator[Slowdown]:
+    """Of every victim of a run at every size, in the order of the run."""
+    beside = {
+        (each.operation, each.ranks, each.bytes): each
+        for each in run.samples
+        if each.operation in VICTIMS and each.schedule == "contended"
+    }
+    for samples in run.samples:
+        if samples.operation in VICTIMS and samples.schedule == "uncontended":
+            partner = beside.get((samples.operation, samples.ranks, samples.bytes))
+            if partner is not None:
+                yield slowdown(samples, partner)
+
+
+def find_slowdowns(run: CaseRun) -> Iterator[Finding]:
+    """For each victim pattern of a run the worst slowdown over victims and sizes, a line each; they fail nothing."""
+    if not run.is_evidence:
+        return
+    by_pattern: dict[str, list[Slowdown]] = {}
+    for slowdown in slowdowns(run.run):
+        by_pattern.setdefault(slowdown.alone.operation, []).append(slowdown)
+    for operation, all_ in by_pattern.items():
+        median, tail = max(all_, key=lambda slowdown: slowdown.median), max(all_, key=lambda slowdown: slowdown.p99)
+        at_tail = "" if tail is median else f" ({tail.who})"
+        traffic = median.beside.aggressor
+        beside = f" of {float(np.median(traffic.goodput_gbps)):.4g} Gb/s" if traffic is not None else ""
+        text = (
+            f"{operation} ({run.label}): under competing traffic{beside} the median time is up to "
+            f"{median.median:.3g} x ({median.who}), the 99th percentile {tail.p99:.3g} x{at_tail}"
+        )
+        yield Finding("slowdown", Verdict.PASS, text)

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.network.wiring import find_swapped
+from fabricheck.diagnosis.network.pair_findings import find_swapped
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict

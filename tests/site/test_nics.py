@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabricheck.site.found import FoundGpu, FoundNic
-from fabricheck.site.nearest_nics import associate
+from fabricheck.site.nics import associate
 from fabricheck.site.nvidia import TopoTable
 
 

@@ -11,7 +11,7 @@ import pytest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.node import NodeDrawing, node_of_run
+from fabricheck.report.run_view import NodeDrawing, node_of_run
 from fabricheck.topology.model import Gpu, Topology
 from tests.support.nodes import node, system
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples, with_yardstick

@@ -1,4 +1,4 @@
-"""What amd-smi says of the AMD GPUs of this node now, from its JSON (ROCm 6 and 7)."""
+"""What `amd-smi` (ROCm 6 and 7) and `xpu-smi` say of AMD's and Intel's GPUs of this node now, both in JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from fabricheck.records.node_state import GpuLink, GpuProcess, GpuState
-from fabricheck.state.pcie import generation
+from fabricheck.state.capture import read
+from fabricheck.state.kernel import generation, generation_of_text
 from fabricheck.state.programs import ask
 
 _PATIENCE_S = 8.0
@@ -23,7 +25,7 @@ _THROTTLE = {
 }
 
 
-def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
+def amd_gpus() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
     """The driver's version, the GPUs, and a line for each call that gave no answer; None where there is no amd-smi."""
     answers, notes = {}, []
     calls = ("static", "metric", "process", "xgmi")
@@ -47,7 +49,7 @@ def gpu_states() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
     if not any(answers.values()):
         # Without AMD's driver amd-smi may be there, and say so in words of its own.
         return ("", (), tuple(notes)) if notes else None
-    driver, gpus = read_gpus(answers["static"], answers["metric"], answers["process"], xgmi)
+    driver, gpus = read_amd_gpus(answers["static"], answers["metric"], answers["process"], xgmi)
     return driver, gpus, tuple(notes)
 
 
@@ -80,7 +82,7 @@ def link_marks(text: str) -> list[dict[str, Any]]:
     return marks
 
 
-def read_gpus(
+def read_amd_gpus(
     static: Sequence[Mapping[str, Any]],
     metric: Sequence[Mapping[str, Any]],
     process: Sequence[Mapping[str, Any]],
@@ -196,3 +198,61 @@ def _number(entry: Mapping[str, Any], *names: str) -> float | None:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def intel_gpus() -> tuple[str, tuple[GpuState, ...], tuple[str, ...]] | None:
+    """The driver's version, the cards, and what gave no answer; None where there is no xpu-smi."""
+    answers: dict[str, Mapping[str, Any]] = {}
+    notes = []
+    for what in ("discovery", "ps"):
+        got = ask(["xpu-smi", what, "-j"], _PATIENCE_S)
+        if got.missing:
+            return None
+        try:
+            content = json.loads(got.output) if got.given else {}
+        except ValueError:
+            content = {}
+        answers[what] = content if isinstance(content, dict) else {}
+        if not answers[what]:
+            notes.append(f"xpu-smi {what}: {got.problem or 'its answer is not JSON'}")
+    return "", read_intel_gpus(answers["discovery"], answers["ps"]), tuple(notes)
+
+
+def read_intel_gpus(
+    discovery: Mapping[str, Any], users: Mapping[str, Any], sysfs: Path = Path("/sys")
+) -> tuple[GpuState, ...]:
+    """The cards that `discovery` lists, the processes that `ps` lists, and the kernel's word on their PCIe links."""
+    gpus: list[GpuState] = []
+    for entry in _list(discovery, "device_list"):
+        bus_id = str(entry.get("pci_bdf_address", "")).lower()
+        link = sysfs / "bus/pci/devices" / bus_id
+        gpus.append(
+            GpuState(
+                index=int(entry.get("device_id", len(gpus))),
+                name=str(entry.get("device_name", "")),
+                uuid=str(entry.get("uuid", "")),
+                bus_id=bus_id,
+                pcie_generation=generation_of_text(read(link / "current_link_speed")),
+                pcie_width=_width(link / "current_link_width"),
+                pcie_most_generation=generation_of_text(read(link / "max_link_speed")),
+                pcie_most_width=_width(link / "max_link_width"),
+                processes=tuple(
+                    GpuProcess(int(one["process_id"]), str(one.get("process_name", "")).rpartition("/")[2])
+                    for one in _list(users, "device_util_by_proc_list")
+                    if one.get("device_id") == entry.get("device_id")
+                    and "process_id" in one
+                    and one.get("process_name") != "xpu-smi"
+                ),
+            )
+        )
+    return tuple(gpus)
+
+
+def _list(content: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    entries = content.get(name)
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+
+
+def _width(file: Path) -> int | None:
+    text = read(file)
+    return int(text) if text.isdecimal() else None
