@@ -234,6 +234,16 @@ def test_a_hook_of_pbs_takes_a_node_away_only_for_its_own_fault(
     assert job.stdout == f"{['offline', why, 'rerun', why] if offline else ['free', '']}\n"
 
 
+def test_flux_runs_the_prolog_on_each_node_of_a_job() -> None:
+    """Its plugin is not loaded by default, and without `per-rank` a prolog runs on the first rank of Flux alone."""
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    ci = suite_root() / "ci"
+    settings = tomllib.loads((ci / "flux-perilog.toml").read_text())["job-manager"]
+    (program,) = settings["prolog"]["command"]
+    assert settings["plugins"] == [{"load": "perilog.so"}] and settings["prolog"]["per-rank"]
+    assert (ci / Path(program).name).stat().st_mode & 0o111
+
+
 def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
     ci = suite_root() / "ci"
     load = YAML(typ="safe").load

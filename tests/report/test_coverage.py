@@ -51,8 +51,8 @@ def test_how_many_nodes_and_whether_the_network(runs: list[RunJudgement], expect
 def test_every_pass_has_a_next_step_and_nothing_else_has_one() -> None:
     without = pair_run()
     calibrated = replace(without, judgements=tuple(replace(each, calibrated=True) for each in without.judgements))
-    assert "calibrate alps" in next_of_pass(Verdict.PASS, [without], "alps")
-    assert "watch alps" in next_of_pass(Verdict.PASS, [calibrated], "alps")
+    assert "calibrate --system alps" in next_of_pass(Verdict.PASS, [without], "alps")
+    assert "watch --system alps" in next_of_pass(Verdict.PASS, [calibrated], "alps")
     assert next_of_pass(Verdict.FAIL, [calibrated], "alps") == ""
 
 
