@@ -19,7 +19,7 @@ from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
-from fabricheck.suites.benchmarks import BenchmarkRequest, find_peer, lengths_file, options
+from fabricheck.suites.benchmarks import BenchmarkRequest, find_peer
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.units import size_label
@@ -61,9 +61,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         """The job runs fabricbench and the tool alternately, `rounds` times; they leave `ours-N` and `theirs-N`."""
         asked = self.asked()
         program = self.suite_program(asked)
-        if asked.benchmark.tool == "imb":
-            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
-        theirs = rank_command(self, shlex.join([program, *options(asked)]))
+        words = self.words(program, asked)
+        theirs = rank_command(self, shlex.join(words))
         self.prerun_cmds = library_path(self.current_environ.extras.get("mpicxx"))
         self.prerun_cmds += self.checking_command(program, asked)
         for turn in range(1, self.rounds + 1):
@@ -71,8 +70,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             self.prerun_cmds.append(f"{rank_command(self, shlex.join(ours))} || exit")
             if turn < self.rounds:
                 self.prerun_cmds.append(f"{theirs} > theirs-{turn} 2> {ERRORS} || exit")
-        self.executable = shlex.quote(program)
-        self.executable_opts = [*map(shlex.quote, options(asked)), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
+        self.executable = shlex.quote(words[0])
+        self.executable_opts = [*map(shlex.quote, words[1:]), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", f"cp ours-1 {RESULT}", "exit $status"]
 
     def plan_of(self, asked: BenchmarkRequest) -> MeasurementPlan:
@@ -88,6 +87,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             timeout=self.timeout,
             ranks=self.num_tasks,
             nodes=self.nodes,
+            settings={"access": "send"} if self.transport == "fabric" else {},
             more=["--quiet"],
         )
 

@@ -139,5 +139,13 @@ class BuildImb(BuildVendor):
     tool = "imb"
 
 
+class BuildLibfabric(BuildVendor):
+    tool = "libfabric"
+
+
+class BuildUcx(BuildVendor):
+    tool = "ucx"
+
+
 class BuildOneCcl(BuildVendor):
     tool = "oneccl"

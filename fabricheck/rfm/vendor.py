@@ -19,7 +19,7 @@ from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
-from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, lengths_file, nccl_report_command, options
+from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, nccl_report_command
 from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of
 from fabricheck.suites.runs import (
     Job,
@@ -60,16 +60,14 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         asked = self.asked()
         program = self.suite_program(asked)
         place = place_options(self.place_transport(), self.num_tasks, self.nodes, PLACE)
-        self.executable = shlex.quote(program)
-        self.executable_opts = [*map(shlex.quote, options(asked)), "> " + OUTPUT, "2> " + ERRORS]
+        self.executable, *words = map(shlex.quote, self.words(program, asked))
+        self.executable_opts = [*words, "> " + OUTPUT, "2> " + ERRORS]
         self.prerun_cmds = [
             *library_path(self.current_environ.extras.get("mpicxx")),
             f"{rank_command(self, shlex.join([self.fabricbench.program, *place]))} || exit",
             f"mkdir -p {LOGS}",
             *(f'export {name}="{value}"' for name, value in VARIABLES[self.tool].items()),
         ]
-        if asked.benchmark.tool == "imb":
-            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
         self.prerun_cmds += self.checking_command(program, asked)
         if asked.benchmark.tool in ("nccl-tests", "rccl-tests"):
             # In a container the launcher asks for the help, since Pyxis is a part of srun.
@@ -92,8 +90,8 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
 
     @property
     def verified(self) -> bool:
-        """Intel's builds of IMB cannot check their data; those that were made here can, of host memory."""
-        return self.tool != "imb" or (self.suite.tree is not None and self.backend == "host")
+        """Intel's builds of IMB cannot check their data, nor can UCX; IMB that was made here can, of host memory."""
+        return self.tool != "ucx" and (self.tool != "imb" or (self.suite.tree is not None and self.backend == "host"))
 
     def clean_up(self) -> None:
         """Takes the job's environment out of a JSON report of nccl-tests."""

@@ -14,6 +14,7 @@ from fabricheck.results.proof_logs import (
     merge_proofs,
     read_log,
 )
+from fabricheck.results.server_client import parse_server_client
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import BenchmarkRequest
 
@@ -26,6 +27,8 @@ def parse(asked: BenchmarkRequest, text: str, path: str) -> VendorOutput:
         return parse_imb(text, path, ranks=asked.ranks)
     if asked.benchmark.tool == "oneccl":
         return parse_oneccl_benchmark(text, path, ranks=asked.ranks, sizes=asked.sizes)
+    if asked.benchmark.has_server:
+        return parse_server_client(text, path, tool=asked.benchmark.program, sizes=asked.sizes)
     return parse_nccl_tests(text, path, ranks=asked.ranks, tool=asked.benchmark.program)
 
 
@@ -40,6 +43,9 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "nccl-tests": _NCCL,
     "rccl-tests": _NCCL,
     "oneccl": {"CCL_LOG_LEVEL": "info"},
+    "ucx": _UCX,
+    # On standard error, in which the job's output has it.
+    "libfabric": {"FI_LOG_LEVEL": "info"},
 }
 
 

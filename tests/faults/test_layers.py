@@ -25,7 +25,8 @@ class Layers:
         self.site = Site(cluster, root, programs)
         shutil.copy(suite_root() / "checks" / "nics.py", root / "checks")
         settings = root / "site_configs/emulated/settings.py"
-        settings.write_text(settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]'))
+        text = settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]')
+        settings.write_text(text.replace('"vendor": {}', '"vendor": {"libfabric": "/usr/bin", "ucx": "/usr/bin"}'))
         self.module = root / "site_configs/emulated/modulefiles/fabricheck-openmpi"
         self.set("FI_PROVIDER", "tcp")
 
@@ -78,6 +79,39 @@ def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_
     assert done.verdict == "INVALID", done.output
     (problem,) = [problem for problem in done.problems if "wrong-network" in problem]
     assert "mgmt0" in problem
+
+
+def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    layers = Layers(cluster, programs, tmp_path)
+    options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no")
+    healthy = layers.site.run("pair", *options, name="^NicStriping")
+    assert healthy.status == 0, healthy.output
+    goodputs = [value for name, value in healthy.metrics.items() if name.endswith("_goodput")]
+    assert len(goodputs) == 2
+    assert all(0.1 < goodput < 0.2 for goodput in goodputs)  # a NIC has 0.1 Gb/s
+    faults.slow(cluster, "nid001:hsn1", 80)
+    slow = layers.site.run("pair", *options, name="^NicStriping")
+    faults.clear(cluster)
+    assert slow.verdict == "FAIL", slow.output
+    assert causes(slow) == ["slow-pair rank 0@nid001"], slow.output
+
+
+def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    for program, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program} (Debian: {package})")
+    layers = Layers(cluster, programs, tmp_path)
+    shutil.copy(suite_root() / "checks" / "vendor_fabric.py", tmp_path / "checks")
+    for variable, value in (("FI_TCP_IFACE", "hsn0"), ("UCX_NET_DEVICES", "hsn0"), ("UCX_TLS", "tcp,self")):
+        layers.set(variable, value)
+    options = [
+        f"--setvar={name}.{it}" for name in ("FiPingpong", "UcxPerftest") for it in ("node_state=no", "iterations=10")
+    ]
+    done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest)")
+    assert done.status == 0, done.output
+    goodputs = [value for name, value in done.metrics.items() if "8MiB" in name and name.endswith("_goodput")]
+    assert len(goodputs) == 3
+    assert all(0.05 < goodput < 0.1 for goodput in goodputs)
 
 
 def causes(done: Finished) -> list[str]:
