@@ -60,12 +60,13 @@ class NicStriping(rfm.RunOnlyRegressionTest, NodePairsCheck):
 
 @rfm.simple_test
 class NicLatency(rfm.RunOnlyRegressionTest, NodePairsCheck):
-    """The latency of a message between each pair of nodes, below MPI and NCCL, as `fi_pingpong` has it."""
+    """The latency of a message between the hosts of each pair of nodes, below MPI and NCCL, as `fi_pingpong` has it."""
 
-    descr = "latency between all pairs of nodes, port by port, by libfabric"
+    descr = "latency between all pairs of nodes, port by port, by libfabric, between hosts"
     transport = "fabric"
     access = "send"
-    plan_settings = ["access"]
+    buffers = "host-host"
+    plan_settings = ["access", "buffers"]
     operations = ["pingpong"]
     sizes = {"host": "8B", "other": "8B"}
     tags = {"acceptance"}

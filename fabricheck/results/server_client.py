@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fabricheck.records.run import Samples
 from fabricheck.results.vendor_output import TextRow, ToolReader, VendorOutput, read_tool
-from fabricheck.results.vendor_text import Line, fixed_number, one_time, whole_number
+from fabricheck.results.vendor_text import Line, fixed_number, one_time
 
 #: The operation of each test of ucx_perftest that is read.
 UCX_TESTS = {"tag_lat": "pingpong", "tag_bw": "unidirectional"}
@@ -41,8 +41,8 @@ def _any(_: str) -> float:
     return 0.0
 
 
-def _rounded_bytes(token: str) -> float | None:
-    """A size as fi_pingpong prints it, `1.5k`."""
+def _rounded(token: str) -> float | None:
+    """A size or a count as fi_pingpong prints it, `1.5k`."""
     scale = _MULTIPLES.get(token[-1:], 1)
     number = _number(token.rstrip("kmg"))
     return None if number is None else number * scale
@@ -96,8 +96,8 @@ class _FiPingpong(_Reader):
             self.complaints.fail(line, "the data were wrong")
         elif self.has_heading and tokens[0][0].isdigit():
             columns = {
-                **{"bytes": _rounded_bytes, "sent": whole_number, "ack": lambda token: _number(token.lstrip("="))},
-                **{"total": _rounded_bytes, "elapsed": _seconds, "rate": fixed_number, "time": fixed_number},
+                **{"bytes": _rounded, "sent": _rounded, "ack": lambda token: _rounded(token.lstrip("="))},
+                **{"total": _rounded, "elapsed": _seconds, "rate": fixed_number, "time": fixed_number},
                 "messages": fixed_number,
             }
             if (row := self.row(line, tokens, columns)) is not None:

@@ -180,7 +180,7 @@ class SuiteParts(RegressionTestPlugin):
         """What the tool is to measure: sizes in bytes as the tool counts them, ranks, buffers and iterations."""
         first, _, last = self.chosen_sizes().partition(":")
         program = self.benchmark
-        smallest, largest = parse_size(first), parse_size(last)
+        smallest, largest = parse_size(first), parse_size(last or first)
         if not program.pair:
             if program.shares:
                 largest = max(largest // self.num_tasks, smallest)

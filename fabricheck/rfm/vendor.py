@@ -123,7 +123,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             transport=self.transport,
             started=parse_utc((folder / STARTED).read_text().strip()),
             wall_ns=int((folder / WALL).read_text()),
-            proof=proof_of(self.tool, folder / LOGS, text),
+            proof=proof_of(self.tool, folder / LOGS, self.output()),
         )
         write_result(folder / RESULT, VendorRun(place, asked, output, samples, job), problems)
         return super().judge().with_problems(problems, first=True)

@@ -209,8 +209,9 @@ def options(asked: BenchmarkRequest) -> list[str]:
     server in its script (`server_script`)."""
     benchmark = asked.benchmark
     if benchmark.tool == "libfabric":
-        options = ["-e", "rdm", "-m", "tagged", "-I", str(asked.iterations), *(["-c"] if asked.check else [])]
-        return [*options, "-S", "SIZE"]
+        # With both it would print each byte; -v tells the provider.
+        how = "-c" if asked.check else "-v"
+        return [how, "-e", "rdm", "-m", "tagged", "-I", str(asked.iterations), "-S", "SIZE"]
     if benchmark.tool == "ucx":
         counts = ["-n", str(asked.iterations), "-w", str(asked.warmup)]
         return ["-t", benchmark.name, "-s", "SIZE", *counts]
@@ -285,7 +286,9 @@ for size in {sizes}; do
   if [ "$rank" = 0 ]; then
     $command > /dev/null & server=$!
     until listens || ! kill -0 $server 2> /dev/null; do sleep 0.05; done
-    {address} | cut -d' ' -f1 > $ready.part && mv $ready.part $ready
+    {address} | cut -d' ' -f1 > $ready.part
+    [ -s $ready.part ] || {{ echo "this node has no address{f" on {interface}" if interface else ""}" >&2; exit 1; }}
+    mv $ready.part $ready
     wait $server || exit
     rm -f $ready
   else

@@ -44,15 +44,14 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "rccl-tests": _NCCL,
     "oneccl": {"CCL_LOG_LEVEL": "info"},
     "ucx": _UCX,
-    # On standard error, in which the job's output has it.
-    "libfabric": {"FI_LOG_LEVEL": "info"},
+    "libfabric": {},  # fi_pingpong tells its provider with -v
 }
 
 
 def proof_of(tool: str, folder: Path, output: str) -> TransportProof:
-    """What the logs of all ranks in `folder`, or the tool's `output`, prove; nothing where there are none."""
-    if tool == "oneccl":
-        return read_log("oneccl", output)
+    """What the logs of all ranks in `folder`, or the `output` of tool and job, prove; nothing where there are none."""
+    if tool in ("oneccl", "libfabric"):
+        return read_log(tool, output)
     library = "nccl" if VARIABLES[tool] is _NCCL else "ucx"
     logs = sorted(folder.glob("*")) if folder.is_dir() else []
     return merge_proofs(*(read_log(library, log.read_text(errors="replace")) for log in logs))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
@@ -86,6 +87,8 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no")
     healthy = layers.site.run("pair", *options, name="^NicStriping")
     assert healthy.status == 0, healthy.output
+    (result,) = healthy.folder.rglob("result.jsonl")
+    assert [rank.nics for rank in read_run(result).ranks] == [("hsn0", "hsn1")] * 2
     goodputs = [value for name, value in healthy.metrics.items() if name.endswith("_goodput")]
     assert len(goodputs) == 2
     assert all(0.1 < goodput < 0.2 for goodput in goodputs)  # a NIC has 0.1 Gb/s
@@ -105,13 +108,15 @@ def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, progr
     for variable, value in (("FI_TCP_IFACE", "hsn0"), ("UCX_NET_DEVICES", "hsn0"), ("UCX_TLS", "tcp,self")):
         layers.set(variable, value)
     options = [
-        f"--setvar={name}.{it}" for name in ("FiPingpong", "UcxPerftest") for it in ("node_state=no", "iterations=10")
+        f"--setvar={name}.{setting}"
+        for name in ("FiPingpong", "UcxPerftest")
+        for setting in ("node_state=no", "iterations=10", "sizes=host:8MiB")
     ]
-    done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest)")
+    done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest %bench=tag_bw)")
     assert done.status == 0, done.output
-    goodputs = [value for name, value in done.metrics.items() if "8MiB" in name and name.endswith("_goodput")]
-    assert len(goodputs) == 3
-    assert all(0.05 < goodput < 0.1 for goodput in goodputs)
+    goodputs = {name.partition("_")[0]: value for name, value in done.metrics.items() if name.endswith("_goodput")}
+    assert goodputs.keys() == {"pingpong", "unidirectional"}
+    assert all(0.05 < goodput < 0.1 for goodput in goodputs.values())  # a NIC has 0.1 Gb/s
 
 
 def causes(done: Finished) -> list[str]:
