@@ -86,7 +86,7 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     layers = Layers(cluster, programs, tmp_path)
     options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no")
     healthy = layers.site.run("pair", *options, name="^NicStriping")
-    assert healthy.status == 0, healthy.output
+    assert healthy.verdict in ("PASS", "DEGRADED"), healthy.output  # other work may take some of the speed
     (result,) = healthy.folder.rglob("result.jsonl")
     assert [rank.nics for rank in read_run(result).ranks] == [("hsn0", "hsn1")] * 2
     goodputs = [value for name, value in healthy.metrics.items() if name.endswith("_goodput")]
@@ -113,7 +113,7 @@ def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, progr
         for setting in ("node_state=no", "iterations=10", "sizes=host:8MiB")
     ]
     done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest %bench=tag_bw)")
-    assert done.status == 0, done.output
+    assert done.verdict in ("PASS", "DEGRADED"), done.output
     goodputs = {name.partition("_")[0]: value for name, value in done.metrics.items() if name.endswith("_goodput")}
     assert goodputs.keys() == {"pingpong", "unidirectional"}
     assert all(0.05 < goodput < 0.1 for goodput in goodputs.values())  # a NIC has 0.1 Gb/s
