@@ -17,6 +17,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
+from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
 from fabricheck.suites.benchmarks import BenchmarkRequest, find_peer
@@ -45,8 +46,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
 
     def fitting_systems(self) -> list[str]:
         """Two benchmarks agree within 3% only where nothing else runs: host memory needs a partition that says so."""
-        systems: list[str] = super().fitting_systems()
-        return systems if "D" in self.buffers else [f"+exclusive {' '.join(systems)}"]
+        features = [*["gpu"] * self.on_device, *["exclusive"] * ("D" not in self.buffers)]
+        return fitting_partitions(features, several_nodes=self.nodes > 1)
 
     @property
     def bench(self) -> str:
