@@ -1,7 +1,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import CrossCheck, ImbSuite, NcclTestsSuite, OsuSuite
+from fabricheck.rfm import CrossCheck, ImbSuite, LibfabricSuite, NcclTestsSuite, OsuSuite
 
 
 @rfm.simple_test
@@ -36,4 +36,14 @@ class CrossCheckImb(rfm.RunOnlyRegressionTest, ImbSuite, CrossCheck):
     buffers = parameter(["H H", "D D"])
     nodes = parameter([1])
     sizes = {"host": "8B:32MiB", "other": "8B:128MiB"}
+    tags = {"cross-check"}
+
+
+@rfm.simple_test
+class CrossCheckLibfabric(rfm.RunOnlyRegressionTest, LibfabricSuite, CrossCheck):
+    """fabricbench and fi_pingpong interleaved between two nodes, over the same libfabric."""
+
+    descr = "fabricbench beside fi_pingpong"
+    operation = "pingpong"
+    sizes = {"host": "8B:8MiB"}
     tags = {"cross-check"}

@@ -1,25 +1,16 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import FabricbenchCheck
+from fabricheck.rfm import FabricbenchCheck, NodePairsCheck
 
 
 @rfm.simple_test
-class NodePairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B).
-
-    A node has a rank for each of its NIC ports, which meets those of the same port of the other nodes. One direction at
-    a time: not every MPI library over TCP has both directions of a link in use at once.
-    """
+class NodePairs(rfm.RunOnlyRegressionTest, NodePairsCheck):
+    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B)."""
 
     descr = "all pairs of nodes, port by port, one direction at a time"
     transport = parameter(["ccl", "mpi"])
-    nodes = 0
-    operations = ["unidirectional"]
-    schedules = ["contended"]
-    rank_a_port = True
     sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
-    warmup = 2
     tags = {"nightly", "acceptance", "observations", "layers"}
 
 
@@ -39,19 +30,14 @@ class DomainPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
-class NodeWindows(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+class NodeWindows(rfm.RunOnlyRegressionTest, NodePairsCheck):
     """Bandwidth of 64 outstanding messages between the nodes of each pair, as osu_bw measures it."""
 
     descr = "all pairs of nodes, port by port, 64 messages at a time"
     transport = "mpi"
-    nodes = 0
     train = 64
     plan_settings = ["train"]
-    operations = ["unidirectional"]
-    schedules = ["contended"]
-    rank_a_port = True
     sizes = {"host": "8B,256KiB", "other": "8B,16MiB"}
-    warmup = 2
     tags = {"acceptance"}
 
 

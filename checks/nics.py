@@ -1,7 +1,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from fabricheck.rfm import FabricbenchCheck
+from fabricheck.rfm import FabricbenchCheck, NodePairsCheck
 
 
 @rfm.simple_test
@@ -22,52 +22,51 @@ class NicLoopback(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 
 @rfm.simple_test
-class NicPairs(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+class NicPairs(rfm.RunOnlyRegressionTest, NodePairsCheck):
     """Every pair of nodes by each of their NICs, below MPI and NCCL, from GPU to GPU."""
 
     descr = "all pairs of nodes, port by port, by libfabric, between GPUs"
     transport = "fabric"
-    nodes = 0
     access = parameter(["write", "read"])
     plan_settings = ["access"]
-    operations = ["unidirectional"]
-    schedules = ["contended"]
-    rank_a_port = True
     sizes = {"host": "8B,8MiB", "other": "8B,1GiB"}
-    warmup = 2
     tags = {"nightly", "acceptance", "layers"}
     nightly_only = {"access": ["write"]}
 
 
 @rfm.simple_test
-class NicPairsOfHosts(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+class NicPairsOfHosts(rfm.RunOnlyRegressionTest, NodePairsCheck):
     """The same between the memory of the hosts: what is slow here too is no GPU's fault."""
 
     descr = "all pairs of nodes, port by port, by libfabric, between hosts"
     transport = "fabric"
-    nodes = 0
     buffers = "host-host"
     plan_settings = ["buffers"]
-    operations = ["unidirectional"]
-    schedules = ["contended"]
-    rank_a_port = True
     sizes = {"host": "8B,8MiB", "other": "8B,1GiB"}
-    warmup = 2
     tags = {"acceptance"}
 
 
 @rfm.simple_test
-class NicLatency(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """The latency of a message between each pair of nodes, below MPI and NCCL, as `fi_pingpong` has it."""
+class NicStriping(rfm.RunOnlyRegressionTest, NodePairsCheck):
+    """Every pair of nodes by all their NICs at once, each message in stripes, from the first GPU to the first GPU."""
 
-    descr = "latency between all pairs of nodes, port by port, by libfabric"
+    descr = "all pairs of nodes, messages in stripes over all NICs, by libfabric"
     transport = "fabric"
-    nodes = 0
+    nic = "all"
+    plan_settings = ["nic"]
+    sizes = {"host": "8MiB", "other": "1GiB"}
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class NicLatency(rfm.RunOnlyRegressionTest, NodePairsCheck):
+    """The latency of a message between the hosts of each pair of nodes, below MPI and NCCL, as `fi_pingpong` has it."""
+
+    descr = "latency between all pairs of nodes, port by port, by libfabric, between hosts"
+    transport = "fabric"
     access = "send"
-    plan_settings = ["access"]
+    buffers = "host-host"
+    plan_settings = ["access", "buffers"]
     operations = ["pingpong"]
-    schedules = ["contended"]
-    rank_a_port = True
     sizes = {"host": "8B", "other": "8B"}
-    warmup = 2
     tags = {"acceptance"}

@@ -119,6 +119,7 @@ def setup_test() -> None:
         once("sycl", "SYCL and oneCCL from their wheels", install_sycl)
         debian("libze-dev", "to compile the SYCL backend's calls between processes")
         debian("firefox-esr", "to look at reports in a second browser")
+        debian("libfabric-bin ucx-utils", "to run libfabric's and UCX's own programs between emulated nodes")
         once("promtool", "promtool from Debian's package of Prometheus", install_promtool)
     debian("chromium", "to look at reports")
 

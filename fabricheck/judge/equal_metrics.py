@@ -84,7 +84,8 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
     run, topology = judged.run, judged.topology
     plan = run.header.get("plan", {})
     invalid = any(each.verdict is Verdict.INVALID for each in run.problems)
-    if not run.header or topology is None or invalid or plan.get("shared_devices") or plan.get("buffers") is not None:
+    mixed = plan.get("buffers") not in (None, "host-host")
+    if not run.header or topology is None or invalid or plan.get("shared_devices") or mixed:
         return ()
     if run.header["transport"] == "staging":
         return ()

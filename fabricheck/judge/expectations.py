@@ -67,6 +67,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             messages=[(place[a], place[b], size) for a, b, size in samples.messages],
             places=[hosts.index(each.host) for each in members],
             step_transports=run.header["plan"].get("step_transports") or (),
+            nics=min(max(1, len(each.nics)) for each in members),
             company=len(ranks) - len(members) if _has_company(samples) else 0,
             without_switch=without_switch,
         )
@@ -83,13 +84,15 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
 
 
 def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
-    """The topology with those NICs alone that ranks without a GPU were told to use; unchanged where they were told
-    none."""
+    """The topology with those NICs alone that ranks without a GPU used by libfabric, or were told to use by MPI;
+    unchanged where that is unknown."""
     if not run.header or any(each.device is not None for each in run.ranks):
         return topology
     set_ = [*run.header["environment"].items()]
     set_ += [(each["name"], each["value"]) for each in run.header.get("environment_differences", ())]
     told = {word for name, value in set_ if name in _INTERFACES and value for word in re.split("[,:]", value)}
+    if run.header["transport"] == "fabric":  # of which MPI is no part
+        told = {name for rank in run.ranks for name in rank.nics}
     used = tuple(nic for nic in topology.nics if nic.name in told)
     return replace(topology, nics=used) if used else topology
 

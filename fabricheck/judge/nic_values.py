@@ -19,6 +19,8 @@ from fabricheck.yamlfile import read_yaml
 # Perftest has 128 messages under way, fabricbench one: in one of this size at 400 Gb/s the 5 us of a message, which OCI
 # requires of ib_write_lat, are 0.4%.
 _LEAST_BYTES = 64 << 20
+# Perftest's size is 2 B; up to this size NICs take a message with its descriptor, and the time is the same.
+_MOST_BYTES = 64
 
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -74,29 +76,36 @@ def load_nics(path: Path) -> tuple[KnownNic, ...]:
 
 
 def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunContext) -> Iterator[Yardstick]:
-    """What owners require of a NIC of this model and rate, of writes by libfabric to another node.
+    """What owners require of a NIC of this model and rate, by libfabric between two nodes: of large writes, and of the
+    latency of a message between hosts.
 
     Owners differ, by platform: what the least of them requires. The NICs of a node are of one model.
     """
     run, samples, topology = context.run, metric.samples, context.topology
     plan = run.header.get("plan", {})
     hosts = {rank.host for rank in run.ranks if rank.rank in samples.ranks}
-    is_write = run.header["transport"] == "fabric" and plan.get("access", "write") == "write"
-    if topology is None or not is_write or samples.operation != "unidirectional" or len(hosts) != 2:
+    if topology is None or run.header["transport"] != "fabric" or len(hosts) != 2:
         return
     models = {(nic.model, nic.rate_gbps) for nic in topology.nics}
-    if samples.bytes < _LEAST_BYTES or len(models) != 1 or any(len(rank.nics) != 1 for rank in run.ranks):
+    if len(models) != 1 or any(len(rank.nics) != 1 for rank in run.ranks):
         return
     ((model, rate),) = models
     memory = "gpu" if run.on_gpus and plan.get("buffers") in (None, "device-device") else "host"
+    measured = (plan.get("access", "write"), samples.operation, metric.quantity)
+    if measured == ("write", "unidirectional", "goodput") and samples.bytes >= _LEAST_BYTES:
+        tool, least = "ib_write_bw", min
+    elif measured == ("send", "pingpong", "latency") and samples.bytes <= _MOST_BYTES:
+        tool, least = "ib_write_lat", max
+    else:
+        return
     required = [
         (nic, value)
         for nic in nics
         if model.startswith(nic.nic) and parse_rate(nic.rate) == rate
         for value in nic.values
-        if (value.tool, value.memory, value.unit) == ("ib_write_bw", memory, "Gb/s") and value.alarm_of is not None
+        if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit) and value.alarm_of is not None
     ]
     if required:
-        nic, value = min(required, key=lambda pair: pair[1].value)
-        text = f"{value.value:g} Gb/s that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
+        nic, value = least(required, key=lambda pair: pair[1].value)
+        text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
         yield alarm_of("part", value.value, text, value.source)

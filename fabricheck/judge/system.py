@@ -148,14 +148,14 @@ class SystemJudge:
         return judged.with_problems([each for each in find_stalls(judged) if each.is_problem])
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
-        if not is_comparable(run):
-            return lambda *_: ()
-        facts = RunContext(run, topology)
+        facts, comparable = RunContext(run, topology), is_comparable(run)
 
         def known(metric: Metric, expectation: Expectation) -> Iterator[Yardstick]:
-            yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
-            yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
-            yield from yardsticks_of_nics(self.nics, metric, facts)
+            if comparable:
+                yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
+                yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
+            if run.header and not is_rehearsal(run):  # host memory's, too
+                yield from yardsticks_of_nics(self.nics, metric, facts)
 
         return known
 

@@ -102,7 +102,8 @@ class NicState:
     firmware: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """of RDMA and Ethernet, by name: link layer, types of GIDs, PFC and ECN of each priority"""
+    """of RDMA and Ethernet, by name: link layer, lanes, types of GIDs, PFC and ECN of each priority, trusted
+    priorities, link to the slot"""
 
 
 @dataclass(frozen=True)

@@ -296,7 +296,7 @@ class PlanModel(_Line):
     `send` (`fabric`): both, by a message"""
     nic: Annotated[str, Field(pattern=r"^[\w.:@+-]+(?:,[\w.:@+-]+)*$")] | None = None
     """of the transport `fabric`: the NIC `near` each rank's GPU, messages in stripes over `all`, or names or numbers
-    with commas: that of each rank of a node in their order"""
+    with commas: that of each rank of a node in their order, several of a rank joined by `+`"""
     handles: Literal["vmm", "fabric"] | None = None
     """how ranks of `copy` and `kernel` reach each other's memory: by CUDA's virtual memory management, or by handles
     of the fabric of an NVLink domain, also between nodes; by the runtime's own (IPC) where it is left out"""

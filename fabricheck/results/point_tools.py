@@ -1,4 +1,5 @@
-"""Bandwidths that nvbandwidth, p2pBandwidthLatencyTest, TransferBench and perftest print, one for a kind of transfer.
+"""Bandwidths that nvbandwidth, p2pBandwidthLatencyTest, TransferBench, perftest and Slingshot's tools (cxi_write_bw and
+the like) print, one for a kind of transfer.
 
 They say nothing that proves where they ran, so that they are never a result of the suite; `fabricheck judge --part`
 says whether the number is normal.
@@ -17,7 +18,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Samples
 
 #: The tools, as they are called.
-TOOLS = ("nvbandwidth", "p2pBandwidthLatencyTest", "TransferBench", "perftest")
+TOOLS = ("nvbandwidth", "p2pBandwidthLatencyTest", "TransferBench", "perftest", "cxi")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ _TRANSFER = re.compile(
 _PERFTEST = re.compile(r"^ *(RDMA_Write|RDMA_Read|Send)\b.* (BW|Latency) Test", re.MULTILINE)
 _PERFTEST_NAMES = {"RDMA_Write": "ib_write", "RDMA_Read": "ib_read", "Send": "ib_send"}
 _UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * (1 << 20) / 1e9, "MiB/sec": 8 * (1 << 20) / 1e9}
+# Slingshot's tools for a NIC: how an output begins, and a row of it; the server of a pair prints `-` for its writes.
+_CXI = re.compile(r"^ *CXI (?:RDMA )?(Loopback|Write|Read|Send) Bandwidth Test *$", re.MULTILINE)
+_CXI_ROW = re.compile(r"^ *([0-9]+) +(?:[0-9]+|-) +([0-9]+\.[0-9]+) +[0-9]+\.[0-9]+ *$", re.MULTILINE)
+_CXI_NAMES = {"Loopback": "cxi_gpu_loopback_bw", "Write": "cxi_write_bw", "Read": "cxi_read_bw", "Send": "cxi_send_bw"}
 _ROW = re.compile(
     r"^ *(\d+) +(\d+) +([0-9]+(?:\.[0-9]+)?) +([0-9]+(?:\.[0-9]+)?)(?:[ \t]+[0-9]+(?:\.[0-9]+)?)*[ \t]*$", re.MULTILINE
 )
@@ -73,7 +78,7 @@ _ROW = re.compile(
 
 def read_points(text: str) -> tuple[ToolValue, ...]:
     """What the tools printed in a text; none where it is of another one, and no number that is none."""
-    points = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text))
+    points = (*_nvbandwidth(text), *_transferbench(text), *_perftest(text), *_cxi(text))
     return tuple(each for each in points if _LEAST <= each.value < _MOST and 0 <= each.bytes <= 1 << 50)
 
 
@@ -163,6 +168,24 @@ def _perftest(text: str) -> Iterator[ToolValue]:
     elif unit is not None and unit[1] in _UNITS:
         value = float(average) * _UNITS[unit[1]]
         yield ToolValue("perftest", name, "nic", "nic", int(size), *_of([value]), memory=memory)
+
+
+def _cxi(text: str) -> Iterator[ToolValue]:
+    """Of the largest size; MB are 10^6 B, and `Bidirectional` rates add both directions (libcxi's manual pages)."""
+    _, *outputs = _CXI.split(text)  # in turn the word of a title, and what follows it
+    rates: dict[tuple[str, str, int], list[float]] = {}
+    for word, part in zip(outputs[::2], outputs[1::2], strict=True):
+        rows = [(int(size), float(rate)) for size, rate in _CXI_ROW.findall(part)]
+        unit = re.search(r"BW\[(Gb|MB)/s\]", part)
+        if not rows or unit is None:
+            continue
+        size, rate = max(rows)
+        both_ways = re.search(r"^ *Bidirectional *: Enabled", part, re.MULTILINE) is not None
+        memory = "gpu" if re.search(r"[TR]X Mem *: GPU", part) else "host"
+        gbps = rate * (1.0 if unit[1] == "Gb" else 8e-3) / (2 if both_ways else 1)
+        rates.setdefault((_CXI_NAMES[word], memory, size), []).append(gbps)
+    for (name, memory, size), values in rates.items():
+        yield ToolValue("cxi", name, "nic", "nic", size, *_of(values), memory=memory)
 
 
 def _of(values: list[float]) -> tuple[float, int]:

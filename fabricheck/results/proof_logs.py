@@ -142,11 +142,12 @@ _LOGS: Mapping[str, tuple[str, Sequence[_Row]]] = {
             _Row(r"btl: tcp: Using interface: (\S+)", fact="interface", value=r"\1"),
         ),
     ),
-    # The provider that was opened (src/fabric.c).
+    # The provider that was opened (src/fabric.c), and the one that `fi_pingpong -v` says it uses.
     "libfabric": (
         "FI_LOG_LEVEL",
         (
             _Row(r"Using ([A-Za-z0-9_;]+) provider [0-9][0-9.]*, path:", r"OFI provider \1"),
+            _Row(r"^\s*prov_name: (\S+)\s*$", r"OFI provider \1"),
             _Row(r"<info> Opened fabric: (\S+)", fact="fabric", value=r"\1"),
         ),
     ),

@@ -165,6 +165,7 @@ _BY_TEXT = (
     ("rocm_bandwidth_test", r"^\s*RocmBandwidthTest Version|^ *Unidirectional copy peak bandwidth GB/s"),
     ("perftest (ib_write_bw and its kin)", r"^ *(?:RDMA_Write|RDMA_Read|Send|Atomic)\b.* (?:BW|Latency) Test"),
     ("perftest (ib_write_bw and its kin)", r"^ *#bytes +#iterations +(?:BW peak|t_min)"),
+    ("cxi tools (cxi_write_bw and its kin)", r"^ *CXI .* (?:Bandwidth|Latency) Test"),
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("ucx_perftest", r"^\| +(?:API|Test): +|^\[thread \d+\] +\d+ .*|Final: +\d+ "),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),

@@ -6,10 +6,18 @@ judging.
 
 from fabricheck.begin import keep_signals
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
-from fabricheck.rfm.measure import FabricbenchCheck
+from fabricheck.rfm.measure import FabricbenchCheck, NodePairsCheck
 from fabricheck.rfm.screen import FleetScreen
 from fabricheck.rfm.shared_job import use_shared_jobs
-from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
+from fabricheck.rfm.suite_parts import (
+    ImbSuite,
+    LibfabricSuite,
+    NcclTestsSuite,
+    OneCclSuite,
+    OsuSuite,
+    RcclTestsSuite,
+    UcxSuite,
+)
 from fabricheck.rfm.tuning_effect import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import CrossCheck, VendorCheck
 
@@ -20,12 +28,15 @@ __all__ = [
     "FleetScreen",
     "ImbSuite",
     "InterleavedCheck",
+    "LibfabricSuite",
     "NcclTestsSuite",
+    "NodePairsCheck",
     "OneCclSuite",
     "OsuSuite",
     "RcclTestsSuite",
     "ServiceLevelComparison",
     "TuningComparison",
+    "UcxSuite",
     "VendorCheck",
     "settings_to_compare",
 ]

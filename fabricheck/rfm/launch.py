@@ -33,7 +33,7 @@ from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import fold
 from fabricheck.topology.nic import gpus_of_ports
-from fabricheck.topology.transport_paths import fabrics_of
+from fabricheck.topology.transport_paths import data_nics, fabrics_of
 from fabricheck.tuning import Profile, load_profiles
 
 # Of a job's time what one launch over a fleet may take: it may have to be done again.
@@ -129,13 +129,17 @@ def _missing_of_gpus(test: rfm.RegressionTest) -> Iterator[str]:
 
 
 def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
-    """Why a test of one NIC of a node, by its number, has none there."""
-    number, where = getattr(test, "nic", ""), test.current_partition.fullname
-    topology = topology_of(where) if number.isdecimal() else None
+    """Why a test of one NIC of a node, by its number, or of several at once, has none there."""
+    wanted, where = getattr(test, "nic", ""), test.current_partition.fullname
+    topology = topology_of(where) if wanted else None
     if topology is None:
         return
-    if int(number) >= len(topology.nics):
-        yield f"a node of {where} has {len(topology.nics)} NICs, counted from 0, and this is for NIC {number}"
+    nics = len(data_nics(topology))
+    if wanted == "all":
+        if nics < 2:
+            yield f"a node of {where} has fewer than two NICs to share a message"
+    elif int(wanted) >= nics:
+        yield f"a node of {where} has {nics} NICs, counted from 0, and this is for NIC {wanted}"
     elif not any(fabric.loops_back for fabric in fabrics_of(topology)):
         yield f"sockets, and libfabric over Omni-Path, keep data that stay on a node of {where} away from its NICs"
 
@@ -195,13 +199,16 @@ class NodePorts:
 
 
 def ports_of(test: rfm.RegressionTest, *, on_host: bool) -> NodePorts:
-    """A rank for each NIC of a node: on the GPU that the topology associates with it, or bound by the environment.
+    """A rank for each NIC of a node: on the GPU that the topology associates with it, or bound by the environment. One
+    where it uses all NICs at once, on the first GPU.
 
     An environment that binds the ranks of a node to its NICs in turn says so (`extras["rank_nics"]`); without
     that it is unknown over which NIC a rank on the host sends, and there is one a node.
     """
     where = test.current_partition.fullname
     topology = topology_of(where)
+    if getattr(test, "nic", "") == "all":
+        return NodePorts(1, () if on_host else (0,))
     if on_host:
         bound = test.current_environ.extras.get("rank_nics") == "round-robin"
         return NodePorts(max(len(topology.nics), 1) if bound and topology else 1)

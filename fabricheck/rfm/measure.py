@@ -505,6 +505,21 @@ class FabricbenchCheck(RegressionTestPlugin):
             raise PerformanceError(summary(findings, ""))
 
 
+class NodePairsCheck(FabricbenchCheck):
+    """Every pair of nodes in one job, in rounds in which no node takes part twice (De Sensi et al., section V-B).
+
+    A node has a rank for each of its NIC ports, which meets those of the same port of the other nodes; a single one
+    where a rank uses all of them (`nic` is `all`). One direction at a time: not every MPI library over TCP has both
+    directions of a link in use at once.
+    """
+
+    nodes = 0
+    operations = ["unidirectional"]  # noqa: RUF012
+    schedules = ["contended"]  # noqa: RUF012
+    rank_a_port = True
+    warmup = 2
+
+
 @cache
 def _judge_of(system: str) -> SystemJudge:
     from fabricheck.judge.system import SystemJudge

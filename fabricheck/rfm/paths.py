@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
     read_log,
 )
 from fabricheck.rfm.launch import topology_of
-from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths, nic_paths
+from fabricheck.topology.transport_paths import Paths, ccl_paths, data_nics, mpi_paths, nic_paths
 
 ANY_PATH = Paths()
 
@@ -48,9 +48,14 @@ def nics_of(where: str) -> tuple[str, ...]:
 
 
 def setting_of(test: Any, name: str) -> str:
-    """The value of a setting of a plan: an attribute of the test, but for a NIC, whose name is that of the topology."""
+    """The value of a setting of a plan: an attribute of the test, but for a NIC, by its number in the topology, or all
+    of them: their names there."""
     value = str(getattr(test, name))
-    return nics_of(test.current_partition.fullname)[int(value)] if name == "nic" and value.isdecimal() else value
+    topology = topology_of(test.current_partition.fullname) if name == "nic" else None
+    if topology is None:
+        return value
+    nics = [nic.name for nic in data_nics(topology)]
+    return nics[int(value)] if value.isdecimal() else "+".join(nics) if value == "all" else value
 
 
 def goes_by_host(test: Any) -> bool:

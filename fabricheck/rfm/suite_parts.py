@@ -28,10 +28,13 @@ from fabricheck.suite import suite_root
 from fabricheck.suites.benchmarks import (
     FACTOR,
     REDUCTIONS,
+    SERVER_SCRIPT,
     Benchmark,
     BenchmarkRequest,
     benchmark,
+    lengths_file,
     options,
+    server_script,
     sizes_between,
 )
 from fabricheck.suites.build import CHECKED, Toolchain, build_once, explain_failure
@@ -162,6 +165,14 @@ class BuildImb(BuildVendor):
     tool = "imb"
 
 
+class BuildLibfabric(BuildVendor):
+    tool = "libfabric"
+
+
+class BuildUcx(BuildVendor):
+    tool = "ucx"
+
+
 class BuildOneCcl(BuildVendor):
     tool = "oneccl"
 
@@ -171,7 +182,13 @@ OUTPUT = "vendor.out"
 CHECKED_OUTPUT = "checked.out"
 
 # What an environment needs to have besides MPI.
-NEEDED = {"nccl-tests": ["nccl"], "rccl-tests": ["rccl"], "oneccl": ["oneccl"]}
+NEEDED = {
+    "nccl-tests": ["nccl"],
+    "rccl-tests": ["rccl"],
+    "oneccl": ["oneccl"],
+    "libfabric": ["libfabric"],
+    "ucx": ["libfabric"],  # the one with which NICs are measured
+}
 
 
 class OsuSuite(RegressionTestPlugin):
@@ -215,6 +232,26 @@ class ImbSuite(RegressionTestPlugin):
     tool = "imb"
     transport = "mpi"
     suite = fixture(BuildImb, scope="environment")
+
+
+class LibfabricSuite(RegressionTestPlugin):
+    """libfabric's own fi_pingpong, between two nodes."""
+
+    tool = "libfabric"
+    transport = "fabric"
+    suite = fixture(BuildLibfabric, scope="environment")
+    buffers = "H H"
+    nodes = 2
+
+
+class UcxSuite(RegressionTestPlugin):
+    """UCX's own ucx_perftest, between two nodes: what an MPI library that uses UCX builds on."""
+
+    tool = "ucx"
+    transport = "mpi"
+    suite = fixture(BuildUcx, scope="environment")
+    buffers = "H H"
+    nodes = 2
 
 
 class SuiteParts(RegressionTestPlugin):
@@ -274,7 +311,7 @@ class SuiteParts(RegressionTestPlugin):
         """What the tool is to measure: sizes in bytes as the tool counts them, ranks, buffers and iterations."""
         first, _, last = self.chosen_sizes().partition(":")
         program = self.benchmark
-        smallest, largest = parse_size(first), parse_size(last)
+        smallest, largest = parse_size(first), parse_size(last or first)
         if not program.pair:
             if program.shares:
                 largest = max(largest // self.num_tasks, smallest)
@@ -293,14 +330,24 @@ class SuiteParts(RegressionTestPlugin):
 
     def checking_command(self, program: str, asked: BenchmarkRequest) -> list[str]:
         """The run that checks the data, where that is another one; nothing where this build of the suite cannot."""
-        checking: str | None = program if self.tool == "osu" else None
+        checking: str | None = program if self.tool in ("osu", "libfabric") else None
         if self.tool == "imb" and not asked.device:
             checking = self.suite.checked_program(asked.benchmark.program)
         if checking is None:
             return []
-        run = rank_command(self, shlex.join([checking, *options(asked.checking)]))
+        run = rank_command(self, shlex.join(self.words(checking, asked.checking)))
         failed = f"{{ status=$?; echo $status > {EXIT_STATUS}; exit $status; }}"
         return [f"{run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
+
+    def words(self, program: str, asked: BenchmarkRequest) -> list[str]:
+        """What the launcher starts as each rank of the tool; the files that it reads are in the stage directory."""
+        if asked.benchmark.tool == "imb":
+            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
+        if not asked.benchmark.has_server:
+            return [program, *options(asked)]
+        interfaces = self.current_partition.extras.get("network_interfaces", [""])
+        (Path(self.stagedir) / SERVER_SCRIPT).write_text(server_script(asked, interfaces[0]))
+        return ["sh", SERVER_SCRIPT, program, *options(asked)]
 
     def suite_program(self, asked: BenchmarkRequest) -> str:
         """The program to run; its module is loaded, where the site has the suite as one."""

@@ -22,16 +22,10 @@ from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import MeasurementPlan, place_options
 from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
+from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
-from fabricheck.suites.benchmarks import (
-    NCCL_REPORT,
-    BenchmarkRequest,
-    find_peer,
-    lengths_file,
-    nccl_report_command,
-    options,
-)
+from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, find_peer, nccl_report_command
 from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of
 from fabricheck.suites.runs import (
     Job,
@@ -73,16 +67,14 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         asked = self.asked()
         program = self.suite_program(asked)
         place = place_options(self.place_transport(), self.num_tasks, self.nodes, PLACE)
-        self.executable = shlex.quote(program)
-        self.executable_opts = [*map(shlex.quote, options(asked)), "> " + OUTPUT, "2> " + ERRORS]
+        self.executable, *words = map(shlex.quote, self.words(program, asked))
+        self.executable_opts = [*words, "> " + OUTPUT, "2> " + ERRORS]
         self.prerun_cmds = [
             *library_path(self.current_environ.extras.get("mpicxx")),
             f"{rank_command(self, shlex.join([self.fabricbench.program, *place]))} || exit",
             f"mkdir -p {LOGS}",
             *(f'export {name}="{value}"' for name, value in VARIABLES[self.tool].items()),
         ]
-        if asked.benchmark.tool == "imb":
-            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
         self.prerun_cmds += self.checking_command(program, asked)
         if asked.benchmark.tool in ("nccl-tests", "rccl-tests"):
             # In a container the launcher asks for the help, since Pyxis is a part of srun.
@@ -105,8 +97,8 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
 
     @property
     def verified(self) -> bool:
-        """Intel's builds of IMB cannot check their data; those that were made here can, of host memory."""
-        return self.tool != "imb" or (self.suite.tree is not None and self.backend == "host")
+        """Intel's builds of IMB cannot check their data, nor can UCX; IMB that was made here can, of host memory."""
+        return self.tool != "ucx" and (self.tool != "imb" or (self.suite.tree is not None and self.backend == "host"))
 
     def clean_up(self) -> None:
         """Takes the job's environment out of a JSON report of nccl-tests."""
@@ -138,7 +130,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             transport=self.transport,
             started=parse_utc((folder / STARTED).read_text().strip()),
             wall_ns=int((folder / WALL).read_text()),
-            proof=proof_of(self.tool, folder / LOGS, text),
+            proof=proof_of(self.tool, folder / LOGS, self.output()),
         )
         write_result(folder / RESULT, VendorRun(place, asked, output, samples, job), problems)
         return super().judge().with_problems(problems, first=True)
@@ -184,8 +176,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
 
     def fitting_systems(self) -> list[str]:
         """Two benchmarks agree within 3% only where nothing else runs: host memory needs a partition that says so."""
-        systems: list[str] = super().fitting_systems()
-        return systems if "D" in self.buffers else [f"+exclusive {' '.join(systems)}"]
+        features = [*["gpu"] * self.on_device, *["exclusive"] * ("D" not in self.buffers)]
+        return fitting_partitions(features, several_nodes=self.nodes > 1)
 
     @property
     def bench(self) -> str:
@@ -200,9 +192,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
         """The job runs fabricbench and the tool alternately, `rounds` times; they leave `ours-N` and `theirs-N`."""
         asked = self.asked()
         program = self.suite_program(asked)
-        if asked.benchmark.tool == "imb":
-            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
-        theirs = rank_command(self, shlex.join([program, *options(asked)]))
+        words = self.words(program, asked)
+        theirs = rank_command(self, shlex.join(words))
         self.prerun_cmds = library_path(self.current_environ.extras.get("mpicxx"))
         self.prerun_cmds += self.checking_command(program, asked)
         for turn in range(1, self.rounds + 1):
@@ -210,8 +201,8 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             self.prerun_cmds.append(f"{rank_command(self, shlex.join(ours))} || exit")
             if turn < self.rounds:
                 self.prerun_cmds.append(f"{theirs} > theirs-{turn} 2> {ERRORS} || exit")
-        self.executable = shlex.quote(program)
-        self.executable_opts = [*map(shlex.quote, options(asked)), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
+        self.executable = shlex.quote(words[0])
+        self.executable_opts = [*map(shlex.quote, words[1:]), f"> theirs-{self.rounds}", f"2> {ERRORS}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {EXIT_STATUS}", f"cp ours-1 {RESULT}", "exit $status"]
 
     def plan_of(self, asked: BenchmarkRequest) -> MeasurementPlan:
@@ -227,6 +218,7 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
             timeout=self.timeout,
             ranks=self.num_tasks,
             nodes=self.nodes,
+            settings={"access": "send"} if self.transport == "fabric" else {},
             more=["--quiet"],
         )
 

@@ -56,7 +56,8 @@ def nic_states(sysfs: Path = Path("/sys")) -> tuple[NicState, ...]:
 
 def _infiniband(sysfs: Path) -> Iterator[NicState]:
     for name, port, device in infiniband_ports(sysfs):
-        rate = re.match(r"[\d.]+", read(port / "rate"))
+        told_rate = read(port / "rate")
+        rate, lanes = re.match(r"[\d.]+", told_rate), re.search(r"\((.+)\)", told_rate)
         counters = {**_numbers(port / "counters"), **_numbers(port / "hw_counters")}
         yield NicState(
             name=name,
@@ -69,6 +70,8 @@ def _infiniband(sysfs: Path) -> Iterator[NicState]:
             settings=_without_empty(
                 {
                     "link layer": read(port / "link_layer"),
+                    "lanes": lanes[1] if lanes else "",
+                    "PCIe": _pcie(device),
                     # One for each address: how many there are differs with the addresses of containers.
                     "GID types": _different(port / "gid_attrs" / "types"),
                 }
@@ -92,6 +95,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
             driver=_driver(device),
             firmware=read(own / "uc" / "qspi_blob_version"),
             counters=telemetry,
+            settings=_without_empty({"PCIe": _pcie(device)}),
         )
 
 
@@ -114,8 +118,18 @@ def _ethernet(sysfs: Path) -> Iterator[NicState]:
                 **_own_counters(port.name),
                 **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
-            settings=_without_empty({"PFC": _pfc(port.name), **_ecn(port)}),
+            settings=_without_empty({**_dcb(port.name), **_ecn(port), "PCIe": _pcie(port)}),
         )
+
+
+def _pcie(device: Path) -> str:
+    """The link of its PCI device to the slot, now and at most, such as `16.0 GT/s x16 of 32.0 GT/s x16`."""
+    links = []
+    for which in ("current", "max"):
+        speed, width = (read(device / "device" / f"{which}_link_{what}") for what in ("speed", "width"))
+        links.append(f"{speed.removesuffix(' PCIe')} x{width}" if speed and width else "")
+    now, most = links
+    return f"{now} of {most}" if now and most and now != most else now
 
 
 def _without_empty(settings: Mapping[str, str]) -> dict[str, str]:
@@ -127,12 +141,17 @@ def _different(folder: Path) -> str:
     return ", ".join(sorted({read(file) for file in folder.glob("*")} - {""}))
 
 
-def _pfc(name: str) -> str:
-    """The priorities with flow control, such as `3:on`, where `dcb` (iproute2) is there and the driver knows of it."""
+def _dcb(name: str) -> dict[str, str]:
+    """The priorities with flow control, such as `3:on`, and by which fields a packet has its priority, such as `dscp
+    pcp`, in the order of trust; where `dcb` (iproute2) is there and the driver knows of it."""
     if shutil.which("dcb") is None:
-        return ""
-    told = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
-    return (" ".join(re.findall(r"\d:on", told[1])) or "off") if told else ""
+        return {}
+    pfc = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
+    trust = re.search(r"^order:?((?: [a-z-]+)+)", ask(["dcb", "apptrust", "show", "dev", name], 3).output, re.MULTILINE)
+    return {
+        "PFC": (" ".join(re.findall(r"\d:on", pfc[1])) or "off") if pfc else "",
+        "trusted priorities": trust[1].strip() if trust else "",
+    }
 
 
 def _ecn(port: Path) -> dict[str, str]:

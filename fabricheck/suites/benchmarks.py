@@ -10,7 +10,11 @@ from fabricheck.errors import UserError
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
 # OMB takes no size of its own: it doubles. The others are asked for the factor of fabricbench's own checks.
-FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4, "oneccl": 4}
+FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4, "oneccl": 4, "libfabric": 1024, "ucx": 1024}
+
+# The TCP port on which the server of a tool that consists of a server and a client waits: the tools' defaults.
+_PORTS = {"libfabric": 47592, "ucx": 13337}
+SERVER_SCRIPT = "server-client.sh"
 
 # nccl-tests cut what each rank has of a collective that gathers or scatters to multiples of 16 B.
 _NCCL_ALIGNMENT = 16
@@ -51,8 +55,13 @@ class Benchmark:
 
     @property
     def checks_apart(self) -> bool:
-        """Whether the tool checks its data only in a run of its own, whose times do not count."""
-        return self.tool in ("osu", "imb")
+        """Whether the tool checks its data only in a run of its own, whose times do not count, or not at all (UCX)."""
+        return self.tool in ("osu", "imb", "libfabric", "ucx")
+
+    @property
+    def has_server(self) -> bool:
+        """Whether it consists of a server and a client, which no launcher of MPI tells of each other."""
+        return self.tool in _PORTS
 
 
 def _osu(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
@@ -65,6 +74,10 @@ def _nccl(name: str, operation: str, *, pair: bool = False) -> Benchmark:
 
 def _imb(name: str, operation: str, *, pair: bool = False, shares: bool = False) -> Benchmark:
     return Benchmark("imb", name, "IMB-MPI1", operation, pair, shares)
+
+
+def _pair(tool: str, name: str, program: str, operation: str) -> Benchmark:
+    return Benchmark(tool, name, program, operation, pair=True)
 
 
 def _oneccl(name: str, operation: str, *, shares: bool = False) -> Benchmark:
@@ -93,6 +106,9 @@ _ALL = (
     _imb("Sendrecv", "bidirectional", pair=True),
     _imb("Alltoall", "alltoall", shares=True),
     _imb("Allreduce", "allreduce"),
+    _pair("libfabric", "pingpong", "fi_pingpong", "pingpong"),
+    _pair("ucx", "tag_lat", "ucx_perftest", "pingpong"),
+    _pair("ucx", "tag_bw", "ucx_perftest", "unidirectional"),
     _oneccl("allreduce", "allreduce"),
     _oneccl("alltoall", "alltoall", shares=True),
     _oneccl("allgather", "allgather", shares=True),
@@ -189,8 +205,16 @@ class BenchmarkRequest:
 
 
 def options(asked: BenchmarkRequest) -> list[str]:
-    """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`)."""
+    """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`), and those of a tool with a
+    server in its script (`server_script`)."""
     benchmark = asked.benchmark
+    if benchmark.tool == "libfabric":
+        # With both it would print each byte; -v tells the provider.
+        how = "-c" if asked.check else "-v"
+        return [how, "-e", "rdm", "-m", "tagged", "-I", str(asked.iterations), "-S", "SIZE"]
+    if benchmark.tool == "ucx":
+        counts = ["-n", str(asked.iterations), "-w", str(asked.warmup)]
+        return ["-t", benchmark.name, "-s", "SIZE", *counts]
     first, last = asked.sizes[0], asked.sizes[-1]
     if benchmark.tool == "osu":
         # Each iteration of a stream is a window of 64 messages.
@@ -240,6 +264,41 @@ def nccl_report_command(program: str, variable: str = "REPORT") -> str:
         f'case "${variable}_HELP" in *--output_file*) {variable}="-J {NCCL_REPORT}";; esac; '
         f'case "${variable}_HELP" in *--per_iter_timing*) {variable}="${variable} -I 1";; esac'
     )
+
+
+def server_script(asked: BenchmarkRequest, interface: str = "") -> str:
+    """The shell script that each of two ranks runs with a tool that has a server, and its arguments: rank 0 is the
+    server of each size, rank 1 its client, which prints. `interface`: the server's, by name; empty: the node's first.
+
+    They meet by files in the job's folder, which both nodes have; a client that comes too early would fail.
+    """
+    sizes = " ".join(map(str, asked.sizes))
+    port = f"{_PORTS[asked.benchmark.tool]:04X}"
+    address = (
+        f"ip -4 -o address show dev {interface} | awk '{{print $4}}' | cut -d/ -f1" if interface else "hostname -I"
+    )
+    return f"""\
+rank=${{OMPI_COMM_WORLD_RANK:-${{PMIX_RANK:-${{PMI_RANK:-${{PALS_RANKID:-$SLURM_PROCID}}}}}}}}
+listens() {{ cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q ":{port} [0-9A-F:]* 0A "; }}
+for size in {sizes}; do
+  ready=server-of-$size
+  command=$(echo "$*" | sed "s/SIZE/$size/")
+  if [ "$rank" = 0 ]; then
+    $command > /dev/null & server=$!
+    until listens || ! kill -0 $server 2> /dev/null; do sleep 0.05; done
+    {address} | cut -d' ' -f1 > $ready.part
+    [ -s $ready.part ] || {{ echo "this node has no address{f" on {interface}" if interface else ""}" >&2; exit 1; }}
+    mv $ready.part $ready
+    wait $server || exit
+    rm -f $ready
+  else
+    until [ -s $ready ]; do sleep 0.05; ls > /dev/null; done
+    echo "# $command"
+    $command "$(cat $ready)" || exit
+    while [ -e $ready ]; do sleep 0.05; ls > /dev/null; done
+  fi
+done
+"""
 
 
 def lengths_file(asked: BenchmarkRequest) -> str:

@@ -14,6 +14,7 @@ from fabricheck.results.proof_logs import (
     merge_proofs,
     read_log,
 )
+from fabricheck.results.server_client import parse_server_client
 from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import BenchmarkRequest
 
@@ -26,6 +27,8 @@ def parse(asked: BenchmarkRequest, text: str, path: str) -> VendorOutput:
         return parse_imb(text, path, ranks=asked.ranks)
     if asked.benchmark.tool == "oneccl":
         return parse_oneccl_benchmark(text, path, ranks=asked.ranks, sizes=asked.sizes)
+    if asked.benchmark.has_server:
+        return parse_server_client(text, path, tool=asked.benchmark.program, sizes=asked.sizes)
     return parse_nccl_tests(text, path, ranks=asked.ranks, tool=asked.benchmark.program)
 
 
@@ -40,13 +43,15 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "nccl-tests": _NCCL,
     "rccl-tests": _NCCL,
     "oneccl": {"CCL_LOG_LEVEL": "info"},
+    "ucx": _UCX,
+    "libfabric": {},  # fi_pingpong tells its provider with -v
 }
 
 
 def proof_of(tool: str, folder: Path, output: str) -> TransportProof:
-    """What the logs of all ranks in `folder`, or the tool's `output`, prove; nothing where there are none."""
-    if tool == "oneccl":
-        return read_log("oneccl", output)
+    """What the logs of all ranks in `folder`, or the `output` of tool and job, prove; nothing where there are none."""
+    if tool in ("oneccl", "libfabric"):
+        return read_log(tool, output)
     library = "nccl" if VARIABLES[tool] is _NCCL else "ucx"
     logs = sorted(folder.glob("*")) if folder.is_dir() else []
     return merge_proofs(*(read_log(library, log.read_text(errors="replace")) for log in logs))

@@ -70,6 +70,8 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
     if question.schedule == "contended":
         sharing = question.beside.nic if question.beside else None
         expected = rate / (sharing or math.ceil(max(1, len(topology.gpus)) / len(topology.nics)))
+    if question.nics > 1:
+        return _striped_pair(question, rate, all_nics)
     # A library may use all NICs of a node for one message (OpenPOWER §5.5).
     if topology.network is None or not question.ends:
         return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
@@ -79,6 +81,28 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
     )
     why = f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
     return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
+
+
+def _striped_pair(question: Question, rate: float, all_nics: float) -> tuple[float, float, float, str]:
+    """The same of a message in stripes over several NICs of `rate` Gb/s each, of which no other rank uses any.
+
+    From a GPU or to it they all pass its own link.
+    """
+    topology, ceiling = question.topology, all_nics
+    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(topology, gpu))]
+    together, why = question.nics * rate, f"rate of {question.nics} NICs ({topology.nics[0].model})"
+    narrow = min([together, *links])
+    if narrow < together:
+        why = "the GPU's link to its CPU"
+    expected = narrow
+    if topology.network is not None and question.ends:
+        source, destination = question.ends
+        way = between_nodes.pair_rates(
+            topology.network, source, destination, question.beside.loads if question.beside else None
+        )
+        ceiling = min(ceiling, way.ceiling)
+        narrow, expected = min(narrow, way.ceiling), min(expected, question.nics * way.expected, way.ceiling)
+    return narrow, expected, ceiling, why
 
 
 def _collective_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:

@@ -64,6 +64,7 @@ class Question:
     transports: tuple[str, ...] = ()  # of each step
     implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
     beside: Company | None = None  # of a pair or group that goes with others at the same time, where they are known
+    nics: int = 1  # NICs over which a rank sends each message, in stripes
     without_switch: str = ""  # the variable that keeps NCCL from reducing in the switch
 
     @property

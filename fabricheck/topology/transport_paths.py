@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from fabricheck.results.proof_logs import FALL_BACKS, HOST_STAGING
-from fabricheck.topology.model import Topology
+from fabricheck.topology.model import Nic, Topology
 
 _SOCKET = r"^NET/(?:Socket|FastSocket)"
 _ANY_NETWORK = "any network but sockets"
@@ -159,6 +159,12 @@ def fabrics_of(topology: Topology) -> frozenset[Fabric]:
     """What the NICs of a node are ports of, as far as their models tell; those of the front-end are left out."""
     fabrics = {fabric for nic in topology.nics if (fabric := fabric_of(nic.model)) is not None}
     return frozenset({fabric for fabric in fabrics if fabric.rdma} or fabrics)
+
+
+def data_nics(topology: Topology) -> tuple[Nic, ...]:
+    """The NICs of a node that move data between nodes, in their order: not those of the front-end."""
+    fabrics = fabrics_of(topology)
+    return tuple(nic for nic in topology.nics if not fabrics or fabric_of(nic.model) in fabrics)
 
 
 def fabric_of(model: str) -> Fabric | None:

@@ -118,7 +118,7 @@ constexpr char kAfter[] =
                           destination (read); fabric: or both, by a message (send)          [write]
   --nic WHICH             of fabric: near (to the rank's GPU or cores), all (messages in stripes),
                           or a list for the ranks of a node in their order, by name or number in
-                          the order of names, such as 0,1 or mlx5_0                         [near]
+                          the order of names, such as 0,1 or mlx5_0; stripes: hsn0+hsn1     [near]
   --handles KIND          by which two ranks of copy or kernel reach each other's memory: ipc (CUDA's or
                           HIP's own), vmm (CUDA's virtual memory management) or fabric (that of an
                           NVLink domain)  [between nodes fabric; ipc; vmm where there is no ipc]

@@ -106,7 +106,8 @@ std::vector<std::size_t> chosen_nics(const std::vector<Nic>& nics, const std::st
     chosen = {nearest(nics, seat, sysfs)};
   } else {
     const std::vector<std::string> list = split(wanted, ',');
-    chosen = {named(nics, list[static_cast<std::size_t>(seat.node_rank) % list.size()], sysfs)};
+    for (const std::string& name : split(list[static_cast<std::size_t>(seat.node_rank) % list.size()], '+'))
+      chosen.push_back(named(nics, name, sysfs));
   }
   for (const std::size_t place : chosen) {
     if (!nics[place].up)

@@ -35,7 +35,8 @@ Nic interface_of(const std::string& name, const std::string& sysfs = "/sys");
 
 // The places among `nics`, which are sorted, of those that a rank uses: the one that shares most of the way over PCIe
 // with its GPU, or is on its NUMA node (near), all, or what a list says for this rank: a name, that of its network
-// interface (hsn0 for cxi0), or a number. Of several that are equally near the ranks of a node take one after another.
+// interface (hsn0 for cxi0), or a number, or several joined by '+'. Of several that are equally near the ranks of a
+// node take one after another.
 // InputError where there is no such NIC, or where it is down.
 std::vector<std::size_t> chosen_nics(const std::vector<Nic>& nics, const std::string& wanted, const Seat& seat,
                                      const std::string& sysfs = "/sys");

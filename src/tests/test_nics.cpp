@@ -67,7 +67,9 @@ TEST(nics_are_chosen_by_number_and_name_for_the_ranks_of_a_node) {
   CHECK_EQUAL(machine.one("mlx5_10,mlx5_1", {"", 0, 0}), 3u);
   CHECK_EQUAL(machine.one("mlx5_10,mlx5_1", {"", 0, 3}), 1u);
   CHECK_EQUAL(chosen_nics(machine.nics, "all", {"", 0, 0}, machine.path()).size(), 4u);
-  for (const char* wrong : {"4", "mlx5_3", "", "-1"}) {
+  const std::vector<std::size_t> together = {3, 0};
+  CHECK(chosen_nics(machine.nics, "mlx5_10+0,mlx5_1", {"", 0, 0}, machine.path()) == together);
+  for (const char* wrong : {"4", "mlx5_3", "", "-1", "mlx5_1+"}) {
     CHECK(check::message_of<InputError>([&] { machine.one(wrong, {"", 0, 0}); }).find("mlx5_10") != std::string::npos);
   }
 }

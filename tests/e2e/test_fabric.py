@@ -1,9 +1,7 @@
-"""NICs by libfabric alone: every byte arrives, by writes, reads and messages, here and between emulated nodes."""
+"""NICs by libfabric alone: every byte arrives, by writes, reads and messages."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +9,6 @@ import pytest
 
 from fabricheck.records.run import Run
 from fabricheck.results.fabricbench import read_run, read_unsupported
-from fabricheck_lab import faults
-from fabricheck_lab.cluster import Cluster
 from tests.support.bench import Bench, built
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
@@ -121,43 +117,3 @@ def check_only_nics_are_left_out(bench: Bench, folder: Path, said: str) -> None:
     job = bench.run(folder, SHORT.replace("fabric", "mpi", 1), "--operations=pingpong --sizes=8", ranks=2)
     assert job.returncode == 0, job.stdout + job.stderr
     right(folder)
-
-
-@pytest.fixture
-def nodes(cluster: Cluster) -> Iterator[Cluster]:
-    """Healthy ones, and healthy again afterwards."""
-    yield cluster
-    faults.clear(cluster)
-
-
-def between_nodes(cluster: Cluster, program: Path, folder: Path, nic: str) -> tuple[Run, float]:
-    """A run over a NIC of the first two nodes, with MPI on another network, and the median goodput of 2 MiB in Gb/s."""
-    folder.mkdir()
-    command = [
-        *("srun", "--nodes=2", "--nodelist=nid[001-002]", "--ntasks-per-node=1", "--mpi=pmix", "--time=2"),
-        *(f"{program}", *SHORT.replace(RESULT, f"{folder / RESULT}").split(), f"--nic={nic}", "--pairs=0-1"),
-        *("--operations=unidirectional", "--sizes=2MiB"),
-    ]
-    variables = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "mgmt0"}
-    job = cluster.run(command, timeout_s=120, environment={**variables, "FI_PROVIDER": "tcp"})
-    assert job.returncode == 0, job.stdout + job.stderr
-    run = right(folder)
-    (samples,) = run.samples
-    return run, statistics.median(samples.goodput_gbps)
-
-
-@pytest.mark.full
-def test_a_slow_nic_is_slow_below_mpi(nodes: Cluster, programs: Path, tmp_path: Path) -> None:
-    program = programs / "openmpi" / "fabricbench"
-    run, healthy = between_nodes(nodes, program, tmp_path / "healthy", "hsn1")
-    # 100 Mb/s, of which Ethernet's and TCP's headers take their part.
-    assert 0.085 < healthy < 0.1
-    assert run.footer is not None
-    sent = run.footer["proof"]["interfaces"]["nid001"]
-    assert sent["hsn1"] > 10 * (sent["mgmt0"] + sent["hsn0"])
-    assert [rank.nics for rank in run.ranks] == [("hsn1",), ("hsn1",)]
-    faults.slow(nodes, "nid001:hsn1", 50)
-    _, slow = between_nodes(nodes, program, tmp_path / "slow", "hsn1")
-    _, other = between_nodes(nodes, program, tmp_path / "other", "hsn0")
-    assert 0.4 < slow / healthy < 0.6
-    assert other / healthy > 0.9

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
 from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
@@ -25,7 +26,8 @@ class Layers:
         self.site = Site(cluster, root, programs)
         shutil.copy(suite_root() / "checks" / "nics.py", root / "checks")
         settings = root / "site_configs/emulated/settings.py"
-        settings.write_text(settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]'))
+        text = settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]')
+        settings.write_text(text.replace('"vendor": {}', '"vendor": {"libfabric": "/usr/bin", "ucx": "/usr/bin"}'))
         self.module = root / "site_configs/emulated/modulefiles/fabricheck-openmpi"
         self.set("FI_PROVIDER", "tcp")
 
@@ -78,6 +80,43 @@ def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_
     assert done.verdict == "INVALID", done.output
     (problem,) = [problem for problem in done.problems if "wrong-network" in problem]
     assert "mgmt0" in problem
+
+
+def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    layers = Layers(cluster, programs, tmp_path)
+    options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no")
+    healthy = layers.site.run("pair", *options, name="^NicStriping")
+    assert healthy.verdict in ("PASS", "DEGRADED"), healthy.output  # other work may take some of the speed
+    (result,) = healthy.folder.rglob("result.jsonl")
+    assert [rank.nics for rank in read_run(result).ranks] == [("hsn0", "hsn1")] * 2
+    goodputs = [value for name, value in healthy.metrics.items() if name.endswith("_goodput")]
+    assert len(goodputs) == 2
+    assert all(0.1 < goodput < 0.2 for goodput in goodputs)  # a NIC has 0.1 Gb/s
+    faults.slow(cluster, "nid001:hsn1", 80)
+    slow = layers.site.run("pair", *options, name="^NicStriping")
+    faults.clear(cluster)
+    assert slow.verdict == "FAIL", slow.output
+    assert causes(slow) == ["slow-pair rank 0@nid001"], slow.output
+
+
+def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    for program, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program} (Debian: {package})")
+    layers = Layers(cluster, programs, tmp_path)
+    shutil.copy(suite_root() / "checks" / "vendor_fabric.py", tmp_path / "checks")
+    for variable, value in (("FI_TCP_IFACE", "hsn0"), ("UCX_NET_DEVICES", "hsn0"), ("UCX_TLS", "tcp,self")):
+        layers.set(variable, value)
+    options = [
+        f"--setvar={name}.{setting}"
+        for name in ("FiPingpong", "UcxPerftest")
+        for setting in ("node_state=no", "iterations=10", "sizes=host:8MiB")
+    ]
+    done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest %bench=tag_bw)")
+    assert done.verdict in ("PASS", "DEGRADED"), done.output
+    goodputs = {name.partition("_")[0]: value for name, value in done.metrics.items() if name.endswith("_goodput")}
+    assert goodputs.keys() == {"pingpong", "unidirectional"}
+    assert all(0.05 < goodput < 0.1 for goodput in goodputs.values())  # a NIC has 0.1 Gb/s
 
 
 def causes(done: Finished) -> list[str]:

@@ -45,6 +45,16 @@ PERFTEST = """\
  8388608    5000             {rate:.2f}             {rate:.2f}             0.005825
 ---------------------------------------------------------------------------------------
 """
+# As HPE's documentation has it (HewlettPackard/shs-docs, cxi_diags_bandwidth.md), shortened.
+CXI = """\
+    CXI Loopback Bandwidth Test
+TX Mem           : GPU 0
+RX Mem           : GPU 2
+---------------------------------------------------
+RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
+      524288      204800    {rate:.2f}        11.390468
+---------------------------------------------------
+"""
 TRANSFERBENCH = """\
 TransferBench v1.59.00
 Test 1:
@@ -72,6 +82,8 @@ def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
         (nccl(840, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.PASS, None),
         (nccl(180, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.FAIL, "below-floor"),
         (PERFTEST.format(rate=391), NodeDescription("ConnectX-7", None), Verdict.PASS, None),
+        (CXI.format(rate=186.62), NodeDescription("Cassini", None), Verdict.PASS, None),
+        (CXI.format(rate=150), NodeDescription("Cassini", None), Verdict.DEGRADED, "slow-nic"),
         (PERFTEST.format(rate=300), NodeDescription("ConnectX-7", None), Verdict.DEGRADED, "slow-nic"),
         (TRANSFERBENCH.format(rate=48.2), NodeDescription("MI300X", 8), Verdict.PASS, None),
         (TRANSFERBENCH.format(rate=40), NodeDescription("MI300X", 8), Verdict.DEGRADED, "under-alarm"),

@@ -49,3 +49,27 @@ def test_what_owners_require_of_a_nic(model: str, rate: float, run: Run, require
     if required is not None:
         assert (judgement.verdict is Verdict.PASS) == (judgement.value >= required)
         assert judgement.code == ("" if judgement.value >= required else "under-alarm")
+
+
+@pytest.mark.parametrize(
+    ("model", "rate", "latency_us", "required"),
+    [
+        ("ConnectX-6", 200, 4, 5),
+        ("ConnectX-6", 200, 6, 5),
+        ("ConnectX-7", 400, 8, 9),  # of GB200
+        ("ConnectX-9", 400, 8, None),
+    ],
+)
+def test_what_owners_require_of_a_message(model: str, rate: float, latency_us: float, required: float | None) -> None:
+    topology = replace(system("hgx-h200"), nics=(Nic("mlx5_0", model, rate, "made"),))
+    series = [{"operation": "pingpong", "schedule": "uncontended", "ranks": [0, 1], "bytes": [8], "round": -1}]
+    samples = made_samples("pingpong", (0, 1), 8, [8e-3 * 8 / latency_us] * 20)
+    plan = {"series": series, "access": "send"}
+    run = made_run(["n1", "n2"], [samples], transport="fabric", plan=plan, ranks=[{"rank": 0}, {"rank": 1}])
+    run = replace(run, ranks=tuple(replace(rank, nics=("mlx5_0",)) for rank in run.ranks))
+    (judgement,) = SystemJudge(topology, None, Policy(), nics=NICS).judge_alone(run).judgements
+    assert judgement.value == pytest.approx(latency_us, rel=0.01)
+    alarm = judgement.yardstick if judgement.yardstick is not None and judgement.yardstick.alarm else None
+    assert (alarm.value if alarm is not None else None) == required
+    if required is not None:
+        assert judgement.code == ("" if latency_us <= required else "under-alarm")

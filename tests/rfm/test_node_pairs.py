@@ -26,7 +26,13 @@ def test_every_nic_that_gpus_use_has_a_gpu_of_its_own() -> None:
 
 
 def laid_out(
-    where: str, gpus: int, nodes: int, *, backend: str = "cuda", extras: dict[str, object] | None = None
+    where: str,
+    gpus: int,
+    nodes: int,
+    *,
+    backend: str = "cuda",
+    extras: dict[str, object] | None = None,
+    nic: str = "",
 ) -> Any:
     """What `set_ranks` makes of a test of ports on `nodes` nodes of a partition."""
     test: Any = SimpleNamespace(
@@ -37,6 +43,7 @@ def laid_out(
         current_environ=SimpleNamespace(name="made", extras=extras or {}),
         backend=backend,
         rank_a_port=True,
+        nic=nic,
         num_nodes=nodes,
         schedules=["contended"],
         least_ranks=2,
@@ -63,6 +70,12 @@ def test_a_node_has_a_rank_for_each_port(where: str, gpus: int, ranks: int, devi
     # Peer copies need all GPUs to be seen, and the job asks for whole nodes.
     assert test.num_gpus_per_node == gpus
     assert test.schedules == ["contended"]
+
+
+def test_a_rank_that_uses_all_nics_is_alone_on_its_node() -> None:
+    test = laid_out("alps:gpu", 4, 4, nic="all")
+    assert (test.num_tasks_per_node, test.rank_devices, test.num_tasks) == (1, (0,), 4)
+    assert laid_out("emulated:pair", 0, 2, backend="host", nic="all").num_tasks_per_node == 1
 
 
 def test_without_gpus_only_an_environment_can_say_the_port() -> None:

@@ -71,3 +71,7 @@ def test_a_nic_is_on_the_way_inside_a_node_too() -> None:
 def test_a_nic_is_asked_for_by_its_name_in_the_topology() -> None:
     test = SimpleNamespace(nic="2", access="read", current_partition=SimpleNamespace(fullname="alps:gpu"))
     assert (setting_of(test, "nic"), setting_of(test, "access")) == ("hsn2", "read")
+    test.nic = "all"
+    assert setting_of(test, "nic") == "hsn0+hsn1+hsn2+hsn3"
+    test.nic = "near"
+    assert setting_of(test, "nic") == "near"

@@ -40,6 +40,14 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
         **{f"class/net/hsn0/ecn/roce_rp/enable/{priority}": "0" for priority in range(8)},
         "class/infiniband/mlx5_1/ports/2/state": "1: DOWN",
         "class/infiniband/mlx5_1/ports/2/rate": "2.5 Gb/sec (1X SDR)",
+        "class/infiniband/mlx5_0/device/current_link_speed": "16.0 GT/s PCIe",
+        "class/infiniband/mlx5_0/device/current_link_width": "8",
+        "class/infiniband/mlx5_0/device/max_link_speed": "32.0 GT/s PCIe",
+        "class/infiniband/mlx5_0/device/max_link_width": "16",
+        f"{cxi}/current_link_speed": "16.0 GT/s PCIe",
+        f"{cxi}/current_link_width": "16",
+        f"{cxi}/max_link_speed": "16.0 GT/s PCIe",
+        f"{cxi}/max_link_width": "16",
         f"{cxi}/port/speed": "BS_200G",
         f"{cxi}/port/link": "up",
         f"{cxi}/telemetry/hni_pcs_uncorrected_cw": "12@1700000000.123456",
@@ -62,9 +70,15 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
     first = found["mlx5_0"]
     assert (first.up, first.rate_gbps, first.firmware) == (True, 400.0, "28.39.1002")
     assert first.counters == {"symbol_error": 3, "port_xmit_wait": 18446744073709551615, "out_of_sequence": 7}
-    assert first.settings == {"link layer": "Ethernet", "GID types": "IB/RoCE v1, RoCE v2"}
+    assert first.settings == {
+        "link layer": "Ethernet",
+        "lanes": "4X NDR",
+        "PCIe": "16.0 GT/s x8 of 32.0 GT/s x16",
+        "GID types": "IB/RoCE v1, RoCE v2",
+    }
     assert found["mlx5_1_2"].up is False
     assert (found["cxi0"].up, found["cxi0"].rate_gbps) == (True, 200.0)
+    assert found["cxi0"].settings == {"PCIe": "16.0 GT/s x16"}
     assert found["cxi0"].counters == {"hni_llr_tx_replay_event": 7, "hni_pcs_uncorrected_cw": 12}
     ethernet = found["hsn0"]
     assert (ethernet.up, ethernet.rate_gbps, ethernet.mtu, ethernet.duplex) == (False, None, 9000, None)
@@ -73,12 +87,18 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
 
 
 def test_the_priorities_with_flow_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As dcb-pfc(8) prints it."""
+    """As dcb-pfc(8) and dcb-apptrust(8) print them."""
     files = {"class/net/hsn0/type": "1", "class/net/hsn0/operstate": "up"}
     sysfs = tree(tmp_path / "sys", files)
     line = "pfc-cap 8 macsec-bypass off delay 0 prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for printed, told in ((line, {"PFC": "3:on"}), (line.replace("3:on", "3:off"), {"PFC": "off"}), ("", {})):
+    cases: tuple[tuple[str, dict[str, str]], ...] = (
+        (line, {"PFC": "3:on"}),
+        (line.replace("3:on", "3:off"), {"PFC": "off"}),
+        (f"{line}\norder: dscp pcp", {"PFC": "3:on", "trusted priorities": "dscp pcp"}),
+        ("", {}),
+    )
+    for printed, told in cases:
         (tmp_path / "dcb").write_text(f"#!/bin/sh\necho '{printed}'\n")
         (tmp_path / "dcb").chmod(0o755)
         (nic,) = nic_states(sysfs)

@@ -326,3 +326,22 @@ def test_sockets_and_shared_memory_keep_data_away_from_the_nics_of_their_node() 
     assert ask(omni_path, "local_copy", (0,), transport="fabric", ranks=1).nominal is None
     assert ask(system("emulated"), "local_copy", (), transport="fabric", ranks=1).nominal is None
     assert ask(system("alps"), "allgather", (0, 1, 2, 3), transport="fabric").expected is None
+
+
+def test_stripes_are_as_fast_as_all_nics_together_or_the_link_of_the_gpu() -> None:
+    alps = system("alps")
+    striped = ask(alps, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=4)
+    assert (striped.nominal, striped.expected) == (800.0, 800.0)
+    narrow = replace(alps, nics=tuple(replace(nic, rate_gbps=4000.0) for nic in alps.nics))
+    limited = ask(narrow, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=4)
+    assert limited.expected == host_link_gbps(alps, alps.gpus[0])
+    assert ask(narrow, "unidirectional", (), transport="fabric", nodes=2, ranks=2, nics=4).expected == 16000.0
+
+
+def test_stripes_take_all_cables_of_a_node() -> None:
+    """Two ports of 100 Mb/s a node; between the leaves 400 Mb/s."""
+    emulated, asked = system("emulated"), {"transport": "fabric", "nodes": 2, "ranks": 2, "nics": 2}
+    for ends in (("nid001", "nid002"), ("nid001", "nid005")):
+        found = ask(emulated, "unidirectional", (), schedule="contended", ends=ends, **asked)
+        assert [found.nominal, found.expected] == pytest.approx([0.2, 0.2])
+        assert found.ceiling is not None and 0.2 <= found.ceiling < 0.22

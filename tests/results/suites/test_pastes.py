@@ -222,6 +222,39 @@ WRITES = """\
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
  65536      5000             392.11             391.00\t\t   0.745000
 """
+# HewlettPackard/shs-docs, troubleshoot/cxi/cxi_diags_bandwidth.md, and the manual page of cxi_write_bw in
+# HewlettPackard/shs-libcxi, shortened.
+CXI_LOOPBACK = """\
+---------------------------------------------------
+    CXI Loopback Bandwidth Test
+Device           : cxi0
+TX Mem           : GPU 0
+RX Mem           : GPU 2
+Hugepages        : Disabled
+Found 4 GPU(s)
+---------------------------------------------------
+RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
+      131072     1810432    189.49        11.565970
+---------------------------------------------------
+"""
+CXI_WRITES = """\
+    CXI RDMA Write Bandwidth Test
+Device           : cxi0
+Client TX Mem    : System
+Server RX Mem    : System
+Bidirectional    : Enabled
+---------------------------------------------------
+RDMA Size[B]      Writes  BW[MB/s]  PktRate[Mpkt/s]
+        1024    71572224  29314.66        28.627597
+       65536     1571328  40550.70        19.800147
+---------------------------------------------------
+"""
+CXI_SERVER = """\
+    CXI RDMA Read Bandwidth Test
+Bidirectional    : Disabled
+RDMA Size[B]       Reads  BW[MB/s]  PktRate[Mpkt/s]
+       65536           -  21479.54        10.488056
+"""
 # What is read of others, without a part: operation and Gb/s of the lowest.
 READ = {
     "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
@@ -230,6 +263,9 @@ READ = {
     "TransferBench of 2023": (TRANSFER, [("unidirectional", 8 * 48.2)]),
     "TransferBench of 2024": (TRANSFER.replace("GPU00:304", "GPU00.0:304"), [("unidirectional", 8 * 48.2)]),
     "perftest": (WRITES, [("nic", 391.0)]),
+    "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("nic", 189.49)]),
+    "cxi_write_bw, both ways": (CXI_WRITES, [("nic", 8e-3 * 40550.70 / 2)]),
+    "cxi_read_bw of a server, and the loopback": (CXI_SERVER + CXI_LOOPBACK, [("nic", 171.84), ("nic", 189.49)]),
 }
 
 
