@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +20,16 @@ from fabricheck.units import few
 if TYPE_CHECKING:
     from fabricheck.session.reframe import Selection
     from fabricheck.session.reframe_report import FinishedSession
-    from fabricheck.session.upgrade import Upgrade
+    from fabricheck.session.upgrade import Upgrade, UpgradeCause
 
 _MOST_LINES = 10
-# How long rounds are added for where the first ones cannot say.
-_MOST_SECONDS = 600
 # What came of a bisection.
 _GUILTY = {
     "found": "{guilty}: {old} with this alone is slower",
     "together": "{guilty}: {old} is slower with all of these, and not without any of them",
-    "elsewhere": "none of these: {old} with all of them is not slower; left are launcher, compiler and plugins",
+    "elsewhere": "none of these: {old} with all of them is not slower",
     "cannot say": "cannot say: run with more --rounds on an idle node",
+    "no time": "not known after {minutes:g} min: give more --minutes, or select fewer tests",
 }
 
 
@@ -42,7 +43,14 @@ _GUILTY = {
     "--rounds",
     type=int,
     help="How often each test runs with OLD and with NEW.  [default: 8, then as many more as an answer needs, within "
-    "ten minutes]",
+    "--minutes]",
+)
+@click.option(
+    "--minutes",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="How long rounds may go on until there is an answer, and after that the search for the guilty package.",
 )
 @click.option(
     "--bisect/--no-bisect",
@@ -65,6 +73,7 @@ def upgrade(
     tags: tuple[str, ...],
     names: tuple[str, ...],
     rounds: int | None,
+    minutes: float,
     bisect: bool,
     margin: float,
     output: Path | None,
@@ -87,7 +96,7 @@ def upgrade(
     """
     from fabricheck.diagnosis.upgrade import FIRST_ROUNDS, LOOKS, Answer, further_rounds
     from fabricheck.history.text import to_json
-    from fabricheck.session.exchange import find_cause
+    from fabricheck.session.exchange import find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
@@ -95,10 +104,7 @@ def upgrade(
     from fabricheck.session.upgrade import judge_upgrade
     from fabricheck.suite import Suite, output_folder, suite_root
 
-    if rounds is not None and (rounds < 2 or rounds % 2):
-        raise UserError(f"--rounds {rounds}: give an even number, 2 or more")
-    if not 0 < margin < 1:
-        raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
+    _require_sensible(rounds, minutes, margin)
     suite = Suite(suite_root())
     old, new = _environments(suite.root, system, old, new)
     chosen = tags or (() if names else ("nightly",))
@@ -120,19 +126,33 @@ def upgrade(
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
         session = measured(selection, rounds or FIRST_ROUNDS, built)
         result = judged([session])
-        fitting = _MOST_SECONDS / max(result.round_seconds, 1)
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
-        if can_go_on and (more := further_rounds(result.changes, margin, fitting)):
+        if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
             result = judged([session, measured(selection, more, built)])
+        if not as_json:
+            click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
+            deadline = time.monotonic() + 60 * minutes
             exchanged = functools.partial(
-                _exchanged, measured=measured, selection=selection, upgrade=result, built=built
+                _exchanged, measured=measured, selection=selection, upgrade=result, built=built, deadline=deadline
             )
-            result = replace(result, cause=find_cause(result, suite, session.folder, exchanged))
-    click.echo(to_json(result) if as_json else "\n".join(_lines(result)), nl=not as_json)
+            result = replace(result, causes=find_causes(result, suite, session.folder, exchanged))
+            for cause in () if as_json else result.causes:
+                click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
+    if as_json:
+        click.echo(to_json(result), nl=False)
     click.echo(f"fabricheck: the results are in {session.folder}", err=True)
     context.exit(result.exit_status)
+
+
+def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None:
+    if rounds is not None and (rounds < 2 or rounds % 2):
+        raise UserError(f"--rounds {rounds}: give an even number, 2 or more")
+    if not 0 < minutes < math.inf:
+        raise UserError(f"--minutes {minutes:g}: give a number above 0")
+    if not 0 < margin < 1:
+        raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
 
 
 def _exchanged(
@@ -144,9 +164,21 @@ def _exchanged(
     selection: Selection,
     upgrade: Upgrade,
     built: Path | None,
+    deadline: float,
 ) -> FinishedSession:
-    """Measures OLD and exchanges of it, in as many rounds as it took to find the loss."""
-    old, times = upgrade.old, upgrade.rounds
+    """Measures OLD and exchanges of it, in as many rounds as it took to find the loss, or as end before the deadline.
+
+    Raises OutOfTime where those are too few.
+    """
+    from fabricheck.diagnosis.bisection import OutOfTime
+    from fabricheck.diagnosis.upgrade import FIRST_ROUNDS
+
+    old, stacks = upgrade.old, 1 + len(environments)
+    # A round of the upgrade has two stacks.
+    fitting = int((deadline - time.monotonic()) / (max(upgrade.round_seconds, 1) * stacks / 2)) // 2 * 2
+    times = min(upgrade.rounds, fitting)
+    if times < min(upgrade.rounds, FIRST_ROUNDS):
+        raise OutOfTime
     several = f"{len(environments)} exchange{'s' * (len(environments) > 1)}"
     click.echo(f"fabricheck: {upgrade.new} is slower; {several} of what differs, beside {old}", err=True)
     chosen = (f"^{old}$", *(f"^{name}$" for name in environments))
@@ -190,6 +222,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
     for title, reasons in (
         ("changed", (*result.software, *result.variables_beside, *result.packages)),
+        ("changed default", result.defaults),
         ("does not run", result.failures[1:]),
         ("not compared", result.left_out),
         ("left out", result.not_asked),
@@ -206,7 +239,6 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
     elif result.answer is Answer.WORSE and not result.failures and result.only_change:
         yield f"  suspect: {result.only_change}: nothing else is known to differ"
-    yield from _lines_of_cause(result)
     surely = f"{CONFIDENCE:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
@@ -220,16 +252,13 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"GO: {result.new} is {result.answer.value}: {lost}"
 
 
-def _lines_of_cause(result: Upgrade) -> Iterator[str]:
+def _lines_of_cause(result: Upgrade, cause: UpgradeCause, minutes: float) -> Iterator[str]:
     """What the exchanges showed, and what is guilty by them."""
-    cause = result.cause
-    if cause is None:
-        return
     yield f"  exchanged in {result.old}: {cause.of}"
     for step in cause.steps:
         yield f"    {step.answer.value}: {' + '.join(step.differences)}: {step.change or 'could not be exchanged so'}"
     guilty = " and ".join(map(str, cause.guilty))
-    yield f"  guilty: {_GUILTY[cause.outcome.value].format(guilty=guilty, old=result.old)}"
+    yield f"  guilty: {_GUILTY[cause.outcome.value].format(guilty=guilty, old=result.old, minutes=minutes)}"
     if cause.left:
         yield f"  not exchanged: {few([difference.name for difference in cause.left])}"
 

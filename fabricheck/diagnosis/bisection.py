@@ -23,7 +23,12 @@ _NO_LOSS = (Answer.SAME, Answer.BETTER)
 #: Numbers of the differences that are exchanged together.
 Exchange = tuple[int, ...]
 #: What exchanges change, measured in one job; None for one that cannot be exchanged so.
+#: It may raise OutOfTime.
 Measure = Callable[[Sequence[Exchange]], Sequence[UpgradeChange | None]]
+
+
+class OutOfTime(Exception):
+    """No time is left for further exchanges."""
 
 
 class BisectionOutcome(str, Enum):
@@ -33,6 +38,7 @@ class BisectionOutcome(str, Enum):
     TOGETHER = "together"
     CANNOT_SAY = "cannot say"
     ELSEWHERE = "elsewhere"
+    NO_TIME = "no time"
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Step:
 class Bisection:
     """Which differences are `guilty`: each costs (found), or only all of them together do.
 
-    Elsewhere: all of them exchanged do not cost, so that something else does.
+    Elsewhere: all of them exchanged do not cost, so that something else does. No time: it ended before that was known.
     """
 
     outcome: BisectionOutcome
@@ -62,6 +68,17 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     `loss`: the logarithm of how many times as slow the new stack was found to be.
     """
     steps: list[Step] = []
+    try:
+        outcome, guilty = _search(differences, measure, loss, smallest_effect, steps)
+    except OutOfTime:
+        outcome, guilty = BisectionOutcome.NO_TIME, ()
+    return Bisection(outcome, guilty, tuple(steps))
+
+
+def _search(
+    differences: int, measure: Measure, loss: float, smallest_effect: float, steps: list[Step]
+) -> tuple[BisectionOutcome, Exchange]:
+    """The outcome of a bisection and the guilty, with each step added to `steps`."""
 
     def exchanged(pool: Exchange, exchanges: Sequence[Exchange]) -> list[Step]:
         """Of the pool as a whole, whose loss is the yardstick of the others, and of each exchange."""
@@ -80,9 +97,6 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         steps.extend(own.values())
         return [own[exchange] for exchange in (pool, *exchanges)]
 
-    def ended(outcome: BisectionOutcome, guilty: Exchange = ()) -> Bisection:
-        return Bisection(outcome, guilty, tuple(steps))
-
     pool, groups = tuple(range(differences)), _MOST_BESIDE
     while True:
         parts = _parts(pool, groups)
@@ -90,18 +104,18 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         if whole.change is None:  # those that cannot be exchanged alone are left out
             left = tuple(number for step in alone if step.change is not None for number in step.exchanged)
             if not left or left == pool:
-                return ended(BisectionOutcome.CANNOT_SAY)
+                return BisectionOutcome.CANNOT_SAY, ()
             pool = left
             continue
         if whole.answer is not Answer.WORSE:
             elsewhere = whole.answer in _NO_LOSS and len(pool) == differences
-            return ended(BisectionOutcome.ELSEWHERE if elsewhere else BisectionOutcome.CANNOT_SAY)
+            return BisectionOutcome.ELSEWHERE if elsewhere else BisectionOutcome.CANNOT_SAY, ()
         worse = [step for step in alone if step.answer is Answer.WORSE]
         if sum(map(_loss, worse)) < _loss(whole) / 2:  # the rest of the loss is not theirs alone
             break
         costly = tuple(number for step in worse for number in step.exchanged)
         if len(parts) == len(pool):
-            return ended(BisectionOutcome.FOUND, costly)
+            return BisectionOutcome.FOUND, costly
         groups = _MOST_BESIDE if len(costly) < len(pool) else 2 * groups
         pool = costly
     needed, groups = pool, _MOST_BESIDE
@@ -110,7 +124,7 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
         whole, *without = exchanged(pool, [tuple(number for number in pool if number not in part) for part in parts])
         kept = [part for part, step in zip(parts, without, strict=True) if step.answer in _NO_LOSS]
         if not kept:
-            return ended(BisectionOutcome.CANNOT_SAY)
+            return BisectionOutcome.CANNOT_SAY, ()
         groups = _MOST_BESIDE if len(kept) < len(parts) else 2 * groups
         needed = tuple(number for part in kept for number in part)
         if len(needed) == len(kept):
@@ -118,8 +132,8 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     if needed != pool:
         needed_alone = exchanged(needed, ())[0]
         if needed_alone.answer is not Answer.WORSE or _loss(needed_alone) < _loss(whole) / 2:
-            return ended(BisectionOutcome.CANNOT_SAY)
-    return ended(BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed)
+            return BisectionOutcome.CANNOT_SAY, ()
+    return BisectionOutcome.TOGETHER if len(needed) > 1 else BisectionOutcome.FOUND, needed
 
 
 def _loss(step: Step) -> float:

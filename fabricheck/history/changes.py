@@ -147,6 +147,29 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDiffe
     )
 
 
+def settings_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDifference, ...]:
+    """Settings that the libraries of both sides have, and that are others in the new runs, by the variable that sets
+    them: where no variable does, the default changed.
+
+    What differs among the runs of one side, such as the number of a process, is left out, and so is where a file lies.
+    """
+    before, after = _settings(old), _settings(new)
+    return tuple(
+        StackDifference(name, before[name], after[name])
+        for name in sorted(before.keys() & after.keys())
+        if before[name] != after[name] and "/" not in before[name] + after[name]
+    )
+
+
+def _settings(runs: Iterable[Run]) -> dict[str, str]:
+    """Those that are the same in all runs that tell."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for name, value in (run.footer or {}).get("settings", {}).items():
+            values.setdefault(name, set()).add(str(value))
+    return {name: next(iter(told)) for name, told in values.items() if len(told) == 1}
+
+
 def _loaded(runs: Iterable[Run]) -> dict[str, dict[str, str]]:
     """Paths by what identifies the file, by the name of the library."""
     files: dict[str, dict[str, str]] = {}

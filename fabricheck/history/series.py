@@ -194,6 +194,18 @@ class Series:
             changes[session] |= set(differences(self.software[before], self.software[after]))
         return tuple(tuple(sorted(each)) for each in changes)
 
+    def versions_by_session(self) -> tuple[dict[str, str], ...]:
+        """By session, the versions of its software by name, firmware and kernel among it; of several, all."""
+        of_texts = [json.loads(text) for text in self.software]
+        sessions: list[dict[str, str]] = []
+        for session in range(len(self.sessions)):
+            texts = np.unique(self.versions[np.isfinite(self.values[:, session]), session])
+            known: dict[str, set[str]] = {}
+            for name, version in (item for text in texts for item in of_texts[text].items()):
+                known.setdefault(name, set()).add(str(version))
+            sessions.append({name: ", ".join(sorted(versions)) for name, versions in known.items()})
+        return tuple(sessions)
+
 
 def crossed_by_all(runs: pl.DataFrame) -> pl.DataFrame:
     """The KEY of each metric of `runs`, and the `components` that its path crosses in every one of them, by their keys:

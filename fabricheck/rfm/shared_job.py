@@ -37,6 +37,8 @@ JOBS = "FABRICHECK_JOBS"
 TOGETHER, INTERLEAVED = "together", "interleaved"
 # Jobs of a group beyond those planned: for what a lost node or a reached limit left over.
 _MOST_FURTHER = 2
+# Of a comparison of two stacks.
+_ROUNDS_WITH_SETTINGS = 2
 
 #: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
 # after it are launched again. What the launcher prints is of all plans of its launch. Three launches that begin no plan
@@ -272,15 +274,18 @@ class SharedJobs(SerialExecutionPolicy):
     def _write_launches(self, folder: Path, tasks: Sequence[RegressionTask]) -> list[str]:
         """Writes the folder of each launch; its name and that of the list of plans in it."""
         launches: dict[tuple[str, str, int], list[RegressionTask]] = {}
+        compares = len({task.testcase.environ.name for task in tasks}) > 1
         for task in tasks:
             turn = _round(task) if _is_interleaved() else 0
             launches.setdefault((self._bodies[task], task.check.plan_list, turn), []).append(task)
         words = []
-        for number, ((body, list_name, _), members) in enumerate(launches.items(), start=1):
+        for number, ((body, list_name, turn), members) in enumerate(launches.items(), start=1):
             place = folder / f"launch-{number}"
             place.mkdir(parents=True)
             self._launch_of |= dict.fromkeys(members, place)
-            (place / list_name).write_text("".join(map(_line, members)))
+            # Twice, since what differs between two launches of one stack is no setting of it.
+            more = ["--library-settings"] * (compares and turn < _ROUNDS_WITH_SETTINGS)
+            (place / list_name).write_text("".join(_line(task, more) for task in members))
             (place / "launch.sh").write_text(body)
             words.append(f"{place} {list_name}")
         return words
@@ -375,10 +380,10 @@ def _seconds(tasks: Iterable[RegressionTask]) -> float:
     return seconds_together(task.check.planned_seconds for task in tasks)
 
 
-def _line(task: RegressionTask) -> str:
+def _line(task: RegressionTask, more: Iterable[str] = ()) -> str:
     """The plan of a task in its list. Its time limit is that of a job with this plan alone."""
     limit = min(float(task.check.time_limit), job_seconds(_seconds([task])))
-    return " ".join([str(_stage(task)), *_own_options(task), f"--time-limit={limit:.0f}"]) + "\n"
+    return " ".join([str(_stage(task)), *_own_options(task), *more, f"--time-limit={limit:.0f}"]) + "\n"
 
 
 def _own_options(task: RegressionTask) -> list[str]:

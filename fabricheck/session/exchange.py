@@ -26,7 +26,9 @@ from fabricheck.suite import Suite
 
 # What a job script takes as it stands.
 _PLAIN = re.compile(r"[\w./:,=+@^-]+")
-_VARIABLE = re.compile(r"(?!LD_)[A-Z][A-Z0-9_]*")
+_VARIABLE = re.compile(r"(?!LD_)[A-Z][A-Za-z0-9_]*")
+# The name of a library, and the number of its ABI.
+_LIBRARY = re.compile(r"(.+)\.so(?:\.(\d+))?")
 
 _SETTINGS = '''"""Written by `fabricheck upgrade`: the site's settings, and OLD with packages of NEW."""
 
@@ -43,11 +45,23 @@ Run = Callable[[Sequence[str], Sequence[str], Path], FinishedSession]
 _Exchanges = Mapping[str, Sequence[Sequence[str]]]
 
 
-def find_cause(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> UpgradeCause | None:
-    """Bisects what differs, with ReFrame's settings in `folder`; None where fewer than two can be exchanged."""
-    differences = [each for each in (*upgrade.packages, *upgrade.variables) if _preloaded(each) or _is_variable(each)]
+def find_causes(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> tuple[UpgradeCause, ...]:
+    """Bisects the packages and variables that differ, unless only one of them can be exchanged, and then the defaults,
+    with ReFrame's settings in `folder`."""
+    causes = (
+        _cause(upgrade, (*upgrade.packages, *upgrade.variables), suite, folder, run, fewest=2),
+        _cause(upgrade, upgrade.defaults, suite, folder, run, fewest=1),
+    )
+    return tuple(cause for cause in causes if cause)
+
+
+def _cause(
+    upgrade: Upgrade, different: Sequence[StackDifference], suite: Suite, folder: Path, run: Run, *, fewest: int
+) -> UpgradeCause | None:
+    """None where fewer than `fewest` can be exchanged."""
+    differences = [each for each in different if _preloaded(each) or _is_variable(each)]
     worst = upgrade.worst
-    if worst is None or len(differences) < 2:
+    if worst is None or len(differences) < fewest:
         return None
     smallest = SystemJudge.of(upgrade.system, suite.root).policy.smallest_effect
     tests = {each.test for each in upgrade.changes.metrics if each.of == worst.of and worst.test in ("", each.test)}
@@ -65,14 +79,8 @@ def find_cause(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> Upgrad
         def changed(name: str, exchange: Exchange) -> UpgradeChange | None:
             comparison = UpgradeComparison.of([session], suite, system, (old, name))
             runs = [after for rounds in comparison.pairs.values() for _, after in rounds]
-            if (
-                comparison.left_out
-                or comparison.failures
-                or not all(
-                    _came(differences, exchange, {str(each["path"]) for each in (run.footer or {}).get("loaded", ())})
-                    for run in runs
-                )
-            ):
+            came = all(_came(differences, exchange, run.footer or {}) for run in runs)
+            if comparison.left_out or comparison.failures or not came:
                 return None
             changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=upgrade.margin)
             same = [
@@ -91,7 +99,7 @@ def find_cause(upgrade: Upgrade, suite: Suite, folder: Path, run: Run) -> Upgrad
             Exchanged(tuple(differences[number].name for number in step.exchanged), step.change, step.answer)
             for step in result.steps
         ),
-        tuple(each for each in (*upgrade.packages, *upgrade.variables) if each not in differences and _counts(each)),
+        tuple(each for each in different if each not in differences and _counts(each)),
     )
 
 
@@ -113,12 +121,20 @@ def with_exchanges(site: Path, system: str, environment: str, exchanges: _Exchan
 
 
 def _preloaded(difference: StackDifference, *, old: bool = False) -> tuple[str, ...]:
-    """The libraries of a package that are preloaded; not those in folders below them, which are plugins."""
+    """The libraries of a package that are preloaded; not those in folders below them, which are plugins. None where a
+    library has another ABI than its namesake: what was linked with one cannot use the other."""
     files = difference.old_files if old else difference.new_files
     folders = {Path(file).parent for file in files}
-    if not all(_PLAIN.fullmatch(file) for file in files):
+    before, after = map(_abis, (difference.old_files, difference.new_files))
+    other_abi = any(before[name] != after[name] for name in before.keys() & after.keys())
+    if other_abi or not all(_PLAIN.fullmatch(file) for file in files):
         return ()
     return tuple(file for file in files if folders.isdisjoint(Path(file).parent.parents))
+
+
+def _abis(files: Sequence[str]) -> dict[str, str | None]:
+    named = (_LIBRARY.match(Path(file).name) for file in files)
+    return {match[1]: match[2] for match in named if match}
 
 
 def _is_variable(difference: StackDifference) -> bool:
@@ -145,9 +161,12 @@ def _variables(differences: Sequence[StackDifference], exchange: Exchange) -> li
     return [*([["LD_PRELOAD", ":".join([*files, "$LD_PRELOAD"])]] if files else []), *others]
 
 
-def _came(differences: Sequence[StackDifference], exchange: Exchange, loaded: set[str]) -> bool:
-    """Whether the libraries that were loaded are those of the exchange."""
-    return all(
+def _came(differences: Sequence[StackDifference], exchange: Exchange, footer: Mapping[str, Any]) -> bool:
+    """Whether the libraries that were loaded, and the settings where they are recorded, are those of the exchange."""
+    loaded = {str(each["path"]) for each in footer.get("loaded", ())}
+    settings: Mapping[str, str] = footer.get("settings", {})
+    new = {differences[number].name: differences[number].new for number in exchange}
+    return all(settings.get(name, value) == value for name, value in new.items()) and all(
         loaded.issuperset(files) if number in exchange else loaded.isdisjoint(files)
         for number, files in enumerate(map(_preloaded, differences))
     )

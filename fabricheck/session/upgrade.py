@@ -19,7 +19,7 @@ from fabricheck.diagnosis.blame import blame_best, count_crossing, evidence_of, 
 from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
-from fabricheck.history.changes import StackDifference, packages_changed, software_of, tuning_of
+from fabricheck.history.changes import StackDifference, packages_changed, settings_changed, software_of, tuning_of
 from fabricheck.history.software_of_metrics import software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
@@ -61,9 +61,10 @@ class Upgrade:
 
     `failures`: why tests that ran with the old one do not with the new one. `left_out`: what could not be compared, and
     why. `not_asked`: tests that do not apply, or cannot be interleaved.
-    What differs: versions (`software`), `variables`, and `packages`, by the libraries that were loaded. `suspects`:
-    software that explains what is worse, with its version; more than one where they cannot be told apart.
-    `round_seconds`: how long a round took. `cause`: what an exchange of what differs came to.
+    What differs: versions (`software`), `variables`, `packages`, by the libraries that were loaded, and `defaults` of
+    their settings. `suspects`: software that explains what is worse, with its version; more than one where they cannot
+    be told apart. `round_seconds`: how long a round took. `causes`: what exchanges of packages and variables, and those
+    of defaults, came to.
     """
 
     system: str
@@ -78,9 +79,10 @@ class Upgrade:
     software: tuple[StackDifference, ...]
     variables: tuple[StackDifference, ...]
     packages: tuple[StackDifference, ...]
+    defaults: tuple[StackDifference, ...]
     suspects: tuple[Component, ...]
     round_seconds: float
-    cause: UpgradeCause | None = None
+    causes: tuple[UpgradeCause, ...] = ()
 
     @property
     def answer(self) -> Answer:
@@ -246,6 +248,7 @@ def judge_upgrade(
     software, variables = (
         _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
     )
+    set_by_variable = {each.name for each in variables}
     before, after = (
         {test: software_crossed(test, _software(side[number])[0]) for test, side in comparison.sides.items()}
         for number in (0, 1)
@@ -266,6 +269,11 @@ def judge_upgrade(
         software,
         variables,
         packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1))),
+        tuple(
+            each
+            for each in settings_changed(*([run for side in sides for run in side[number].runs] for number in (0, 1)))
+            if each.name not in set_by_variable
+        ),
         _suspects(changes, before, after),
         comparison.round_seconds,
     )

@@ -225,6 +225,7 @@ const OptionRow kOptions[] = {
      [](Options& o, const std::string& text) { o.expected_ranks = parse_integer(text, 1, "a number of ranks"); }},
     {"expect-nodes", true,
      [](Options& o, const std::string& text) { o.expected_nodes = parse_integer(text, 1, "a number of nodes"); }},
+    {"library-settings", false, [](Options& o, const std::string&) { o.library_settings = true; }},
     {"quiet", false, [](Options& o, const std::string&) { o.quiet = true; }},
     {"inject", true,
      [](Options& o, const std::string& text) {

@@ -85,7 +85,8 @@ struct Options {
   std::optional<std::int64_t> expected_ranks;
   std::optional<std::int64_t> expected_nodes;
   bool quiet = false;
-  std::string injected;  // a planted defect: tests of the suite only
+  bool library_settings = false;  // recorded in the footer
+  std::string injected;           // a planted defect: tests of the suite only
   int injected_rank = -1;
 
   bool show_help = false;

@@ -121,7 +121,8 @@ void ResultFile::write(const Record& record, std::size_t index) {
   write_line(json.text());
 }
 
-void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
+void ResultFile::write_footer(const Totals& totals, const std::string& proof,
+                              const std::map<std::string, std::string>& settings) {
   Json json;
   json.begin_object()
       .field("record", "footer")
@@ -141,7 +142,13 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof) {
     if (!library.build_id.empty()) json.field("build_id", library.build_id);
     json.end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+  if (!settings.empty()) {
+    json.key("settings").begin_object();
+    for (const auto& [name, value] : settings) json.field(name, value);
+    json.end_object();
+  }
+  json.end_object();
   write_line(json.text());
   if (!closed_.exchange(true) && file_ >= 0 && fsync(file_) != 0 && errno != EINVAL && errno != EROFS) {
     throw RunError("library", "--output " + path_ + " could not be written to disk: " + std::strerror(errno));

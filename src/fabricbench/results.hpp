@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,7 +64,7 @@ class ResultFile {
   const std::string& run_id() const { return run_id_; }
   void write_line(const std::string& line);
   void write(const Record& record, std::size_t index);
-  void write_footer(const Totals& totals, const std::string& proof);
+  void write_footer(const Totals& totals, const std::string& proof, const std::map<std::string, std::string>& settings);
 
   // An error record; only the first one of a run is written, and no footer after it. Callable from any thread.
   // Whether it was this one.

@@ -5,12 +5,15 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/errors.hpp"
+#include "fabricbench/library_settings.hpp"
 #include "fabricbench/measure.hpp"
 #include "fabricbench/node_shared.hpp"
 #include "fabricbench/numa.hpp"
@@ -196,7 +199,8 @@ class Session {
     if (!results_) return;
     clear_progress();
     totals_.wall_ns = now_ns() - begin;
-    if (options_.injected != "no-footer") results_->write_footer(totals_, proven);
+    const auto settings = options_.library_settings ? library_settings() : std::map<std::string, std::string>();
+    if (options_.injected != "no-footer") results_->write_footer(totals_, proven, settings);
     if (!options_.quiet) {
       std::printf("%zu records, %llu samples, %lld wrong bytes, %.1f s, of which %.1f s inside the clock; paths: %s\n",
                   totals_.records, static_cast<unsigned long long>(totals_.samples),

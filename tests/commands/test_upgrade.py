@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from fabricheck.cli import main
+from fabricheck.diagnosis.bisection import BisectionOutcome, OutOfTime
+from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.upgrade import Upgrade, UpgradeCause, judge_upgrade
+from fabricheck.suite import Suite
+from tests.session.test_upgrade import cases_of
+from tests.support.result_files import HOST
+from tests.support.sessions import make_suite
 
 
 @pytest.mark.parametrize(
@@ -14,6 +25,7 @@ from fabricheck.cli import main
         (("openmpi", "OpenMPI"), "the same environment"),
         (("openmpi", "mpich", "--rounds", "3"), "--rounds 3"),
         (("openmpi", "mpich", "--margin", "5"), "--margin 5"),
+        (("openmpi", "mpich", "--minutes", "0"), "--minutes 0"),
         (("openmpi", "mpich", "--system", "nosuch"), "nosuch"),
         (("openmpi", "mpich", "--system", "emulated:nosuch"), "has no partition 'nosuch'"),
     ],
@@ -24,3 +36,40 @@ def test_a_mistake_is_one_line(words: tuple[str, ...], says: str, capsys: pytest
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert says in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("minutes", "jobs"), [("10", 2), ("0.01", 1)])
+def test_the_answer_comes_before_the_search_which_ends_in_time(
+    minutes: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NEW is slower; the search measures one job where there is time for it."""
+    cases = (*cases_of(tmp_path, HOST, "openmpi"), *cases_of(tmp_path, HOST, "mpich", 1.2))
+    session, ran, printed = FinishedSession(tmp_path, cases, ()), list[str](), list[str]()
+
+    def run_suite(*_: object, **__: object) -> FinishedSession:
+        ran.append("job")
+        return session
+
+    def judge(sessions: Sequence[FinishedSession], _: Suite, __: str, *rest: object, **options: float) -> Upgrade:
+        result = judge_upgrade(
+            sessions, Suite(make_suite(tmp_path / "suite")), "hgx-h200", ("openmpi", "mpich"), margin=0.05
+        )
+        return replace(result, round_seconds=1.0)
+
+    def find_causes(upgrade: Upgrade, _: Suite, folder: Path, run: object) -> tuple[UpgradeCause, ...]:
+        printed.append(capsys.readouterr().out)
+        assert callable(run)
+        try:
+            run(["exchange-1"], ["^Made"], folder / "exchange.py")
+        except OutOfTime:
+            return (UpgradeCause(BisectionOutcome.NO_TIME, "x", (), (), ()),)
+        return (UpgradeCause(BisectionOutcome.ELSEWHERE, "x", (), (), ()),)
+
+    monkeypatch.setattr("fabricheck.session.suite_run.run_suite", run_suite)
+    monkeypatch.setattr("fabricheck.session.upgrade.judge_upgrade", judge)
+    monkeypatch.setattr("fabricheck.session.exchange.find_causes", find_causes)
+    with pytest.raises(SystemExit) as ended:
+        main(["upgrade", "openmpi", "mpich", "--rounds=4", f"--minutes={minutes}", f"--output={tmp_path}"])
+    assert (ended.value.code, len(ran)) == (1, jobs)
+    assert printed[0].splitlines()[-1].startswith("STAY")
+    assert "guilty" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fabricheck.diagnosis.bisection import Bisection, BisectionOutcome, Exchange, bisect
+from fabricheck.diagnosis.bisection import Bisection, BisectionOutcome, Exchange, OutOfTime, bisect
 from fabricheck.diagnosis.upgrade import Answer, UpgradeChange
 
 LOSS, ERROR = 0.8, 0.01
@@ -49,6 +49,19 @@ def test_two_of_which_each_costs_are_both_found(differences: int) -> None:
 def test_what_none_of_them_costs_is_elsewhere() -> None:
     result = bisected(4, lambda _: False)
     assert (result.outcome, result.guilty) == (BisectionOutcome.ELSEWHERE, ())
+
+
+def test_what_was_measured_stays_where_time_ends() -> None:
+    jobs: list[Sequence[Exchange]] = []
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        if jobs:
+            raise OutOfTime
+        jobs.append(exchanges)
+        return [change_of(LOSS if 7 in exchange else 1.0) for exchange in exchanges]
+
+    result = bisect(20, measure, loss=0.2, smallest_effect=0.02)
+    assert (result.outcome, result.guilty, len(result.steps)) == (BisectionOutcome.NO_TIME, (), len(jobs[0]))
 
 
 @pytest.mark.parametrize("error", [0.05, 0.2])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
+from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, RESULT
 from tests.support.bench import built
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet]
@@ -185,3 +185,5 @@ def test_an_upgrade_is_interleaved_in_one_job_and_names_what_does_not_run(tmp_pa
     (folder,) = (tmp_path / "output" / "upgrades" / "runs").iterdir()
     lists = [file.read_text() for file in sorted(folder.glob("stage/*/*/*/shared-job-1/launch-*/plans-*"))]
     assert ["/openmpi/" in each for each in lists] == [True, False, False, True]
+    settings = [json.loads(file.read_text().splitlines()[-1])["settings"] for file in folder.rglob(RESULT)]
+    assert settings and all(each["OMPI_MCA_mpi_yield_when_idle"] in ("true", "false") for each in settings)

@@ -29,6 +29,7 @@ def test_a_planted_change_shows_at_its_session() -> None:
     assert figure.title.startswith("n2:nic0 or n2 (open)")
     assert "since 2026-04-11 02:00 (s100)" in figure.summary
     assert "last good 2026-04-10 02:00 (s099)".lower() in figure.summary.lower()
+    assert "software that changed then: nccl: 2.28.3 -> 2.29.1" in figure.summary
     content = plot(figure)
     lines = {each["name"]: each for each in content["data"]}
     assert lines[f"change {MOMENT}"]["x"] == [MOMENT] * 3
@@ -76,9 +77,22 @@ def test_the_overview_has_all_metrics_and_names_the_worst() -> None:
     assert "_2_" in after[5] or after[5].startswith("pingpong_uncontended_2")
     assert [row[0] for row in rows if row[6]] == ["2026-04-11 02:00 (s100)"]
     content = plot(figure)
-    assert [each["name"] for each in content["data"]] == ["median of all metrics", "worst decile", "worst"]
+    lines = [each for each in content["data"] if "yaxis" not in each]
+    assert [each["name"] for each in lines] == ["median of all metrics", "worst decile", "worst"]
     assert [each["text"] for each in content["layout"]["annotations"]] == ["nccl 2.29.1"]
     assert "Software changed in 1 session" in figure.summary
+
+
+def test_the_versions_of_software_are_bars_under_the_curves() -> None:
+    software = {60: {"a": "1", "firmware mlx5_0": "28.1"}, 90: {"a": "1", "firmware mlx5_0": "28.2"}}
+    found = watched(pair_metrics(slow=None), software=software)
+    content = plot(overview(found))
+    bars = [each for each in content["data"] if each.get("yaxis") == "y2"]
+    moments = [each.started.strftime("%Y-%m-%d %H:%M") for each in found.series.sessions]
+    of_firmware = [(each["text"][0], *each["x"]) for each in bars if each["y"][0] == "firmware mlx5_0"]
+    assert of_firmware == [("28.1", moments[60], moments[90]), ("28.2", moments[90], moments[-1])]
+    assert {each["y"][0] for each in bars} == {"firmware mlx5_0"}
+    assert content["layout"]["yaxis"]["domain"][0] > content["layout"]["yaxis2"]["domain"][1]
 
 
 def test_labels_of_neighbouring_changes_are_one() -> None:

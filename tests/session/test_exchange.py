@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
-from fabricheck.session.exchange import find_cause
+from fabricheck.records.case import Case
+from fabricheck.session.exchange import find_causes
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import UpgradeCause, judge_upgrade
 from fabricheck.suite import Suite
@@ -32,9 +32,11 @@ site_configuration = {
 """
 
 
-def cause(folder: Path, guilty: set[str], *, ignored: str = "") -> tuple[UpgradeCause | None, list[dict[str, str]]]:
+def cause(
+    folder: Path, guilty: set[str], *, ignored: str = "", abi: str = ""
+) -> tuple[UpgradeCause | None, list[dict[str, str]]]:
     """Of an upgrade whose three libraries cost 20% where all of the guilty are loaded, and the LD_PRELOAD of each
-    exchange by job; the loader does not take the library that is `ignored`."""
+    exchange by job; the loader does not take the library that is `ignored`, and the new `abi` is of another ABI."""
     suite = Suite(make_suite(folder / "suite"))
     suite.settings("hgx-h200").write_text(SETTINGS)
     jobs: list[dict[str, str]] = []
@@ -43,7 +45,10 @@ def cause(folder: Path, guilty: set[str], *, ignored: str = "") -> tuple[Upgrade
         own = [name for name in new if environment == "new" or name != ignored]
 
         def load(lines: list[Line]) -> None:
-            files = [f"/opt/{name}-{2 if name in own else 1}/lib/{name}.so" for name in LIBRARIES]
+            files = [
+                f"/opt/{name}-{2 if name in own else 1}/lib/{name}.so{'.2' * (name == abi and name in own)}"
+                for name in LIBRARIES
+            ]
             lines[-1]["loaded"] = [{"path": file} for file in files]
 
         return list(cases_of(where, HOST, environment, 1.2 if guilty <= set(own) else 1.0, load))
@@ -67,7 +72,8 @@ def cause(folder: Path, guilty: set[str], *, ignored: str = "") -> tuple[Upgrade
 
     first = session(folder / "first", {"old": (), "new": LIBRARIES})
     upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
-    return find_cause(replace(upgrade), suite, folder, run), jobs
+    causes = find_causes(upgrade, suite, folder, run)
+    return (causes[0] if causes else None), jobs
 
 
 @pytest.mark.parametrize(
@@ -88,3 +94,37 @@ def test_an_exchange_that_the_loader_did_not_make_proves_nothing(tmp_path: Path)
     result, _ = cause(tmp_path, {"libb"}, ignored="libb")
     assert result is not None and (result.outcome, result.guilty) == (BisectionOutcome.CANNOT_SAY, ())
     assert all(step.change is None for step in result.steps if "libb" in step.differences)
+
+
+def test_a_library_of_another_abi_is_not_preloaded(tmp_path: Path) -> None:
+    result, jobs = cause(tmp_path, {"liba"}, abi="libb")
+    assert result is not None and ([each.name for each in result.guilty], len(jobs)) == (["liba"], 1)
+    assert [each.name for each in result.left] == ["libb"]
+    assert not any("libb" in preload for job in jobs for preload in job.values())
+
+
+def test_a_default_that_changed_is_tried_by_its_variable(tmp_path: Path) -> None:
+    """One package differs, which names itself; of its two new defaults one costs. A third that OLD does not take."""
+    suite = Suite(make_suite(tmp_path / "suite"))
+    suite.settings("hgx-h200").write_text(SETTINGS)
+    old, new = {"UCX_A": "1", "OMPI_MCA_b": "x", "UCX_C": "1"}, {"UCX_A": "2", "OMPI_MCA_b": "y", "UCX_C": "2"}
+
+    def cases(environment: str, settings: dict[str, str]) -> list[Case]:
+        def tell(lines: list[Line]) -> None:
+            # The number of a process is no setting.
+            lines[-1]["settings"] = {**settings, "UCX_PID": str(lines[1]["times_ns"][0]), "UCX_FILE": f"/{environment}"}
+
+        return list(cases_of(tmp_path, HOST, environment, 1.2 if settings["OMPI_MCA_b"] == "y" else 1.0, tell))
+
+    def run(environments: Sequence[str], patterns: Sequence[str], settings: Path) -> FinishedSession:
+        content = runpy.run_path(str(settings))["site_configuration"]
+        given = {each["name"]: dict(map(tuple, each["env_vars"])) for each in content["environments"][2:]}
+        taken = {name: {**old, **given[name], "UCX_C": "1"} for name in environments}
+        own = [case for name, side in {"old": old, **taken}.items() for case in cases(name, side)]
+        return FinishedSession(tmp_path, tuple(own), ())
+
+    first = FinishedSession(tmp_path, (*cases("old", old), *cases("new", new)), ())
+    upgrade = judge_upgrade([first], suite, "hgx-h200", ("old", "new"), margin=0.05)
+    assert [str(each) for each in upgrade.defaults] == ["OMPI_MCA_b: x -> y", "UCX_A: 1 -> 2", "UCX_C: 1 -> 2"]
+    (result,) = find_causes(upgrade, suite, tmp_path, run)
+    assert (result.outcome, [str(each) for each in result.guilty]) == (BisectionOutcome.FOUND, ["OMPI_MCA_b: x -> y"])

@@ -47,6 +47,8 @@ _MOST_SESSIONS = 400
 _BEFORE, _AFTER, _MOST_OF_INCIDENT = 60, 30, 180
 _MOST_STATES, _MOST_INCIDENTS = 64, 6
 _LONGEST_NAME, _LONGEST_LABEL = 48, 22
+# Of the timeline of software: names that changed, those that did last; and the height of a row.
+_MOST_SOFTWARE, _ROW_PX = 8, 26
 # Labels of vertical lines that are nearer than this share of the axis would lie on each other.
 _LABEL_ROOM = 0.04
 _CHARACTER_PX = 6
@@ -100,6 +102,7 @@ def overview(history: Watched) -> Figure:
         )
         for session in range(len(sessions))
     ]
+    timeline = _timeline(sessions, series.versions_by_session()[first:])
     left = f"; the {first} sessions before them are not shown" if first else ""
     last = next((session for session in reversed(range(len(sessions))) if measured[session]), None)
     summary = f"{plural(len(series.keys), 'metric')} over {plural(len(sessions), 'session')}{left}"
@@ -113,7 +116,10 @@ def overview(history: Watched) -> Figure:
         "history",
         f"All metrics of {history.result.system} over the sessions, in % of their own baseline",
         summary,
-        to_json(line_traces(lines, mode="lines"), _layout(sessions, marks, "% of own baseline")),
+        to_json(
+            [*line_traces(lines, mode="lines"), *timeline],
+            _above_timeline(_layout(sessions, marks, "% of own baseline"), timeline),
+        ),
         Rows(
             ("session", "metrics", "median, %", "worst decile, %", "worst, %", "the worst", "software that changed"),
             tuple(rows),
@@ -149,7 +155,7 @@ def incident_figure(history: Watched, incident: Incident) -> Figure:
     summary = (
         f"{plural(len(alerts), 'metric')}{named}{_of_all(incident)}; {names[0]} went from {number(worst.before)} to "
         f"{number(worst.after)} {unit_shown(worst.unit)} ({percent(worst.change)}), {worst.when}, alert raised "
-        f"{incident.raised}. "
+        f"{incident.raised}; software that changed then: {shortened('; '.join(worst.software)) or 'none'}. "
         f"The band is the baseline ± {size(spread)}, the variation from session to session"
     )
     raised = place[incident.raised.session]
@@ -321,6 +327,61 @@ def _layout(sessions: Sequence[Session], marks: Sequence[Mark], unit: str) -> di
             "nticks": 8,
         },
         "yaxis": {"title": {"text": unit}},
+    }
+
+
+def _timeline(sessions: Sequence[Session], versions: Sequence[dict[str, str]]) -> list[Any]:
+    """A bar for each version of each name whose version changed, while it was there; what changed last is above."""
+    last: dict[str, int] = {}
+    runs: dict[str, list[tuple[str, int, int]]] = {}
+    for session, known in enumerate(versions):
+        for name, version in known.items():
+            of_name = runs.setdefault(name, [])
+            if of_name and of_name[-1][0] == version:
+                of_name[-1] = (version, of_name[-1][1], session)
+            else:
+                last[name] = session
+                of_name.append((version, session, session))
+    changed = sorted((name for name in runs if len(runs[name]) > 1), key=lambda name: (last[name], name))
+    bars = []
+    for name in changed[-_MOST_SOFTWARE:]:
+        for place, (version, begin, end) in enumerate(runs[name]):
+            # Up to the session that has another version.
+            following = runs[name][place + 1][1] if place + 1 < len(runs[name]) else end
+            shown = plain(clipped(version, _LONGEST_LABEL))
+            when = f"{plain(str(sessions[begin]))} to {plain(str(sessions[end]))}"
+            bars.append(
+                scatter(
+                    x=[_moment(sessions[begin]), _moment(sessions[following])],
+                    y=[plain(clipped(name, _LONGEST_LABEL))] * 2,
+                    yaxis="y2",
+                    mode="lines+text",
+                    line={"color": COLORS[place % 2], "width": 6},
+                    text=[shown, ""],
+                    textposition="top right",
+                    textfont={"size": 10},
+                    hovertext=f"{plain(name)} {shown}<br>{when}",
+                    hoverinfo="text",
+                    cliponaxis=False,
+                    showlegend=False,
+                )
+            )
+    return bars
+
+
+def _above_timeline(layout: dict[str, Any], timeline: Sequence[Any]) -> dict[str, Any]:
+    """The layout with room for the timeline under the curves."""
+    if not timeline:
+        return layout
+    rows = _ROW_PX * (1 + len({bar["y"][0] for bar in timeline}))
+    plot = layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]
+    share = round_to_4(rows / (plot + rows))
+    return {
+        **layout,
+        "height": layout["height"] + rows,
+        "xaxis": {**layout["xaxis"], "anchor": "y2"},
+        "yaxis": {**layout["yaxis"], "domain": [share, 1]},
+        "yaxis2": {"type": "category", "automargin": True, "domain": [0, round_to_4(share * (rows - _ROW_PX) / rows)]},
     }
 
 
