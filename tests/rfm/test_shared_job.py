@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from reframe.core.exceptions import JobError
 
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS
-from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _line, _of_a_job, in_turns
+from fabricheck.rfm.shared_job import INTERLEAVED, JOBS, SharedJobs, _line, _of_a_job, _time, in_turns
 
 
 def made_task(folder: Path, name: str, seconds: float, limit: float | None = None) -> Any:
@@ -117,3 +118,17 @@ def test_of_an_interrupted_job_what_has_ended_is_judged(tmp_path: Path, monkeypa
     interrupt = KeyboardInterrupt()
     policy._abort(interrupt)
     assert (names_of(judged), aborted) == (["b"], [interrupt, interrupt])
+
+
+def test_a_test_takes_as_long_as_its_own_plan_whatever_its_job_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prepared in 2 s, it waits for its job, takes 30 s in it, and is judged when that has ended after some minutes."""
+    task = made_task(tmp_path, "plan", 50)
+    for name, when in ((BEGUN, 1000), (EXIT_STATUS, 1030)):
+        (tmp_path / "plan" / name).touch()
+        os.utime(tmp_path / "plan" / name, (when, when))
+    task._timestamps = {"setup_start": 100.0, "run_finish": 102.0}
+    monkeypatch.setattr("fabricheck.rfm.shared_job.time.time", lambda: 1300.0)
+    _time(task)
+    assert task._timestamps == {"setup_start": 1268.0, "run_finish": 1270.0}

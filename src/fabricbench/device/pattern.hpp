@@ -81,7 +81,7 @@ inline std::uint64_t stride_for(std::uint64_t bytes) {
 
 // The eight bytes at positions [8 word, 8 word + 8).
 FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(const Pattern& pattern, std::uint64_t word) {
-  return mix((8 * word % pattern.stride == 0 ? pattern.stamp : pattern.seed) ^ word);
+  return mix(((8 * word & (pattern.stride - 1)) == 0 ? pattern.stamp : pattern.seed) ^ word);
 }
 
 FABRICBENCH_EVERYWHERE inline std::uint8_t byte_at(const Pattern& pattern, std::uint64_t position) {
@@ -113,23 +113,31 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t sum_below(std::uint64_t end, std::ui
   return (end >> bits) * (largest * (largest + 1) / 2) + rest * (rest - (rest > 0)) / 2;
 }
 
-// The eight bytes at positions [8 word, 8 word + 8) of this rank's numbers, or of the sums over all places. From a
-// place that has a number for an element to the next one it is one more, modulo 2^bits, so that their sum is known.
-FABRICBENCH_EVERYWHERE inline std::uint64_t numbers_of_word(const Pattern& pattern, std::uint64_t word, bool sums) {
+// This rank's number for an element, or the sum over all places, as it is stored. The place `begin`, the first that has
+// a number for the element, has `first`; from there to the next one it is one more, modulo 2^bits, so that their sum is
+// known.
+FABRICBENCH_EVERYWHERE inline std::uint64_t number_of(const Pattern& pattern, std::uint64_t first, std::uint64_t begin,
+                                                      bool sums) {
   const auto& [ranks, bits, apart, format] = pattern.summands;
+  std::uint64_t number = 0;
+  if (sums) {
+    const std::uint64_t places = apart > 1 ? (ranks - begin + apart - 1) / apart : ranks;
+    number = sum_below(first + places, bits) - sum_below(first, bits);
+  } else if (apart == 1 || pattern.place % apart == begin) {
+    number = (first + pattern.place / apart) & ((std::uint64_t{1} << bits) - 1);
+  }
+  return encode(number, format);
+}
+
+// The eight bytes at positions [8 word, 8 word + 8) of this rank's numbers, or of the sums over all places.
+FABRICBENCH_EVERYWHERE inline std::uint64_t numbers_of_word(const Pattern& pattern, std::uint64_t word, bool sums) {
+  const Summands& summands = pattern.summands;
   const std::uint64_t mixed = bytes_of_word(pattern, word);
   std::uint64_t value = 0;
-  for (std::uint64_t shift = 0; shift < 64; shift += 8 * format.bytes) {
-    const std::uint64_t first = mixed >> shift & ((std::uint64_t{1} << bits) - 1);
-    const std::uint64_t begin = apart > 1 ? mix(mixed ^ shift) % apart : 0;
-    std::uint64_t number = 0;
-    if (sums) {
-      const std::uint64_t places = apart > 1 ? (ranks - begin + apart - 1) / apart : ranks;
-      number = sum_below(first + places, bits) - sum_below(first, bits);
-    } else if (apart == 1 || pattern.place % apart == begin) {
-      number = (first + pattern.place / apart) & ((std::uint64_t{1} << bits) - 1);
-    }
-    value |= encode(number, format) << shift;
+  for (std::uint64_t shift = 0; shift < 64; shift += 8 * summands.format.bytes) {
+    const std::uint64_t first = mixed >> shift & ((std::uint64_t{1} << summands.bits) - 1);
+    const std::uint64_t begin = summands.apart > 1 ? mix(mixed ^ shift) % summands.apart : 0;
+    value |= number_of(pattern, first, begin, sums) << shift;
   }
   return value;
 }
@@ -191,10 +199,8 @@ FABRICBENCH_EVERYWHERE inline void write_numbers(const Stretch& stretch, std::ui
   write_word(stretch, word, numbers_of_word(pattern, word, false));
 }
 
-// How many bytes in a word of a stretch are not those of `pattern`, or of the sums of its numbers.
-FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint64_t word, const Pattern& pattern) {
-  const std::uint64_t value =
-      pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
+// How many bytes in a word of a stretch are not those of `value`.
+FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint64_t word, std::uint64_t value) {
   const PartOfWord part = part_of_word(stretch, word);
   if (part.is_whole()) return differing_bytes(*reinterpret_cast<const std::uint64_t*>(part.data), value);
   int wrong = 0;
@@ -221,7 +227,9 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check,
   const Words words = words_of(stretch, check.moment.stride, check.stamps_only != 0);
   std::uint64_t wrong = 0;
   for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
-    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, pattern));
+    const std::uint64_t value =
+        pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
+    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
   }
   return wrong;
 }
