@@ -4,12 +4,12 @@ Here: how a measurement is built, launched and handed to the judge. Not here: wh
 judging.
 """
 
+from fabricheck.begin import keep_signals
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.screen import FleetScreen
 from fabricheck.rfm.shared_job import use_shared_jobs
-from fabricheck.rfm.signals import keep_signals
 from fabricheck.rfm.suite_parts import ImbSuite, NcclTestsSuite, OneCclSuite, OsuSuite, RcclTestsSuite
 from fabricheck.rfm.tuning_effect import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
 from fabricheck.rfm.vendor import VendorCheck
