@@ -196,7 +196,18 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 
 def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
-    subjects = {"doctor", "fleet", "nics", "node_state", "nvidia", "other_gpus", "resume", "screen", "tuning_effect"}
+    subjects = {
+        "cross_check",
+        "doctor",
+        "fleet",
+        "nics",
+        "node_state",
+        "nvidia",
+        "other_gpus",
+        "resume",
+        "screen",
+        "tuning_effect",
+    }
     subjects |= {"bundle", "explain", "history", "judge", "run", "upgrade", "vendor"}
     names = Counter(name.rpartition(".")[2] for name, file in modules() if file.name != "__init__.py")
     assert {name for name, count in names.items() if count > 1} <= subjects
