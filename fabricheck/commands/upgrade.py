@@ -238,7 +238,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
     if result.suspects:
         yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
     elif result.answer is Answer.WORSE and not result.failures and result.only_change:
-        yield f"  suspect: {result.only_change}: nothing else is known to differ"
+        yield f"  suspect: {result.only_change}: no other package or variable differs"
     surely = f"{CONFIDENCE:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
