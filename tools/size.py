@@ -4,7 +4,8 @@
   pip installs; `checks/`, `config/` and `ci/`, which the wheel takes along, and `lab/`, which is a distribution of its
   own, have their own lines.
 - A *room* is a folder or a module just below the package.
-- A module *with one neighbour* is imported by one module of the package alone, which is of its room.
+- A module *with one neighbour* is imported by one module of the package alone, which is of its room. A module that has
+  its name as a text imports it too: so `cli` loads commands, and jobs start programs.
 - A *constant* is a name in capitals of judge, diagnosis or history whose value is a number, or arithmetic of numbers
   and names; tables and what a function returns do not count. `--list` prints the modules and the constants.
 """
@@ -68,12 +69,19 @@ def lines_below(folder: Path) -> int:
 
 def with_one_neighbour() -> Iterator[tuple[str, str]]:
     """Modules that one module of their room imports and nothing else of the package, with that one."""
-    imports = {name: set(imported(file)) - {name} for name, file in modules()}
+    imports = {name: {*imported(file), *_named(file)} - {name} for name, file in modules()}
     for name in imports:
         users = [user for user, names in imports.items() if name in names]
         room = name.partition(".")[0]
         if "." in name and len(users) == 1 and users[0].partition(".")[0] == room:
             yield name, users[0]
+
+
+def _named(file: Path) -> Iterator[str]:
+    """Modules of the package whose names are texts of a module."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and str(node.value).startswith(f"{PACKAGE.name}."):
+            yield str(node.value).removeprefix(f"{PACKAGE.name}.")
 
 
 def constants(text: str) -> Iterator[tuple[str, str]]:
