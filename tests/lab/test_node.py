@@ -507,6 +507,15 @@ def test_where_the_runtime_has_no_handles_the_driver_maps_memory_of_other_ranks(
     assert not list(alps.folder.glob("memory-*"))
 
 
+def test_a_provider_that_does_not_take_memory_of_gpus_measures_hosts(alps: Machine) -> None:
+    """Debian's libfabric is built without CUDA."""
+    options = ("--transport=fabric", "--access=send", "--operations=pingpong", "--pairs=0-1", "--sizes=8", *ITERATIONS)
+    run = alps.run(*options)
+    assert run.status == 6 and "FI_HMEM" in run.said and "--buffers host-host" in run.said
+    assert len([line for line in run.said.splitlines() if line.startswith("fabricbench: ")]) == 1
+    assert alps.run(*options, "--buffers=host-host").status == 0
+
+
 @pytest.mark.parametrize("transport", ("copy", "kernel"))
 def test_two_trays_of_an_nvlink_domain_reach_each_others_memory(alps: Machine, transport: str) -> None:
     """A node of four is two trays of two here: each has its host name, and sees its own GPUs."""

@@ -138,12 +138,13 @@ Nic nic_of(const fi_info& info) {
   return nic;
 }
 
+constexpr char kWithoutGpus[] = " (FI_HMEM): was it built with their runtime? For host memory: --buffers host-host";
+
 // Why there is no provider for this, by asking for less.
 std::string why_nothing(bool on_device) {
   Info wanted = hints(false);
   if (on_device && get_info(wanted.get()) != nullptr)
-    return "no provider of libfabric takes memory of these GPUs (FI_HMEM): was it built with their runtime? For host "
-           "memory: --buffers host-host";
+    return std::string("no provider of libfabric takes memory of these GPUs") + kWithoutGpus;
   wanted->tx_attr->op_flags = 0;
   if (get_info(wanted.get()) != nullptr)
     return "no provider of libfabric tells when written data have arrived (FI_DELIVERY_COMPLETE)";
@@ -318,7 +319,10 @@ class Endpoint final : public FabricEndpoint {
       if (attributes.iface == FI_HMEM_ZE) attributes.device.ze = device;
     }
     fid_mr* registered = nullptr;
-    check(fi_mr_regattr(domain_.get(), &attributes, 0, &registered),
+    const int result = fi_mr_regattr(domain_.get(), &attributes, 0, &registered);
+    if (result == -FI_ENOSYS && memory.on_device)  // shm offers FI_HMEM whatever it was built with
+      throw RunError("library", "libfabric cannot register memory of these GPUs" + std::string(kWithoutGpus));
+    check(result,
           memory.on_device ? "the registration of the GPU's memory with the NIC (fi_mr_regattr)" : "fi_mr_regattr");
     made.registered.reset(registered);
     if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
