@@ -233,6 +233,8 @@ C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
         ({"datatype": "bfloat16"}, "leonardo:boost", True),
         ({"nic": "3"}, "alps:normal", True),
         ({"nic": "4"}, "alps:normal", False),
+        ({"nic": "hsn1"}, "alps:normal", True),
+        ({"nic": "hsn0+hsn1"}, "alps:normal", True),
         ({"nic": "0"}, "hgx-h200:node", False),
         ({"nic": "0"}, "emulated:cpu", False),
     ],
