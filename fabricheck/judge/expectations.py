@@ -88,11 +88,12 @@ def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
     unchanged where that is unknown."""
     if not run.header or any(each.device is not None for each in run.ranks):
         return topology
-    set_ = [*run.header["environment"].items()]
-    set_ += [(each["name"], each["value"]) for each in run.header.get("environment_differences", ())]
-    told = {word for name, value in set_ if name in _INTERFACES and value for word in re.split("[,:]", value)}
     if run.header["transport"] == "fabric":  # of which MPI is no part
         told = {name for rank in run.ranks for name in rank.nics}
+    else:
+        set_ = [*run.header["environment"].items()]
+        set_ += [(each["name"], each["value"]) for each in run.header.get("environment_differences", ())]
+        told = {word for name, value in set_ if name in _INTERFACES and value for word in re.split("[,:]", value)}
     used = tuple(nic for nic in topology.nics if nic.name in told)
     return replace(topology, nics=used) if used else topology
 

@@ -82,8 +82,8 @@ class RunFacts:
 
     `name`: the test case where it is known, else `what`.
     `environment`: the tuning variables that were in effect, by name; `launcher_environment`: the others of that kind,
-    which the launcher sets itself. `command`: words for a shell, quoted: those of the job script, else what a rank ran,
-    and `launch`: how many ranks a launcher has to start with it.
+    which the launcher sets itself. `command`: words for a shell, quoted: what a rank ran, and `launch`: how many ranks
+    a launcher has to start with it; `with_job_script` has the launcher in the words.
     """
 
     path: str
@@ -314,7 +314,6 @@ def facts_of(judged: RunJudgement) -> RunFacts:
     environment = tuple(sorted((str(name), str(value)) for name, value in header.get("environment", {}).items()))
     tuning = tuple(each for each in environment if not set_by_launcher(each[0]))
     arguments = [str(each) for each in header.get("command", [])]
-    in_job = _command_in_job(Path(run.path))
     nodes = _nodes(run.ranks)
     operations = list(dict.fromkeys(each.operation for each in run.samples)) or list(plan.get("operations", []))
     what = few(operations, _MOST_OPERATIONS) or "nothing measured"
@@ -343,12 +342,22 @@ def facts_of(judged: RunJudgement) -> RunFacts:
         differences=tuple(
             _difference(each) for each in header.get("environment_differences", []) if not set_by_launcher(each["name"])
         ),
-        command=in_job or _command(tuning, arguments),
-        launch="" if in_job else _launch(run.ranks, nodes),
+        command=tuple(map(shlex.quote, [*_assignments(tuning), *arguments])) if arguments else (),
+        launch=_launch(run.ranks, nodes),
         proof=_proof(run.footer),
         records=_records(judged),
         remarks=tuple(_remarks(header, plan)),
     )
+
+
+def with_job_script(facts: RunFacts, result: Path) -> RunFacts:
+    """The facts with what the job script beside the result file loads and sets, and the launch that wrote the file, as
+    their command; unchanged where there is no such script."""
+    script = job_script.read_script(result.parent / job_script.NAME)
+    launch = next((line for line, _ in job_script.launches(script) if result.name in line), "")
+    if not launch:
+        return facts
+    return replace(facts, command=tuple(" && ".join([*job_script.set_up(script), launch]).split(" ")), launch="")
 
 
 def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
@@ -360,18 +369,6 @@ def _settings(plan: Mapping[str, Any]) -> Iterable[str]:
 
 def _assignments(environment: Sequence[tuple[str, str]]) -> Iterable[str]:
     return ["env", *(f"{name}={value}" for name, value in environment)] if environment else []
-
-
-def _command_in_job(result: Path) -> tuple[str, ...]:
-    """What the job script beside a result file loads and sets, and the launch that wrote the file; nothing without."""
-    script = job_script.read_script(result.parent / job_script.NAME)
-    launch = next((line for line, _ in job_script.launches(script) if result.name in line), "")
-    return tuple(" && ".join([*job_script.set_up(script), launch]).split(" ")) if launch else ()
-
-
-def _command(environment: Sequence[tuple[str, str]], arguments: Sequence[str]) -> tuple[str, ...]:
-    """What a rank ran, without its launcher."""
-    return tuple(map(shlex.quote, [*_assignments(environment), *arguments])) if arguments else ()
 
 
 def _launch(ranks: Sequence[Rank], nodes: Sequence[HostSummary]) -> str:

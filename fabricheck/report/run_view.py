@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 from markupsafe import Markup
@@ -39,6 +40,7 @@ from fabricheck.report.content import (
     shown_kind,
     slow_of,
     unit_shown,
+    with_job_script,
 )
 from fabricheck.report.figures.tables import Cell, Rows
 from fabricheck.report.lines import ShownProblem, steps, strip_marks, summary
@@ -276,7 +278,7 @@ class RunView:
 def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
     """`marks`: whether a rehearsal says so in its row."""
     rehearsal = marks and is_rehearsal(judged.run)
-    facts = facts_of(judged)
+    facts = with_job_script(facts_of(judged), Path(judged.run.path))
     return RunView(
         id=name,
         verdict=judged.final_verdict,

@@ -54,10 +54,8 @@ def through_nics(question: Question) -> Limits:
         return Limits(None, None, None, start_up, "data that stay on a node pass by its NICs")
     if question.operation not in (*PAIRS, *MEMORY_PATHS):
         return Limits(None, None, None, start_up, "what several messages leave each other of a NIC is unknown")
-    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(topology, gpu))]
     nic_gbps = min(one.rate_gbps for one in topology.nics)
-    rate = min([nic_gbps, *links])
-    why = "the GPU's link to its CPU" if rate < nic_gbps else f"rate of the NIC ({topology.nics[0].model})"
+    rate, why = _and_gpu_links(question, nic_gbps, f"rate of the NIC ({topology.nics[0].model})")
     return Limits(rate, rate, sum(one.rate_gbps for one in topology.nics), start_up, why)
 
 
@@ -66,19 +64,17 @@ def _pair_between(question: Question, all_nics: float) -> tuple[float, float, fl
     topology = question.topology
     used = [one for one in (nic.nic_of(topology, gpu) for gpu in question.gpus) if one]
     rate = min(one.rate_gbps for one in used or topology.nics)
+    if question.nics > 1:
+        return _striped_pair(question, rate, all_nics)
     expected = rate
     if question.schedule == "contended":
         sharing = question.beside.nic if question.beside else None
         expected = rate / (sharing or math.ceil(max(1, len(topology.gpus)) / len(topology.nics)))
-    if question.nics > 1:
-        return _striped_pair(question, rate, all_nics)
     # A library may use all NICs of a node for one message (OpenPOWER §5.5).
-    if topology.network is None or not question.ends:
+    way = _way_between(question)
+    if way is None:
         return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
     source, destination = question.ends
-    way = between_nodes.pair_rates(
-        topology.network, source, destination, question.beside.loads if question.beside else None
-    )
     why = f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
     return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
 
@@ -88,21 +84,29 @@ def _striped_pair(question: Question, rate: float, all_nics: float) -> tuple[flo
 
     From a GPU or to it they all pass its own link.
     """
-    topology, ceiling = question.topology, all_nics
-    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(topology, gpu))]
-    together, why = question.nics * rate, f"rate of {question.nics} NICs ({topology.nics[0].model})"
-    narrow = min([together, *links])
-    if narrow < together:
-        why = "the GPU's link to its CPU"
-    expected = narrow
-    if topology.network is not None and question.ends:
-        source, destination = question.ends
-        way = between_nodes.pair_rates(
-            topology.network, source, destination, question.beside.loads if question.beside else None
-        )
-        ceiling = min(ceiling, way.ceiling)
-        narrow, expected = min(narrow, way.ceiling), min(expected, question.nics * way.expected, way.ceiling)
-    return narrow, expected, ceiling, why
+    nics = f"rate of {question.nics} NICs ({question.topology.nics[0].model})"
+    narrow, why = _and_gpu_links(question, question.nics * rate, nics)
+    way = _way_between(question)
+    if way is None:
+        return narrow, narrow, all_nics, why
+    nominal = min(narrow, way.ceiling)
+    return nominal, min(nominal, question.nics * way.expected), min(all_nics, way.ceiling), why
+
+
+def _way_between(question: Question) -> between_nodes.PairRates | None:
+    """What the network carries between the ends of a pair; None where one of them is unknown."""
+    network = question.topology.network
+    if network is None or not question.ends:
+        return None
+    source, destination = question.ends
+    return between_nodes.pair_rates(network, source, destination, question.beside.loads if question.beside else None)
+
+
+def _and_gpu_links(question: Question, nics_gbps: float, why: str) -> tuple[float, str]:
+    """The rate of NICs, for which `why` says, or of the links between GPUs and CPUs where these are slower."""
+    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(question.topology, gpu))]
+    rate = min([nics_gbps, *links])
+    return rate, "the GPU's link to its CPU" if rate < nics_gbps else why
 
 
 def _collective_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from fabricheck.report.content import (
     ranks_text,
     reason_without_source,
     short_message,
+    with_job_script,
 )
 from tests.support.findings import bad_finding
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
@@ -135,7 +135,7 @@ def test_the_command_is_that_of_the_job_script_beside_the_result(tmp_path: Path)
         "srun -n 4 /built/fabricbench --output=other.jsonl\nsrun -n 4 /built/fabricbench --output=result.jsonl\n"
     )
     run = pair_run()
-    facts = facts_of(replace(run, run=replace(run.run, path=str(tmp_path / "result.jsonl"))))
+    facts = with_job_script(facts_of(run), tmp_path / "result.jsonl")
     launch = "srun -n 4 /built/fabricbench --output=result.jsonl"
     assert " ".join(facts.command) == f"module load openmpi && export A='b c' && {launch}"
     assert not facts.launch
