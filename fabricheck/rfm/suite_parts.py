@@ -25,6 +25,7 @@ from fabricheck.rfm.suite_build import (
     BuildNcclTests,
     BuildOneCcl,
     BuildOsu,
+    BuildPerftest,
     BuildRcclTests,
     BuildUcx,
     vendor_tool,
@@ -56,7 +57,9 @@ NEEDED = {
     "rccl-tests": ["rccl"],
     "oneccl": ["oneccl"],
     "libfabric": ["libfabric"],
-    "ucx": ["libfabric"],  # the one with which NICs are measured
+    # Where NICs are measured.
+    "ucx": ["libfabric"],
+    "perftest": ["libfabric"],
 }
 
 
@@ -120,6 +123,15 @@ class UcxSuite(RegressionTestPlugin):
     transport = "mpi"
     suite = fixture(BuildUcx, scope="environment")
     buffers = "H H"
+    nodes = 2
+
+
+class PerftestSuite(RegressionTestPlugin):
+    """perftest (ib_write_bw and its kin), between two nodes: over verbs alone."""
+
+    tool = "perftest"
+    transport = "fabric"
+    suite = fixture(BuildPerftest, scope="environment")
     nodes = 2
 
 
