@@ -40,7 +40,8 @@ def evidence_of_nics(
 ) -> Iterator[Evidence]:
     """Of each port of each node. Where the topology names some of a node's ports, the others say nothing.
 
-    Ports are judged where data passed between nodes, and with `alone`, where a node is looked at by itself.
+    Ports are judged where data passed between nodes, and with `alone`, where a node is looked at by itself, or its own
+    data pass its ports.
     """
     described = {nic.name: nic.rate_gbps for nic in topology.nics} if topology is not None else {}
     for node in nodes:

@@ -15,7 +15,7 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.topology.in_rounds import company_in_rounds
 from fabricheck.topology.model import Topology
 from fabricheck.topology.of_metric import expectation
-from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_ranks
 from fabricheck.topology.question import FLOOR_FRACTION
 
 # Variables that name the interfaces or adapters that MPI libraries may use.
@@ -32,6 +32,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     ranks = {each.rank: each for each in run.ranks}
     topology = _with_nics_in_use(run, topology)
     gpus = gpu_of_ranks(run)
+    nics = nics_of_ranks(run, topology)
     ends = ends_of_ranks(run, topology)
     beside = company_in_rounds(run, topology)
     without_switch = switch_is_left_out(run.header.get("environment", {}))
@@ -67,7 +68,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             messages=[(place[a], place[b], size) for a, b, size in samples.messages],
             places=[hosts.index(each.host) for each in members],
             step_transports=run.header["plan"].get("step_transports") or (),
-            nics=min(max(1, len(each.nics)) for each in members),
+            nics=[nics[each.rank] for each in members],
             company=len(ranks) - len(members) if _has_company(samples) else 0,
             without_switch=without_switch,
         )
@@ -89,7 +90,7 @@ def _with_nics_in_use(run: Run, topology: Topology) -> Topology:
     if not run.header or any(each.device is not None for each in run.ranks):
         return topology
     if run.header["transport"] == "fabric":  # of which MPI is no part
-        told = {name for rank in run.ranks for name in rank.nics}
+        told = {name for names in nics_of_ranks(run, topology).values() for name in names}
     else:
         set_ = [*run.header["environment"].items()]
         set_ += [(each["name"], each["value"]) for each in run.header.get("environment_differences", ())]

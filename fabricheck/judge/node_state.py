@@ -44,9 +44,10 @@ _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, N
 def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     """All that the nodes of a run say, the worst first."""
     nodes = nodes_of(run)
+    by_nics = run.header.get("transport") == "fabric"
     evidence = [
         *evidence_of_gpus(nodes, topology),
-        *evidence_of_nics(nodes, topology),
+        *evidence_of_nics(nodes, topology, alone=by_nics),
         *evidence_of_paths(nodes, topology),
         *evidence_of_nodes(nodes, run),
         *evidence_of_rules(nodes),

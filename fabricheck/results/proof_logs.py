@@ -151,6 +151,8 @@ _LOGS: Mapping[str, tuple[str, Sequence[_Row]]] = {
             _Row(r"<info> Opened fabric: (\S+)", fact="fabric", value=r"\1"),
         ),
     ),
+    # What perftest prints before its table: verbs by this device, as UCX would call it.
+    "perftest": ("perftest", (_Row(r"\bDevice\s+: (\S+)", r"rc_verbs/\1"),)),
     # Versions before 1.14 have no tables, but the lanes that messages between two ranks take.
     "ucx": (
         "UCX_PROTO_INFO",

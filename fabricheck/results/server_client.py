@@ -1,12 +1,12 @@
-"""Reads what fi_pingpong (libfabric) and ucx_perftest (UCX) print: programs of a server on one node and its client on
-another, a run for each size (docs/vendor-formats.md).
+"""Reads what fi_pingpong (libfabric), ucx_perftest (UCX) and perftest (ib_write_bw and its kin) print: programs of a
+server on one node and its client on another, a run for each size (docs/vendor-formats.md).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fabricheck.records.run import Samples
 from fabricheck.results.vendor_output import TextRow, ToolReader, VendorOutput, read_tool
@@ -19,16 +19,20 @@ _MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _FI_HEADING = ["bytes", "#sent", "#ack", "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec"]
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 # How a run is announced by the script that starts it: the client does not print its size.
+_PERFTEST_CALL = re.compile(r"# \S*ib_(?:write_bw|read_bw|(send_lat)) -F -s (\d+) .*", re.ASCII)
+_LATENCIES = ("bytes", "iterations", "least", "most", "typical", "time", "deviation", "99%", "99.9%")
+_RATES = ("bytes", "iterations", "peak", "gbps", "rate")  # of 10^6 messages a second
 _UCX_CALL = re.compile(r"# \S*ucx_perftest -t (\w+) -s (\d+) -n \d+ -w \d+", re.ASCII)
 
 
 def parse_server_client(text: str, path: str = "", *, tool: str, sizes: Sequence[int] | None = None) -> VendorOutput:
-    """The measurements in the output of the clients of one `tool`, `fi_pingpong` or `ucx_perftest`, one after another.
+    """The measurements in the output of the clients of one `tool`: `fi_pingpong`, `ucx_perftest`, or `ib_write_bw` and
+    its kin; one after another.
 
     `sizes`: those that were requested, in bytes. The time of a ping-pong is the round trip, twice the tool's; that of a
     stream is from message to message. Whatever the text holds, this returns.
     """
-    reader = _FiPingpong if tool == "fi_pingpong" else _UcxPerftest
+    reader = {"fi_pingpong": _FiPingpong, "ucx_perftest": _UcxPerftest}.get(tool, _Perftest)
     return read_tool(reader, text, path, 2, tool=tool, sizes=sizes)
 
 
@@ -125,3 +129,32 @@ class _UcxPerftest(_Reader):
             elif (row := self.row(line, text.split()[1:], columns)) is not None:
                 self.rows.append(TextRow(line, self.size, row.values, row.ends))
             self.size = None
+
+
+@dataclass
+class _Perftest(_Reader):
+    """Half of the round trip is the time of ib_send_lat; ib_write_bw and ib_read_bw have many messages under way."""
+
+    title = "perftest"
+
+    size: int | None = None
+
+    def read(self, line: Line, text: str) -> None:
+        if (call := _PERFTEST_CALL.fullmatch(text)) is not None:
+            self.size, self.operation = int(call[2]), "pingpong" if call[1] else "unidirectional"
+        elif self.size is not None and re.match(r"\d+\s+\d+\s", text):
+            names = _LATENCIES if self.operation == "pingpong" else _RATES
+            plain = replace(line, text=line.text.expandtabs())
+            if (row := self.row(plain, text.split(), dict.fromkeys(names, _number))) is not None:
+                if row.size != self.size:
+                    self.complaints.invalid(line, f"the row is of {row.size} B instead of {self.size}")
+                time = row.values.get("time") or self._time_us(row)
+                self.rows.append(TextRow(line, row.size, {**row.values, "time": time}, row.ends))
+            self.size = None
+
+    def _time_us(self, row: TextRow) -> float:
+        """From message to message, by the number that has more digits; 0 where there is none."""
+        rate, gbps = row.values.get("rate", 0.0), row.values.get("gbps", 0.0)
+        if gbps > rate:
+            return 8e-3 * row.size / gbps
+        return 1 / rate if rate else 0.0

@@ -16,6 +16,7 @@ from fabricheck.rfm.suite_parts import (
     NcclTestsSuite,
     OneCclSuite,
     OsuSuite,
+    PerftestSuite,
     RcclTestsSuite,
     UcxSuite,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "NodePairsCheck",
     "OneCclSuite",
     "OsuSuite",
+    "PerftestSuite",
     "RcclTestsSuite",
     "ServiceLevelComparison",
     "TuningComparison",

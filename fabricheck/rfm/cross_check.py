@@ -17,7 +17,6 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.rfm.command_line import MeasurementPlan
 from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
-from fabricheck.rfm.launch import fitting_partitions
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, SuiteParts, library_path
 from fabricheck.suites.benchmarks import BenchmarkRequest, find_peer
@@ -44,10 +43,10 @@ class CrossCheck(SuiteParts, FabricbenchCheck):
     job_time = "20m"
     further_files = (RATIOS,)
 
-    def fitting_systems(self) -> list[str]:
+    @property
+    def partition_features(self) -> list[str]:
         """Two benchmarks agree within 3% only where nothing else runs: host memory needs a partition that says so."""
-        features = [*["gpu"] * self.on_device, *["exclusive"] * ("D" not in self.buffers)]
-        return fitting_partitions(features, several_nodes=self.nodes > 1)
+        return ["gpu"] if self.on_device else ["exclusive"]
 
     @property
     def bench(self) -> str:

@@ -117,15 +117,29 @@ def no_results(result: Path, status: int, more: str, where: str) -> list[Finding
 
     `where`: its `system:partition`.
     """
-    topology = topology_of(where)
-    nodes = [
-        finding_of(fact, fact.verdict, topology)
-        for fact in evidence_without_run(read_states(result), topology)
-        if fact.verdict is not None
-    ]
-    told = f"; and {'; '.join(node.message for node in nodes[:_MOST_TOLD])}" if nodes else ""
-    text = f"fabricbench left no results (exit status {status}){more}{told}"
+    nodes = faults_of_nodes(result, where)
+    text = f"fabricbench left no results (exit status {status}){more}{_told(nodes)}"
     return [Finding("no-result", Verdict.INCOMPLETE, text), *nodes]
+
+
+def faults_of_nodes(result: Path, where: str) -> list[Finding]:
+    """What is wrong with the nodes of a job that measured nothing, by their own states, the worst first.
+
+    `where`: its `system:partition`.
+    """
+    topology = topology_of(where)
+    evidence = evidence_without_run(read_states(result), topology)
+    return [finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None]
+
+
+def not_possible(reason: str, nodes: Sequence[Finding]) -> list[Finding]:
+    """Of a job that cannot run, for a `reason` that the faults of its nodes may explain: that, and these faults."""
+    text = f"this node cannot run it: {reason}{_told(nodes)}"
+    return [Finding("not-measured", Verdict.INCOMPLETE, text), *nodes]
+
+
+def _told(nodes: Sequence[Finding]) -> str:
+    return f"; and {'; '.join(node.message for node in nodes[:_MOST_TOLD])}" if nodes else ""
 
 
 def unsupported_reason(folder: Path, status: int) -> str | None:

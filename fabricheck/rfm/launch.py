@@ -108,7 +108,7 @@ def reasons_not_to_run(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
-    for reason in (*_missing_of_gpus(test), *_missing_of_nics(test)):
+    for reason in (*_missing_of_gpus(test), *_missing_of_nics(test), *_missing_of_sockets(test)):
         yield reason, True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
@@ -144,6 +144,16 @@ def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
         yield f"a node of {where} has {nics} NICs, counted from 0, and this is for NIC {wanted}"
     elif not any(fabric.loops_back for fabric in fabrics_of(topology)):
         yield f"sockets, and libfabric over Omni-Path, keep data that stay on a node of {where} away from its NICs"
+
+
+def _missing_of_sockets(test: rfm.RegressionTest) -> Iterator[str]:
+    """Why a test of NICs with memory of GPUs has no provider: that of sockets takes none (libfabric 2.7, prov/tcp)."""
+    if test.transport != "fabric" or test.backend == "host" or getattr(test, "buffers", "") == "host-host":
+        return
+    topology = topology_of(test.current_partition.fullname)
+    fabrics = fabrics_of(topology) if topology is not None else ()
+    if fabrics and not any(fabric.rdma for fabric in fabrics):
+        yield "libfabric's sockets take no memory of GPUs; tests between hosts measure these NICs"
 
 
 def devices_of_ranks(test: rfm.RegressionTest) -> list[int]:

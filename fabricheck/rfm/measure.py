@@ -40,9 +40,11 @@ from fabricheck.rfm.job_end import (
     EXIT_STATUS,
     RESULT,
     describe_end,
+    faults_of_nodes,
     lost_nodes_text,
     no_results,
     not_judged,
+    not_possible,
     read_exit_status,
     read_words,
     summary,
@@ -382,9 +384,17 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     @run_before("sanity")
     def check_leftovers(self) -> None:
-        """Hook before sanity: cleans up, and skips the test where fabricbench ended because the node cannot run it."""
+        """Hook before sanity: cleans up, and skips the test where fabricbench ended because the node cannot run it.
+
+        Raises SanityError where it cannot because of a fault of its own, such as a NIC that is down.
+        """
         self.clean_up()
-        reason = unsupported_reason(Path(self.stagedir), self.exit_status())
+        folder = Path(self.stagedir)
+        reason = unsupported_reason(folder, self.exit_status())
+        if reason and not self.declared_unsupported:
+            nodes = faults_of_nodes(folder / RESULT, self.current_partition.fullname)
+            if nodes:
+                raise not_judged(folder, not_possible(reason, nodes))
         self.leave_out_unsupported(reason, "this node")
 
     def leave_out_unsupported(self, reason: str | None, what: str) -> None:

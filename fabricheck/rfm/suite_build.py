@@ -147,5 +147,9 @@ class BuildUcx(BuildVendor):
     tool = "ucx"
 
 
+class BuildPerftest(BuildVendor):
+    tool = "perftest"
+
+
 class BuildOneCcl(BuildVendor):
     tool = "oneccl"

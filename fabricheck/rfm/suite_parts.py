@@ -25,6 +25,7 @@ from fabricheck.rfm.suite_build import (
     BuildNcclTests,
     BuildOneCcl,
     BuildOsu,
+    BuildPerftest,
     BuildRcclTests,
     BuildUcx,
     vendor_tool,
@@ -56,7 +57,9 @@ NEEDED = {
     "rccl-tests": ["rccl"],
     "oneccl": ["oneccl"],
     "libfabric": ["libfabric"],
-    "ucx": ["libfabric"],  # the one with which NICs are measured
+    # Where NICs are measured.
+    "ucx": ["libfabric"],
+    "perftest": ["libfabric"],
 }
 
 
@@ -123,6 +126,15 @@ class UcxSuite(RegressionTestPlugin):
     nodes = 2
 
 
+class PerftestSuite(RegressionTestPlugin):
+    """perftest (ib_write_bw and its kin), between two nodes: over verbs alone."""
+
+    tool = "perftest"
+    transport = "fabric"
+    suite = fixture(BuildPerftest, scope="environment")
+    nodes = 2
+
+
 class SuiteParts(RegressionTestPlugin):
     """What follows from the suite (`OsuSuite` and the others) and its benchmark `bench`, for a FabricbenchCheck.
 
@@ -148,9 +160,14 @@ class SuiteParts(RegressionTestPlugin):
         """Whether a buffer is in device memory."""
         return "D" in self.buffers or self.transport == "ccl"
 
+    @property
+    def partition_features(self) -> list[str]:
+        """What a partition needs: GPUs for device buffers."""
+        return ["gpu"] if self.on_device else []
+
     def fitting_systems(self) -> list[str]:
-        """Partitions with GPUs for device buffers, and with several nodes for a test between nodes."""
-        return fitting_partitions(["gpu"] if self.on_device else [], several_nodes=self.nodes > 1)
+        """Partitions with `partition_features`, and with several nodes for a test between nodes."""
+        return fitting_partitions(self.partition_features, several_nodes=self.nodes > 1)
 
     def fitting_environments(self) -> list[str]:
         """Environments that have the tool, or can fetch it, and whose MPI library takes such buffers."""
@@ -209,17 +226,18 @@ class SuiteParts(RegressionTestPlugin):
         return [f"{run} > {CHECKED_OUTPUT} 2> {ERRORS} || {failed}"]
 
     def words(self, program: str, asked: BenchmarkRequest) -> list[str]:
-        """What the launcher starts as each rank of the tool; the files that it reads are in the stage directory."""
-        if asked.benchmark.tool == "imb":
-            (Path(self.stagedir) / "lengths").write_text(lengths_file(asked))
-        if not asked.benchmark.has_server:
-            return [program, *options(asked)]
-        interfaces = self.current_partition.extras.get("network_interfaces", [""])
-        (Path(self.stagedir) / SERVER_SCRIPT).write_text(server_script(asked, interfaces[0]))
-        return ["sh", SERVER_SCRIPT, program, *options(asked)]
+        """What the launcher starts as each rank of the tool."""
+        return [*(["sh", SERVER_SCRIPT] if asked.benchmark.has_server else []), program, *options(asked)]
 
     def suite_program(self, asked: BenchmarkRequest) -> str:
-        """The program to run; its module is loaded, where the site has the suite as one."""
+        """The program to run, after the files that it reads are in the stage directory; its module is loaded, where the
+        site has the suite as one."""
+        stage = Path(self.stagedir)
+        if asked.benchmark.tool == "imb":
+            (stage / "lengths").write_text(lengths_file(asked))
+        if asked.benchmark.has_server:
+            interfaces = self.current_partition.extras.get("network_interfaces", [""])
+            (stage / SERVER_SCRIPT).write_text(server_script(asked, interfaces[0]))
         name = f"{asked.benchmark.program}-GPU" if self.tool == "imb" and asked.device else asked.benchmark.program
         program = self.suite.program(name)
         if program is None:

@@ -107,7 +107,8 @@ def _pcie(facts: NodeFacts) -> Iterator[Doubt]:
 def _pcie_wanted(facts: NodeFacts) -> dict[int, FoundLink]:
     """By its place among the links of a node, what a GPU's PCIe link to its CPU should be where it is less."""
     models = {f"gpu{gpu.index}": gpu.model for gpu in facts.gpus}
-    matches = {at: match for at, link in enumerate(facts.links) if (match := _PCIE.fullmatch(link.technology))}
+    of_gpus = ((at, link.technology) for at, link in enumerate(facts.links) if link.ends[0] in models)
+    matches = {at: match for at, technology in of_gpus if (match := _PCIE.fullmatch(technology))}
     best: dict[str, tuple[int, int]] = {}
     for at, match in matches.items():
         model = models.get(facts.links[at].ends[0], "")
@@ -119,9 +120,7 @@ def _pcie_wanted(facts: NodeFacts) -> dict[int, FoundLink]:
         link = facts.links[at]
         should = best[models.get(link.ends[0], "")]
         if _speed((int(match[1]), int(match[2]))) < _speed(should):
-            wanted[at] = pcie_link(
-                int(link.ends[0][3:]), link.ends[1], *should, f"{link.source}: its peers or data sheet"
-            )
+            wanted[at] = pcie_link(*link.ends, *should, f"{link.source}: its peers or data sheet")
     return wanted
 
 

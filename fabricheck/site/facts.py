@@ -14,7 +14,16 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
-from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_generation
+from fabricheck.site.found import (
+    FoundGpu,
+    FoundLink,
+    FoundNic,
+    NodeFacts,
+    cpu_of,
+    known_numa,
+    pcie_generation,
+    pcie_link,
+)
 from fabricheck.site.nics import associate, gpudirect, one_a_card
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
@@ -172,6 +181,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: {some}")
     association, nics, of_nics = associate(gpus, nics, table)
     notes["nic_association"] += of_nics
+    links += _to_nics(gpus, nics, numa_nodes, notes["links"])
     gdr = None
     if association is not None:
         gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
@@ -259,6 +269,20 @@ def _between_cpus(gpus: Sequence[FoundGpu], links: Sequence[FoundLink], numa_nod
     return [FoundLink(pair, BETWEEN_CPUS, 1, None, "FILL IN: the CPU's data sheet") for pair in pairs]
 
 
+def _to_nics(
+    gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], numa_nodes: tuple[int, ...], notes: list[str]
+) -> list[FoundLink]:
+    """The links of NICs to their CPUs, where some GPU is at another CPU than one of them."""
+    places = {known_numa(numa, numa_nodes) for numa in (*(gpu.numa for gpu in gpus), *(nic.numa for nic in nics))}
+    if not gpus or len(places) < 2 or None in places or any(nic.pcie is None for nic in nics):
+        return []
+    notes.append(
+        "GPUs and NICs are at different NUMA domains: nothing is expected of these until links between CPUs are given "
+        "(UPI, Infinity Fabric; data sheet)"
+    )
+    return [pcie_link(nic.name, cpu_of(nic.numa, numa_nodes), *nic.pcie, "the kernel") for nic in nics if nic.pcie]
+
+
 def _software(directory: Path) -> NodeSoftware:
     content = read_json(directory / capture.SOFTWARE)
     return software_of(content) if content else NodeSoftware()
@@ -331,7 +355,9 @@ def _nic(reported: Mapping[str, Any]) -> FoundNic:
     sources = {"cxi": "/sys/class/cxi", "net": "/sys/class/net"}
     source = sources.get(reported["kind"], "/sys/class/infiniband")
     more = str(reported.get("card") or ""), tuple(map(str, reported.get("interfaces") or ()))
-    return FoundNic(reported["name"], model, rate, reported["numa_node"], source, reported.get("pci"), *more)
+    generation, width = pcie_generation(reported.get("link_speed") or ""), reported.get("link_width") or ""
+    pcie = (generation, int(width)) if generation and width.isdecimal() else None
+    return FoundNic(reported["name"], model, rate, reported["numa_node"], source, reported.get("pci"), *more, pcie)
 
 
 def _kind(reported: Mapping[str, Any]) -> str:

@@ -58,8 +58,8 @@ class FoundLink:
 
 @dataclass(frozen=True)
 class FoundNic:
-    """A network port. `rate_gbps` is None where the capture does not tell it; `card`: its card's model, and
-    `interfaces`, the names by which IP and LLDP know it, if known."""
+    """A network port. `rate_gbps` is None where the capture does not tell it; `card`: its card's model,
+    `interfaces`, the names by which IP and LLDP know it, and `pcie`, generation and width of its link, if known."""
 
     name: str
     model: str
@@ -69,6 +69,7 @@ class FoundNic:
     pci: str | None = None
     card: str = ""
     interfaces: tuple[str, ...] = ()
+    pcie: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +132,10 @@ def cpu_of(numa: int | None, numa_nodes: tuple[int, ...]) -> str:
     return f"numa{numa if numa is not None else (numa_nodes[0] if numa_nodes else 0)}"
 
 
-def pcie_link(gpu: int, cpu: str, generation: int, width: int, source: str) -> FoundLink:
-    """A GPU's link to its CPU; without a rate for a generation that is not known here."""
+def pcie_link(device: str, cpu: str, generation: int, width: int, source: str) -> FoundLink:
+    """The link of a GPU or NIC to its CPU; without a rate for a generation that is not known here."""
     lane = _PCIE_LANE_GBPS.get(generation)
-    return FoundLink((f"gpu{gpu}", cpu), f"PCIe {generation} x{width}", 1, lane * width if lane else None, source)
+    return FoundLink((device, cpu), f"PCIe {generation} x{width}", 1, lane * width if lane else None, source)
 
 
 def pcie_generation(speed: str) -> int:

@@ -54,7 +54,7 @@ def from_nvml(
         elif gpu["pcie_generation"] and gpu["pcie_width"]:
             own, path = gpu["pcie_generation"], of_paths.get(gpu["bus_id"][-12:])
             least, source = (path, "the kernel: the slowest link to the CPU") if path and path < own else (own, "NVML")
-            links.append(pcie_link(gpu["index"], cpu, least, gpu["pcie_width"], source))
+            links.append(pcie_link(f"gpu{gpu['index']}", cpu, least, gpu["pcie_width"], source))
     return gpu_facts, links
 
 

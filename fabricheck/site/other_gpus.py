@@ -73,7 +73,7 @@ def from_kfd(
         if to_cpu is not None:
             links.append(to_cpu)
         elif generation and width.isdecimal():
-            links.append(pcie_link(index, cpu_of(numa, numa_nodes), generation, int(width), "the kernel"))
+            links.append(pcie_link(f"gpu{index}", cpu_of(numa, numa_nodes), generation, int(width), "the kernel"))
         else:
             links.append(FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "link to the CPU", 1, None, _KFD))
     return tuple(gpus), links

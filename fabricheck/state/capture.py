@@ -430,8 +430,8 @@ def numa_facts(sysfs: Path) -> Dict[str, Any]:
 
 def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
     """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
-    where on the PCI tree they are; driver and model of the card, interfaces, and whether it is a virtual function.
-    Ethernet counts as such only where no RDMA device is the same card."""
+    where on the PCI tree they are; driver and model of the card, interfaces, whether it is a virtual function, and its
+    PCIe link's speed and width at most. Ethernet counts as such only where no RDMA device is the same card."""
     facts = []
     for name, port, device in infiniband_ports(sysfs):
         rate = read(port / "rate")
@@ -464,6 +464,8 @@ def _nic(name: str, kind: str, rate: Optional[str], device: Path, interfaces: Tu
         "card": " ".join(filter(None, (read(device / "hca_type"), read(device / "board_id")))) or None,
         "interfaces": list(interfaces),
         "virtual": is_virtual(device),
+        "link_speed": _path_speed(device / "device"),
+        "link_width": read(device / "device" / "max_link_width") or None,
     }
 
 

@@ -194,6 +194,11 @@ _REDIRECTS = 0x04 | 0x08  # ACS control: P2P request redirect, P2P completion re
 _RELAXED, _DEVICE_CONTROL = 0x10, 0x08
 
 
+def without_empty(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that are known."""
+    return {name: value for name, value in settings.items() if value}
+
+
 def settings(root: Path = Path("/")) -> dict[str, str]:
     """By name; see docs/state.md."""
     sysfs, proc = root / "sys", root / "proc"
@@ -212,7 +217,7 @@ def settings(root: Path = Path("/")) -> dict[str, str]:
         "IMEX channels": _imex(root),
         "virtual machine": "yes" if re.search(r"^flags\s*:.*\bhypervisor\b", read(proc / "cpuinfo"), re.M) else "",
     }
-    return {name: value for name, value in by_name.items() if value}
+    return without_empty(by_name)
 
 
 def _governors(sysfs: Path) -> set[str]:

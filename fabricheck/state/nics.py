@@ -24,6 +24,7 @@ from pathlib import Path
 
 from fabricheck.records.node_state import BlockedPath, NicState
 from fabricheck.state.capture import infiniband_ports, read, slingshot_ports
+from fabricheck.state.kernel import without_empty
 from fabricheck.state.programs import ask
 
 # Of drivers' own counters (`ethtool -S`) those that tell of trouble.
@@ -67,7 +68,7 @@ def _infiniband(sysfs: Path) -> Iterator[NicState]:
             driver=_driver(device),
             firmware=read(device / "fw_ver"),
             counters=counters,
-            settings=_without_empty(
+            settings=without_empty(
                 {
                     "link layer": read(port / "link_layer"),
                     "lanes": lanes[1] if lanes else "",
@@ -95,7 +96,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
             driver=_driver(device),
             firmware=read(own / "uc" / "qspi_blob_version"),
             counters=telemetry,
-            settings=_without_empty({"PCIe": _pcie(device)}),
+            settings=without_empty({"PCIe": _pcie(device)}),
         )
 
 
@@ -118,7 +119,7 @@ def _ethernet(sysfs: Path) -> Iterator[NicState]:
                 **_own_counters(port.name),
                 **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
-            settings=_without_empty({**_dcb(port.name), **_ecn(port), "PCIe": _pcie(port)}),
+            settings=without_empty({**_dcb(port.name), **_ecn(port), "PCIe": _pcie(port)}),
         )
 
 
@@ -130,10 +131,6 @@ def _pcie(device: Path) -> str:
         links.append(f"{speed.removesuffix(' PCIe')} x{width}" if speed and width else "")
     now, most = links
     return f"{now} of {most}" if now and most and now != most else now
-
-
-def _without_empty(settings: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in settings.items() if value}
 
 
 def _different(folder: Path) -> str:

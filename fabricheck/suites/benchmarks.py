@@ -10,10 +10,13 @@ from fabricheck.errors import UserError
 REDUCTIONS = ("allreduce", "reduce_scatter", "reduce")
 
 # OMB takes no size of its own: it doubles. The others are asked for the factor of fabricbench's own checks.
-FACTOR = {"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4, "oneccl": 4, "libfabric": 1024, "ucx": 1024}
+FACTOR = {
+    **{"osu": 2, "nccl-tests": 4, "rccl-tests": 4, "imb": 4, "oneccl": 4},
+    **dict.fromkeys(("libfabric", "ucx", "perftest"), 1024),
+}
 
 # The TCP port on which the server of a tool that consists of a server and a client waits: the tools' defaults.
-_PORTS = {"libfabric": 47592, "ucx": 13337}
+_PORTS = {"libfabric": 47592, "ucx": 13337, "perftest": 18515}
 SERVER_SCRIPT = "server-client.sh"
 
 # nccl-tests cut what each rank has of a collective that gathers or scatters to multiples of 16 B.
@@ -26,6 +29,8 @@ _WINDOWED = 5
 NCCL_REPORT = "report.json"
 # What OMB calls device memory (its option -d), by backend.
 _OSU_DEVICES = {"cuda": "cuda", "hip": "rocm", "sycl": "sycl"}
+# Of perftest, whose build may have one of them or none.
+_PERFTEST_DEVICES = {"cuda": "--use_cuda=0", "hip": "--use_rocm=0"}
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,9 @@ class Benchmark:
 
     @property
     def checks_apart(self) -> bool:
-        """Whether the tool checks its data only in a run of its own, whose times do not count, or not at all (UCX)."""
-        return self.tool in ("osu", "imb", "libfabric", "ucx")
+        """Whether the tool checks its data only in a run of its own, whose times do not count, or not at all (UCX,
+        perftest)."""
+        return self.tool in ("osu", "imb", "libfabric", "ucx", "perftest")
 
     @property
     def has_server(self) -> bool:
@@ -109,6 +115,9 @@ _ALL = (
     _pair("libfabric", "pingpong", "fi_pingpong", "pingpong"),
     _pair("ucx", "tag_lat", "ucx_perftest", "pingpong"),
     _pair("ucx", "tag_bw", "ucx_perftest", "unidirectional"),
+    _pair("perftest", "write_bw", "ib_write_bw", "unidirectional"),
+    _pair("perftest", "read_bw", "ib_read_bw", "unidirectional"),
+    _pair("perftest", "send_lat", "ib_send_lat", "pingpong"),
     _oneccl("allreduce", "allreduce"),
     _oneccl("alltoall", "alltoall", shares=True),
     _oneccl("allgather", "allgather", shares=True),
@@ -206,7 +215,7 @@ class BenchmarkRequest:
 
 def options(asked: BenchmarkRequest) -> list[str]:
     """The program's arguments; the sizes of IMB are in the file `lengths` (`lengths_file`), and those of a tool with a
-    server in its script (`server_script`)."""
+    server in its script (`server_script`). Raises UserError for memory of GPUs that the tool has no option for."""
     benchmark = asked.benchmark
     if benchmark.tool == "libfabric":
         # With both it would print each byte; -v tells the provider.
@@ -215,6 +224,13 @@ def options(asked: BenchmarkRequest) -> list[str]:
     if benchmark.tool == "ucx":
         counts = ["-n", str(asked.iterations), "-w", str(asked.warmup)]
         return ["-t", benchmark.name, "-s", "SIZE", *counts]
+    if benchmark.tool == "perftest":
+        # -F: nothing about the clock of the cores in the middle of the table.
+        if asked.device and asked.backend not in _PERFTEST_DEVICES:
+            raise UserError(f"perftest has no option for memory of GPUs by {asked.backend}: leave out Perftest")
+        where = [_PERFTEST_DEVICES[asked.backend]] if asked.device else []
+        rates = [] if benchmark.operation == "pingpong" else ["--report_gbits"]
+        return ["-F", "-s", "SIZE", "-n", str(asked.iterations), *rates, *where]
     first, last = asked.sizes[0], asked.sizes[-1]
     if benchmark.tool == "osu":
         # Each iteration of a stream is a window of 64 messages.

@@ -45,12 +45,13 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "oneccl": {"CCL_LOG_LEVEL": "info"},
     "ucx": _UCX,
     "libfabric": {},  # fi_pingpong tells its provider with -v
+    "perftest": {},  # it tells its device
 }
 
 
 def proof_of(tool: str, folder: Path, output: str) -> TransportProof:
     """What the logs of all ranks in `folder`, or the `output` of tool and job, prove; nothing where there are none."""
-    if tool in ("oneccl", "libfabric"):
+    if tool in ("oneccl", "libfabric", "perftest"):
         return read_log(tool, output)
     library = "nccl" if VARIABLES[tool] is _NCCL else "ucx"
     logs = sorted(folder.glob("*")) if folder.is_dir() else []

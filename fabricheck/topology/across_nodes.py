@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fabricheck.records.operations import MEMORY_PATHS, ONE_PATH, PAIRS, ROOTED
-from fabricheck.topology import between_nodes, memory, nic
+from fabricheck.topology import between_nodes, host, memory, nic
 from fabricheck.topology.gpus import collective, staged_shares
-from fabricheck.topology.model import Gpu, Topology
+from fabricheck.topology.model import Gpu, Nic, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.question import START_UP_US, Limits, Question
 from fabricheck.topology.transport_paths import fabrics_of
@@ -27,7 +27,7 @@ def across_nodes(question: Question) -> Limits:
         return Limits(None, None, None, start_up, f"{topology.system}: no NIC is known")
     between = _pair_between if operation in PAIRS else _collective_between
     rate, expected, ceiling, source = between(question, all_nics)
-    if question.transport == "staging" and question.gpus:
+    if question.transport == "staging" and question.gpus and expected:
         links = [
             [memory.host_link_gbps(topology, gpu, to_device=way) for gpu in question.gpus] for way in (False, True)
         ]
@@ -54,43 +54,62 @@ def through_nics(question: Question) -> Limits:
         return Limits(None, None, None, start_up, "data that stay on a node pass by its NICs")
     if question.operation not in (*PAIRS, *MEMORY_PATHS):
         return Limits(None, None, None, start_up, "what several messages leave each other of a NIC is unknown")
-    nic_gbps = min(one.rate_gbps for one in topology.nics)
-    rate, why = _and_gpu_links(question, nic_gbps, f"rate of the NIC ({topology.nics[0].model})")
-    return Limits(rate, rate, sum(one.rate_gbps for one in topology.nics), start_up, why)
+    used = _nics_told(question) or topology.nics
+    rate = question.stripes * min(one.rate_gbps for one in used)
+    expected, why = _and_gpu_links(question, rate, f"rate of the NIC ({used[0].model})")
+    nominal = rate if expected is None else expected
+    return Limits(nominal, expected, sum(one.rate_gbps for one in topology.nics), start_up, why)
 
 
-def _pair_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:
-    """Nominal, expected and highest plausible Gb/s, and why."""
+def _pair_between(question: Question, all_nics: float) -> tuple[float, float | None, float, str]:
+    """Nominal, expected and highest plausible Gb/s, and why. Expected is None where a link on the path is unknown."""
     topology = question.topology
-    used = [one for one in (nic.nic_of(topology, gpu) for gpu in question.gpus) if one]
-    rate = min(one.rate_gbps for one in used or topology.nics)
-    if question.nics > 1:
-        return _striped_pair(question, rate, all_nics)
+    own = [own_nic for gpu in question.gpus if (own_nic := nic.nic_of(topology, gpu))]
+    used = _nics_told(question) or own or topology.nics
+    rate = min(used_nic.rate_gbps for used_nic in used)
+    if question.transport == "fabric":
+        return _pair_by_nics(question, rate, all_nics)
     expected = rate
     if question.schedule == "contended":
-        sharing = question.beside.nic if question.beside else None
-        expected = rate / (sharing or math.ceil(max(1, len(topology.gpus)) / len(topology.nics)))
+        expected = rate / _sharing(question)
     # A library may use all NICs of a node for one message (OpenPOWER §5.5).
     way = _way_between(question)
     if way is None:
-        return rate, expected, all_nics, f"rate of the NIC ({(used or topology.nics)[0].model})"
-    source, destination = question.ends
-    why = f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
-    return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), why
+        return rate, expected, all_nics, f"rate of the NIC ({used[0].model})"
+    return min(rate, way.nominal), min(expected, way.expected), min(all_nics, way.ceiling), _why(question, way)
 
 
-def _striped_pair(question: Question, rate: float, all_nics: float) -> tuple[float, float, float, str]:
-    """The same of a message in stripes over several NICs of `rate` Gb/s each, of which no other rank uses any.
+def _sharing(question: Question) -> int:
+    """How many ranks of a node use a NIC at the same time, where all that can do so."""
+    if question.beside and question.beside.nic:
+        return question.beside.nic
+    return math.ceil(max(1, len(question.topology.gpus)) / len(question.topology.nics))
 
-    From a GPU or to it they all pass its own link.
+
+def _pair_by_nics(question: Question, rate: float, all_nics: float) -> tuple[float, float | None, float, str]:
+    """The same of a message in equal stripes over NICs of `rate` Gb/s each, chosen for each rank.
+
+    In rounds of all ranks several may share a NIC; a message in stripes has all NICs of its node for itself.
     """
-    nics = f"rate of {question.nics} NICs ({question.topology.nics[0].model})"
-    narrow, why = _and_gpu_links(question, question.nics * rate, nics)
+    stripes, model = question.stripes, question.topology.nics[0].model
+    of_nics = f"rate of the NIC ({model})" if stripes == 1 else f"rate of {stripes} NICs ({model})"
+    narrow, why = _and_gpu_links(question, stripes * rate, of_nics)
+    nominal = stripes * rate if narrow is None else narrow
+    shared = rate / _sharing(question) if question.schedule == "contended" and stripes == 1 else stripes * rate
+    expected = None if narrow is None else min(narrow, shared)
     way = _way_between(question)
     if way is None:
-        return narrow, narrow, all_nics, why
-    nominal = min(narrow, way.ceiling)
-    return nominal, min(nominal, question.nics * way.expected), min(all_nics, way.ceiling), why
+        return nominal, expected, all_nics, why
+    most = way.nominal if stripes == 1 else way.ceiling
+    if expected is not None:
+        why = why if min(most, stripes * way.expected) > expected else _why(question, way)
+        expected = min(expected, most, stripes * way.expected)
+    return min(nominal, most), expected, min(all_nics, way.ceiling), why
+
+
+def _why(question: Question, way: between_nodes.PairRates) -> str:
+    source, destination = question.ends
+    return f"{way.slowest_link or 'the slowest link'} from {source} to {destination}"
 
 
 def _way_between(question: Question) -> between_nodes.PairRates | None:
@@ -102,11 +121,35 @@ def _way_between(question: Question) -> between_nodes.PairRates | None:
     return between_nodes.pair_rates(network, source, destination, question.beside.loads if question.beside else None)
 
 
-def _and_gpu_links(question: Question, nics_gbps: float, why: str) -> tuple[float, str]:
-    """The rate of NICs, for which `why` says, or of the links between GPUs and CPUs where these are slower."""
-    links = [link for gpu in question.node_gpus if (link := memory.host_link_gbps(question.topology, gpu))]
-    rate = min([nics_gbps, *links])
-    return rate, "the GPU's link to its CPU" if rate < nics_gbps else why
+def _nics_told(question: Question) -> list[Nic]:
+    """The NICs that libfabric uses, where the topology knows all of them."""
+    known = {one.name: one for one in question.topology.nics}
+    names = [name for names in question.nics for name in names]
+    return [known[name] for name in names] if known.keys() >= set(names) else []
+
+
+def _and_gpu_links(question: Question, nics_gbps: float, why: str) -> tuple[float | None, str]:
+    """The rate of NICs, for which `why` says, or of what leads from GPUs to them where that is slower.
+
+    That is the GPU's link to its CPU, and the way on to the NIC where the topology has links of it. None where these
+    lead to other CPUs only.
+    """
+    topology, rate = question.topology, nics_gbps
+    if question.buffers == "host-host":
+        return rate, why
+    told = question.nics if _nics_told(question) else ((),) * len(question.gpus)
+    for gpu, nics in zip(question.gpus, told, strict=False):
+        try:
+            path = host.nic_path(topology, gpu, nics) if nics else None
+        except host.NoPathError:
+            return None, f"topology.yaml has no link between the CPUs of {gpu.name} and {' and '.join(nics)}"
+        if path is not None and path.gbps < rate:
+            ends = " to ".join(path.limited_by)
+            rate, why = path.gbps, f"the link from {ends}, on the path of {gpu.name} and {' and '.join(nics)}"
+        link = memory.host_link_gbps(topology, gpu) if path is None else None
+        if link is not None and link < rate:
+            rate, why = link, "the GPU's link to its CPU"
+    return rate, why
 
 
 def _collective_between(question: Question, all_nics: float) -> tuple[float, float, float, str]:
@@ -166,7 +209,8 @@ def in_domains(question: Question) -> Question | None:
     at the node, and for who cannot use it between nodes."""
     topology, nodes = question.topology, question.nodes
     size = min(nodes, topology.nvlink_domain_nodes)
-    if size < 2 or not question.gpus or not topology.switches or question.transport == "staging" or question.buffers:
+    by_network = question.transport in ("staging", "fabric") or question.buffers
+    if size < 2 or not question.gpus or not topology.switches or by_network:
         return None
     whole, number = _whole(topology, size), len(topology.gpus)
     place = {gpu.name: at for at, gpu in enumerate(topology.gpus)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -11,10 +12,10 @@ from fabricheck.records.component import Component, Kind
 from fabricheck.records.operations import PAIRS, uses_host_memory
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.host import host_links
+from fabricheck.topology.host import NoPathError, host_links, path_to_nic
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import nic_of
-from fabricheck.topology.placement import gpu_of_ranks
+from fabricheck.topology.placement import gpu_of_ranks, nics_of_ranks
 
 # What schedulers and MPI's start send over another network is less than this share of all that a node sent.
 _LEAST_SHARE = 0.1
@@ -24,9 +25,9 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
     """What the data of a measurement pass: nodes, and on each its parts and links.
 
     Parts and links are those of the topology's widest paths between the GPUs of a node, or between GPUs and CPUs
-    where the data come from host memory, go to it or to a NIC, and the NICs that the run names, or where there are
-    several nodes each GPU's NIC (without, the NICs that sent most by the kernel's counters; all where those do not know
-    them). Switches between nodes are unknown.
+    where the data come from host memory, go to it or to a NIC (and on to that NIC, where the topology has its links),
+    and the NICs that the run names, or where there are several nodes each GPU's NIC (without, the NICs that sent most
+    by the kernel's counters; all where those do not know them). Switches between nodes are unknown.
     """
     members = [each for each in run.ranks if each.rank in samples.ranks]
     hosts = dict.fromkeys(each.host for each in members)
@@ -51,6 +52,7 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
         if told or len(hosts) > 1:
             names = told or _nics(topology, gpus) or _nics_that_sent(run, host, topology)
             parts |= {Component(Kind.NIC, name) for name in names}
+            parts |= {*_links_to_nics(topology, gpus, told)}
         components |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
     return _by_name(components)
 
@@ -94,6 +96,13 @@ def _parts_inside(topology: Topology, gpus: tuple[Gpu, ...], to_cpu: bool) -> fr
     )
 
 
+def _links_to_nics(topology: Topology, gpus: Iterable[Gpu], nics: Iterable[str]) -> Iterator[Component]:
+    for gpu, nic in itertools.product(gpus, nics):
+        with contextlib.suppress(NoPathError):
+            for edge in itertools.pairwise(path_to_nic(topology, gpu, nic)):
+                yield Component(Kind.LINK, min(edge), far=max(edge))
+
+
 def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
     """The NICs of the GPUs; none where there are no GPUs, or that of one is unknown."""
     own = [nic_of(topology, gpu) for gpu in gpus]
@@ -103,7 +112,8 @@ def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
 
 def _nics_told(run: Run, ranks: Iterable[Rank], topology: Topology) -> frozenset[str]:
     """Those that libfabric was told to use, or told of; it may have other names for them than the topology."""
-    names = {run.header.get("plan", {}).get("nic")}.union(*(rank.nics for rank in ranks))
+    nics = nics_of_ranks(run, topology)
+    names = {name for rank in ranks for name in nics[rank.rank]}
     return frozenset(nic.name for nic in topology.nics if nic.name in names)
 
 

@@ -1,10 +1,11 @@
-"""Between GPUs and CPUs: over a link of the GPU's own, or over a switch that leads to the host alone."""
+"""From GPUs to CPUs, over a link of the GPU's own or over a switch that leads to the host alone, and on to NICs."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -74,3 +75,53 @@ def _max_min(flows: Mapping[Flow, Sequence[Hashable]], capacities: Mapping[Hasha
         for part in (part for flow in full for part in flows[flow]):
             left[part] = max(0.0, left[part] - level)
     return rates
+
+
+@dataclass(frozen=True)
+class NicPath:
+    """What the links between a GPU and NICs carry, the slower way: `gbps` Gb/s of a message in equal stripes over all
+    of them, and the link that limits it, by the names of its ends."""
+
+    gbps: float
+    limited_by: tuple[str, str]
+
+
+class NoPathError(Exception):
+    """A NIC has links, and these do not lead to the GPU."""
+
+
+def nic_path(topology: Topology, gpu: Gpu, nics: Sequence[str]) -> NicPath | None:
+    """The path of data between a GPU's memory and NICs that take it from there; None where one of these has no link.
+
+    Raises NoPathError where the links of one do not lead to the GPU, as those to another socket.
+    """
+    paths = {nic: path_to_nic(topology, gpu, nic) for nic in nics}
+    if not all(paths.values()):
+        return None
+    slowest = []
+    for step in (1, -1):
+        flows = {nic: list(itertools.pairwise(path[::step])) for nic, path in paths.items()}
+        rates = _max_min(flows, _edge_rates(topology))
+        users = Counter(edge for edges in flows.values() for edge in edges)
+        nic = min(rates, key=lambda name: rates[name])
+        edge = min(flows[nic], key=lambda edge: _edge_rates(topology)[edge] / users[edge])
+        slowest.append(NicPath(len(nics) * rates[nic], (edge[0], edge[1])))
+    return min(slowest, key=lambda path: path.gbps)
+
+
+@lru_cache(maxsize=4096)
+def path_to_nic(topology: Topology, gpu: Gpu, nic: str) -> tuple[str, ...]:
+    """The devices on the way with the fewest links between a GPU and a NIC, over CPUs and switches; empty where the NIC
+    has no link. Raises NoPathError where its links do not lead to the GPU."""
+    if not _neighbours(topology, nic):
+        return ()
+    passed = {cpu.name for cpu in topology.cpus} | {switch.name for switch in topology.switches} | {nic}
+    ways: list[tuple[str, ...]] = [(gpu.name,)]
+    reached = {gpu.name}
+    for way in ways:  # grows: breadth first
+        if way[-1] == nic:
+            return way
+        further = [name for name in _neighbours(topology, way[-1]) if name in passed - reached]
+        reached.update(further)
+        ways += [(*way, name) for name in further]
+    raise NoPathError

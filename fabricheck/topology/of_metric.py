@@ -61,7 +61,7 @@ def expectation(
     places: Sequence[int] | None = None,
     company: int = 0,
     step_transports: Sequence[str] = (),
-    nics: int = 1,
+    nics: Sequence[Sequence[str]] = (),
     without_switch: str = "",
 ) -> Expectation:
     """What one metric should be, in its own unit: Gb/s for `goodput`, us for `latency`. Long because each of its many
@@ -76,8 +76,9 @@ def expectation(
     cores. `host_memory` and `buffers`: the kind of host memory and where the buffers of a pair lie, as in the plan of
     the result file; None where all is on devices. `floor_fraction`: share of `expected` under which a large transfer
     fails; it is lowered by the time that a small one needs to start, and so is `achievable`.
-    `nics`: over how many NICs each message goes in stripes. `without_switch`: the variable that keeps NCCL from
-    reducing in the switch, where one does.
+    `nics`: those of each rank, where libfabric is told or chooses them, by the topology's names or others; over several
+    each message goes in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
+    does.
 
     Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source,
     destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
@@ -109,7 +110,7 @@ def expectation(
         *(bytes, host_copy_gbps, oversubscribed, host_memory, buffers),
         implementation=implementation,
         beside=beside,
-        nics=nics,
+        nics=tuple(map(tuple, nics)),
         without_switch=without_switch,
     )
     if operation in LISTED:

@@ -28,6 +28,18 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
     return indexes
 
 
+def nics_of_ranks(run: Run, topology: Topology) -> dict[int, tuple[str, ...]]:
+    """The NICs that libfabric used for each rank: by the topology's names where it was told those, else by its own."""
+    asked = [names.split("+") for names in (run.header.get("plan", {}).get("nic") or "").split(",")]
+    known = {nic.name for nic in topology.nics}
+    nics = {}
+    for rank in run.ranks:
+        names = asked[rank.local_rank % len(asked)]
+        told = len(names) == len(rank.nics or names) and known.issuperset(names)
+        nics[rank.rank] = tuple(names) if told else rank.nics
+    return nics
+
+
 def ends_of_ranks(run: Run, topology: Topology) -> dict[int, str]:
     """Where each rank is plugged into the network: the port of its GPU's NIC where that is known, else its node.
 

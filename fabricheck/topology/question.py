@@ -64,7 +64,7 @@ class Question:
     transports: tuple[str, ...] = ()  # of each step
     implementation: str = "library"  # of a collective; `transfers`: each message of its definition, whoever moves it
     beside: Company | None = None  # of a pair or group that goes with others at the same time, where they are known
-    nics: int = 1  # NICs over which a rank sends each message, in stripes
+    nics: tuple[tuple[str, ...], ...] = ()  # of each rank by libfabric; over several a message goes in stripes
     without_switch: str = ""  # the variable that keeps NCCL from reducing in the switch
 
     @property
@@ -76,6 +76,11 @@ class Question:
     def groups(self) -> int:
         """How many collectives a node has a part in at the same time."""
         return self.beside.groups if self.beside else 1
+
+    @property
+    def stripes(self) -> int:
+        """Over how many NICs each message goes, at least 1."""
+        return max(1, min(map(len, self.nics), default=1))
 
     @property
     def node_gpus(self) -> tuple[Gpu, ...]:

@@ -247,7 +247,7 @@ class TopologyFile(_Strict):
     nics: list[NicEntry] = Field(default_factory=list)
     """network ports"""
     links: list[LinkEntry] = Field(default_factory=list)
-    """one entry for each kind of link; links from GPUs to NICs need not be given"""
+    """one entry for each kind of link; those of NICs and between CPUs where GPUs reach some NICs by another CPU"""
     nic_association: AssociationEntry | None = None
     """which GPU uses which NIC"""
     gpu_memory: Annotated[MemoryEntry | None, Field(description="of one GPU")] = None

@@ -99,6 +99,18 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     assert causes(slow) == ["slow-pair rank 0@nid001"], slow.output
 
 
+def test_a_nic_that_is_down_is_named_and_costs_no_other_test(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
+    layers = Layers(cluster, programs, tmp_path)
+    faults.unplug(cluster, "nid001:hsn1")
+    done = layers.site.run("pair", "--launches=1", name="^(NicStriping|NicLatency)")
+    faults.clear(cluster)
+    assert done.status != 0, done.output
+    down = [problem for problem in done.problems if "nic-down" in problem]
+    assert down, done.output
+    assert all("nid001:hsn1" in problem for problem in down)
+    assert any("latency" in name for name in done.metrics)  # by the other NIC
+
+
 def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     for program, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")):
         if shutil.which(program) is None:

@@ -265,6 +265,12 @@ def test_ports_are_only_told_of_a_run_inside_a_node() -> None:
     assert only == (Verdict.PASS, "nid001: hsn0: its link is down since the test began")
 
 
+def test_ports_count_where_a_node_sends_to_itself_by_them() -> None:
+    """libfabric, out by a NIC and in again: the data of a run on one node pass its ports."""
+    run = run_with([node("nid001")], [node("nid001", "after", nics=(nic(up=False),))], transport="fabric")
+    assert [verdict for verdict, _ in told(run, ALPS)] == [Verdict.DEGRADED]
+
+
 def segments(host: str, gaps: int, again: int = 0, recoveries: int = 5) -> NodeState:
     usual = node(host).tcp
     more = {"OutSegs": 47_000, "InSegs": 30_000, "RetransSegs": again, "TCPOFOQueue": gaps}

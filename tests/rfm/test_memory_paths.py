@@ -237,17 +237,20 @@ C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
         ({"nic": "hsn0+hsn1"}, "alps:normal", True),
         ({"nic": "0"}, "hgx-h200:node", False),
         ({"nic": "0"}, "emulated:cpu", False),
+        ({"transport": "fabric", "backend": "cuda"}, "emulated:cpu", False),  # sockets
+        ({"transport": "fabric", "backend": "cuda"}, "alps:normal", True),
+        ({"transport": "fabric", "backend": "cuda"}, "hgx-h200:node", True),  # its NICs are not known
+        ({"transport": "fabric", "backend": "cuda", "buffers": "host-host"}, "emulated:cpu", True),
+        ({"transport": "fabric"}, "emulated:cpu", True),
     ],
 )
 def test_what_the_gpus_and_nics_of_a_system_do_not_have_is_left_out(
     needs: dict[str, str], where: str, fits: bool
 ) -> None:
     test = SimpleNamespace(
-        backend="host",
-        transport="kernel",
         current_environ=SimpleNamespace(extras={}),
         current_partition=SimpleNamespace(fullname=where, extras={}),
-        **needs,
+        **{"backend": "host", "transport": "kernel", **needs},
     )
     assert [described for _, described in reasons_not_to_run(cast("Any", test))] == [True] * (not fits)
 

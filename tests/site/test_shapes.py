@@ -20,7 +20,7 @@ from fabricheck.topology.model import Topology, load_topology
 from fabricheck.topology.nic import node_gbps
 from fabricheck.topology.transport_paths import ccl_paths, mpi_paths
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, topo, xgmi
-from tests.support.nodes import ROOT
+from tests.support.nodes import ROOT, expected_of
 
 DATA = ROOT / "tests" / "data" / "field_reports"
 PIX8 = {at: " ".join("PIX" if to == at else "SYS" for to in range(8)) for at in range(8)}
@@ -429,3 +429,22 @@ def test_gpus_of_two_sockets_meet_through_the_cpus(case: str, tmp_path: Path) ->
 def test_gpus_that_nvlink_joins_need_no_link_between_cpus(tmp_path: Path) -> None:
     facts = read_facts(capture_of(tmp_path, nvml=h100(), numa=2))
     assert not [link for link in facts.links if link.technology == "link between CPUs"]
+
+
+@pytest.mark.parametrize(("numa", "links"), [(1, True), (0, False), (None, False)])
+def test_a_nic_at_another_numa_node_than_a_gpu_has_its_link(numa: int | None, links: bool, tmp_path: Path) -> None:
+    """What joins the domains nobody tells: nothing is expected of such a GPU and NIC, and a line says what to do."""
+    gpus = h100(2)
+    on_bus = [
+        {"bus_id": gpu["bus_id"][-12:], "numa_node": at * (numa or 0), "vendor": "nvidia", "pci": None}
+        for at, gpu in enumerate(gpus)
+    ]
+    link = {"link_speed": "32.0 GT/s PCIe", "link_width": "16"}
+    nics = [nic("mlx5_0", **link), {**nic("mlx5_1", **link), "numa_node": numa}]
+    facts = read_facts(capture_of(tmp_path / "kept", numa=2, nvml=gpus, pci_gpus=on_bus, nics=nics))
+    topology = topology_of(facts, tmp_path)
+    ends = {link.ends for link in topology.links}
+    assert (("mlx5_0", "numa0") in ends, ("mlx5_1", "numa1") in ends) == (links, links)
+    far = expected_of(topology, "local_copy", (0,), transport="fabric", ranks=1, nics=[["mlx5_1"]])
+    assert (far.nominal, far.expected) == (400.0, None if links else 400.0)
+    assert any("NUMA" in note for note in facts.notes_at.get("links", ())) == links

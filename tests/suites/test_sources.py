@@ -43,7 +43,7 @@ def with_sum(tool: Tool, content: bytes) -> Tool:
 
 def test_the_file_of_the_suite_is_valid() -> None:
     tools = load_tools(suite_root() / "config" / "vendor.yaml")
-    assert set(tools) == {"osu", "nccl-tests", "rccl-tests", "imb", "oneccl", "libfabric", "ucx"}
+    assert set(tools) == {"osu", "nccl-tests", "rccl-tests", "imb", "oneccl", "libfabric", "ucx", "perftest"}
     assert all(tool.release is None or tool.release.sha256 for tool in tools.values())
 
 

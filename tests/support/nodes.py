@@ -62,6 +62,23 @@ def node(
     )
 
 
+def two_sockets(between_gbps: float | None) -> Topology:
+    """A GPU and a NIC on each of two CPUs, with PCIe 4 x16 links, and the rate of the link between the CPUs if any."""
+    pcie = [("gpu0", "cpu0"), ("gpu1", "cpu1"), ("mlx0", "cpu0"), ("mlx1", "cpu1")]
+    links = [Link(ends, "PCIe 4 x16", 1, 256.0, "made") for ends in pcie]
+    if between_gbps is not None:
+        links.append(Link(("cpu0", "cpu1"), "UPI", 1, between_gbps, "made"))
+    return Topology(
+        "made",
+        "two sockets",
+        gpus=(Gpu("gpu0", 0, "A100"), Gpu("gpu1", 1, "A100")),
+        cpus=(Cpu("cpu0"), Cpu("cpu1")),
+        nics=tuple(Nic(name, "ConnectX-6", 200.0, "made") for name in ("mlx0", "mlx1")),
+        links=tuple(links),
+        nic_scheme="one-to-one",
+    )
+
+
 def expected_of(topology: Topology, operation: str, devices: Sequence[int], **others: Any) -> Expectation:
     """What the model expects of a goodput: of 1 GiB by *CCL on one node, unless `others` say another."""
     given: dict[str, Any] = {

@@ -14,8 +14,9 @@ from fabricheck.errors import UserError
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology.memory import host_link_gbps
+from fabricheck.topology.model import Nic
 from fabricheck.topology.of_metric import TRANSPORTS, expectation
-from tests.support.nodes import PAPERS, expected_of, node, system
+from tests.support.nodes import PAPERS, expected_of, node, system, two_sockets
 
 GIB = 1 << 30
 
@@ -320,6 +321,47 @@ def test_no_gpu_is_faster_to_a_nic_than_its_link() -> None:
     assert found.expected == host_link_gbps(fast, fast.gpus[0])
 
 
+@pytest.mark.parametrize(
+    ("operation", "devices", "nics", "gbps", "link"),
+    [
+        ("local_copy", (0,), [["mlx0"]], 200.0, ""),
+        ("local_copy", (0,), [["mlx1"]], 150.0, "cpu0"),  # by the other socket
+        ("host_to_device", (1,), [["mlx0"]], 150.0, "cpu1"),
+        ("unidirectional", (0, 1), [["mlx0"], ["mlx1"]], 200.0, ""),
+        ("unidirectional", (0, 0), [["mlx0"], ["mlx1"]], 150.0, "cpu0"),
+        ("unidirectional", (0, 0), [["mlx0", "mlx1"]] * 2, 256.0, "gpu0"),  # in stripes, of which each gets half
+        ("local_copy", (0,), [["mlx5_7"]], 200.0, ""),  # a name that the topology does not have
+    ],
+)
+def test_a_gpu_behind_another_socket_than_the_nic_gets_what_joins_the_sockets(
+    operation: str, devices: tuple[int, ...], nics: list[list[str]], gbps: float, link: str
+) -> None:
+    nodes = {"nodes": 2} if operation in PAIRS else {"ranks": 1, "host_memory": "pinned"}
+    found = ask(two_sockets(150.0), operation, devices, transport="fabric", nics=nics, **nodes)
+    assert (found.nominal, found.expected) == (gbps, gbps)
+    assert (f"the link from {link}" in found.source) == bool(link)
+
+
+def test_where_nothing_is_known_to_join_the_sockets_nothing_is_expected() -> None:
+    found = ask(two_sockets(None), "local_copy", (0,), transport="fabric", ranks=1, nics=[["mlx1"]])
+    assert (found.nominal, found.expected) == (200.0, None)
+    assert "gpu0" in found.source and "mlx1" in found.source
+    near = ask(two_sockets(None), "local_copy", (0,), transport="fabric", ranks=1, nics=[["mlx0"]])
+    assert near.expected == 200.0
+    # Data from and to the host do not pass the GPU's links.
+    hosts = ask(
+        two_sockets(None), "pingpong", (0, 0), transport="fabric", nodes=2, nics=[["mlx1"]] * 2, buffers="host-host"
+    )
+    assert hosts.expected == 200.0
+
+
+def test_libfabric_does_not_go_by_nvlink_between_nodes() -> None:
+    rack = replace(system("hgx-h200"), nvlink_domain_nodes=2, nics=(Nic("ib0", "ConnectX-7", 400.0, "made"),))
+    found = ask(rack, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=[["ib0"]] * 2)
+    assert (found.nominal, found.expected) == (400.0, 400.0)
+    assert (ask(rack, "unidirectional", (0, 0), nodes=2).nominal or 0) > 400.0
+
+
 def test_sockets_and_shared_memory_keep_data_away_from_the_nics_of_their_node() -> None:
     alps = system("alps")
     omni_path = replace(alps, nics=tuple(replace(nic, model="Omni-Path HFI") for nic in alps.nics))
@@ -330,17 +372,24 @@ def test_sockets_and_shared_memory_keep_data_away_from_the_nics_of_their_node() 
 
 def test_stripes_are_as_fast_as_all_nics_together_or_the_link_of_the_gpu() -> None:
     alps = system("alps")
-    striped = ask(alps, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=4)
+    alps_nics = ["hsn0", "hsn1", "hsn2", "hsn3"]
+    striped = ask(alps, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=[alps_nics] * 2)
     assert (striped.nominal, striped.expected) == (800.0, 800.0)
     narrow = replace(alps, nics=tuple(replace(nic, rate_gbps=4000.0) for nic in alps.nics))
-    limited = ask(narrow, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=4)
+    limited = ask(narrow, "unidirectional", (0, 0), transport="fabric", nodes=2, nics=[alps_nics] * 2)
     assert limited.expected == host_link_gbps(alps, alps.gpus[0])
-    assert ask(narrow, "unidirectional", (), transport="fabric", nodes=2, ranks=2, nics=4).expected == 16000.0
+    assert (
+        ask(narrow, "unidirectional", (), transport="fabric", nodes=2, ranks=2, nics=[alps_nics] * 2).expected
+        == 16000.0
+    )
 
 
 def test_stripes_take_all_cables_of_a_node() -> None:
     """Two ports of 100 Mb/s a node; between the leaves 400 Mb/s."""
-    emulated, asked = system("emulated"), {"transport": "fabric", "nodes": 2, "ranks": 2, "nics": 2}
+    emulated, asked = (
+        system("emulated"),
+        {"transport": "fabric", "nodes": 2, "ranks": 2, "nics": [["hsn0", "hsn1"]] * 2},
+    )
     for ends in (("nid001", "nid002"), ("nid001", "nid005")):
         found = ask(emulated, "unidirectional", (), schedule="contended", ends=ends, **asked)
         assert [found.nominal, found.expected] == pytest.approx([0.2, 0.2])

@@ -1,5 +1,7 @@
-"""Outputs of fi_pingpong and ucx_perftest, as the job of a check has them; recorded on one machine (Debian's libfabric
-1.17 and UCX 1.13, 2026-11-26) with the addresses taken out.
+"""Outputs of fi_pingpong, ucx_perftest and perftest, as the job of a check has them.
+
+The first two were recorded on one machine (Debian's libfabric 1.17 and UCX 1.13, 2026-11-26) with the addresses taken
+out. Of perftest the tables are published ones, by mlx5 and soft RoCE, below the line of the job's script.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import read_log
 from fabricheck.results.server_client import parse_server_client
 from fabricheck.results.vendor_output import VendorOutput
-from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, server_script
+from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, options, server_script
 
 FI = """\
 # /usr/bin/fi_pingpong -c -e rdm -m tagged -I 100 -S 8
@@ -33,6 +35,27 @@ UCX = """\
 +--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+
 Final:                   100      0.872 11237.569 11237.569       88.99      88.99          89          89
 """
+WRITES = """\
+# /usr/bin/ib_write_bw -F -s 65536 -n 5000 --report_gbits
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ Number of qps   : 1\t\tTransport type : IB
+ Connection type : RC\t\tUsing SRQ      : OFF
+ Link type       : IB
+ local address: LID 0x01 QPN 0x0048 PSN 0xf5aed1
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             392.11             391.00\t\t   0.745000
+---------------------------------------------------------------------------------------
+"""
+SENDS = """\
+# /usr/bin/ib_send_lat -F -s 2 -n 1000
+                    Send Latency Test
+ Dual-port       : OFF\t\tDevice         : rxe_server
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 2       1000          2.85           75.69        2.95     \t       3.19        \t1.52   \t\t8.92    \t\t75.69
+"""  # noqa: E501
 LAST = "Final:                    10 705963.242       inf 710855.854        0.00      11.25           0           1\n"
 
 
@@ -63,6 +86,33 @@ def test_a_stream_is_from_message_to_message() -> None:
     assert (sample.operation, sample.bytes, sample.times_ns.tolist()) == ("unidirectional", 8388608, [710855854])
 
 
+def test_perftest_prints_rates_and_half_of_round_trips() -> None:
+    writes = parse_server_client(WRITES, tool="ib_write_bw", sizes=(65536,))
+    (sample,) = writes.samples
+    assert (codes(writes), sample.operation, sample.wrong_bytes) == ([], "unidirectional", -1)
+    assert sample.goodput_gbps[0] == pytest.approx(391.0, rel=1e-3)
+    few = WRITES.replace("65536", "8").replace("391.00", "  0.05")  # where messages a second have more digits
+    (sample,) = parse_server_client(few, tool="ib_write_bw", sizes=(8,)).samples
+    assert sample.times_ns.tolist() == [round(1e3 / 0.745)]
+    sends = parse_server_client(SENDS, tool="ib_send_lat", sizes=(2,))
+    (sample,) = sends.samples
+    assert (codes(sends), sample.operation, sample.times_ns.tolist()) == ([], "pingpong", [2 * 3190])
+    assert read_log("perftest", WRITES).paths == {"rc_verbs/mlx5_0": 1}
+
+
+@pytest.mark.parametrize(
+    ("backend", "buffers", "options_"),
+    [
+        ("host", "H", ["-F", "-s", "SIZE", "-n", "100", "--report_gbits"]),
+        ("cuda", "D D", ["-F", "-s", "SIZE", "-n", "100", "--report_gbits", "--use_cuda=0"]),
+        ("hip", "D D", ["-F", "-s", "SIZE", "-n", "100", "--report_gbits", "--use_rocm=0"]),
+    ],
+)
+def test_what_perftest_is_asked_for(backend: str, buffers: str, options_: list[str]) -> None:
+    request = BenchmarkRequest(benchmark("perftest", "write_bw"), (8,), 2, backend=backend, buffers=buffers)
+    assert options(request) == options_
+
+
 @pytest.mark.parametrize(
     ("tool", "text", "sizes", "found"),
     [
@@ -75,6 +125,10 @@ def test_a_stream_is_from_message_to_message() -> None:
         ("fi_pingpong", FI + "Error at iteration=0 size=8 byte=3\n", (8, 1 << 20), Verdict.FAIL),
         ("ucx_perftest", UCX[UCX.index("+") :], (8,), Verdict.INVALID),
         ("ucx_perftest", UCX.replace("tag_lat", "am_bw"), (8,), Verdict.INVALID),
+        ("ib_write_bw", WRITES[: WRITES.index(" #bytes")], (65536,), Verdict.INCOMPLETE),  # it found no device
+        ("ib_write_bw", WRITES.replace("-s 65536", "-s 8"), (8,), Verdict.INVALID),
+        ("ib_write_bw", WRITES.replace("391.00", "  0.00").replace("0.745000", "0.000000"), (65536,), Verdict.INVALID),
+        ("ib_send_lat", SENDS.replace("3.19", "3,19"), (2,), Verdict.INVALID),
         ("ucx_perftest", UCX.replace("11237.569 11237.569", "11237.569 11237,569"), (8,), Verdict.INVALID),
     ],
 )
