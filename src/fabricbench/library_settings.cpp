@@ -142,25 +142,6 @@ void add_those_of_libfabric(Settings& settings) {
   }
 }
 
-// From 2.30 on NCCL has a function that returns a parameter; before, its log says what a communicator came to.
-void add_those_of_nccl(Settings& settings) {
-  for (const auto& [name, value] : settings_in_ccl_log(read_private_log())) settings[name] = value;
-  for (void* const library : loaded_handles({"libnccl.so"})) {
-    auto* const keys = function_of<int(const char***, int*)>(library, "ncclParamGetAllParameterKeys");
-    auto* const value_of_key = function_of<int(const char*, const char**, int*)>(library, "ncclParamGetParameter");
-    const char** table = nullptr;
-    int count = 0;
-    if (keys == nullptr || value_of_key == nullptr || keys(&table, &count) != 0) continue;
-    // The table is the library's, until it is asked again.
-    const std::vector<std::string> names(table, table + count);
-    for (const std::string& name : names) {
-      const char* value = nullptr;
-      int length = 0;
-      if (value_of_key(name.c_str(), &value, &length) == 0 && value != nullptr) settings[name] = value;
-    }
-  }
-}
-
 }  // namespace
 
 std::map<std::string, std::string> library_settings() {
@@ -168,7 +149,8 @@ std::map<std::string, std::string> library_settings() {
   add_those_of_mpi(settings);
   add_those_of_ucp(settings);
   add_those_of_libfabric(settings);
-  add_those_of_nccl(settings);
+  // NCCL's function that returns parameters (2.30 and later) has those of its log alone: what a communicator came to.
+  settings.merge(settings_in_ccl_log(read_private_log()));
   for (auto& [name, value] : settings) value = redacted(value);
   return settings;
 }
