@@ -5,6 +5,8 @@
 The file has, for each session and transport, the medians (ns) of a metric in all launches of one and the same program.
 Launches are drawn with repetition, relative to the mean of their session, for either side; the new one has a planted
 loss or none. A bisection has so many packages that differ, of which one costs, two cost only together, or none costs.
+`--only searches` draws the changes of a bisection from the normal distribution instead: many packages, and a loss of so
+many standard errors.
 """
 
 from __future__ import annotations
@@ -162,14 +164,55 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=200, help="of each cell; five times as many of nothing")
     parser.add_argument("--rounds", default="8,16,35,60", help="rounds that fit into the time, for each column")
     parser.add_argument("--transport", help="launches of one transport alone")
-    parser.add_argument("--only", choices=("upgrades", "bisections"), help="one of the tables")
+    parser.add_argument("--only", choices=("upgrades", "bisections", "searches"), help="one of the tables")
     given = parser.parse_args()
+    if given.only == "searches":
+        print_searches(given.seed, given.comparisons)
+        return
     pools = {name: pool for name, pool in read_pools(given.file).items() if given.transport in (None, name)}
     columns = [int(text) for text in given.rounds.split(",")]
     if given.only != "bisections":
         print_upgrades(pools, columns, given.seed, given.comparisons)
     if given.only != "upgrades":
         print_bisections(pools, columns, given.seed, given.comparisons)
+
+
+def searched(rng: Generator, packages: int, guilty: Exchange, errors: float, freedom: int) -> tuple[bool, bool]:
+    """Whether a bisection names packages, and others than the guilty. The loss is so many standard errors of a change,
+    which are estimated with so many degrees of freedom; exchanges of a job share the launches of the old stack."""
+    error = LOSS / errors
+
+    def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
+        old, new = rng.normal(0, error / math.sqrt(2)), rng.normal(0, error / math.sqrt(2), len(exchanges))
+        lost = [LOSS * (bool(guilty) and set(guilty) <= set(exchange)) for exchange in exchanges]
+        told = error * np.sqrt(rng.chisquare(freedom, len(exchanges)) / freedom)
+        return [
+            UpgradeChange(
+                "", "", "", "latency", 1, math.exp(own - old - loss), (1, 1), own_error, freedom, (), Answer.SAME
+            )
+            for own, loss, own_error in zip(new, lost, told, strict=True)
+        ]
+
+    result = bisect(packages, measure, loss=LOSS, smallest_effect=SMALLEST)
+    return bool(result.guilty), not set(result.guilty) <= set(guilty)
+
+
+def print_searches(seed: int, searches: int) -> None:
+    """The table of what searches among so many packages name, with a column for the loss in standard errors."""
+    columns = (3, 6, 12)
+    print(
+        f"| packages; guilty | {' | '.join(f'{errors} errors' for errors in columns)} |\n|---{'|---' * len(columns)}|"
+    )
+    for number, (packages, guilty) in enumerate(
+        (each, own) for own in ((1,), (0, 1), ()) for each in (2, 4, 6, 12, 30)
+    ):
+        cells = []
+        for errors in columns:
+            rng = np.random.default_rng([seed, 200 + number, errors])
+            ended = [searched(rng, packages, guilty, errors, freedom) for freedom in (7, 40) for _ in range(searches)]
+            named, wrong = (sum(of) for of in zip(*ended, strict=True))
+            cells.append(f"named {share(named, len(ended))}, a wrong one {share(wrong, len(ended), digits=1)}")
+        print(f"| {packages}; {len(guilty) or 'none'} | {' | '.join(cells)} |", flush=True)
 
 
 def print_upgrades(pools: Mapping[str, Pool], columns: Sequence[int], seed: int, comparisons: int) -> None:

@@ -520,8 +520,8 @@ class FooterModel(_Line):
     loaded: list[LoadedModel] = []
     """`fabricheck upgrade` finds by them which packages differ"""
     settings: dict[str, str] = {}
-    """only with `--library-settings`: how MPI (by MPI_T) and UCX are set, by the variable that sets it; `fabricheck
-    upgrade` finds by them which defaults changed"""
+    """only with `--library-settings`: how MPI (by MPI_T), UCX, libfabric and NCCL (by its log) are set, by the variable
+    that sets it; `fabricheck upgrade` finds by them which defaults changed"""
 
 
 class ErrorModel(_Line):

@@ -33,6 +33,7 @@ from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER, read_states
 from fabricheck.rfm.launch import nodes_lost, topology_of
+from fabricheck.units import few
 
 RESULT = "result.jsonl"
 EXIT_STATUS = "exit-status"
@@ -156,6 +157,17 @@ def describe_end(errors: str) -> str:
     # Of several nodes the one that knows who is behind.
     said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
     return "".join(f": {each.strip()}" for each in (ended, said) if each)
+
+
+def missing_paths_text(variables: Mapping[str, str]) -> str:
+    """The paths in an environment's variables that this machine does not have, for the end of a message."""
+    missing = [
+        f"{path} ({name})"
+        for name, value in variables.items()
+        for path in value.split(os.pathsep)
+        if path.startswith("/") and not os.path.exists(path)
+    ]
+    return f": not on this machine: {few(missing)}" if missing else ""
 
 
 def lost_nodes_text(test: rfm.RegressionTest) -> str:

@@ -42,6 +42,7 @@ from fabricheck.rfm.job_end import (
     describe_end,
     faults_of_nodes,
     lost_nodes_text,
+    missing_paths_text,
     no_results,
     not_judged,
     not_possible,
@@ -469,7 +470,7 @@ class FabricbenchCheck(RegressionTestPlugin):
 
     def stderr_tail(self) -> str:
         """What ended a job that left no results, for the end of a message."""
-        return lost_nodes_text(self) + self.last_words()
+        return missing_paths_text(self.current_environ.env_vars) + lost_nodes_text(self) + self.last_words()
 
     def last_words(self) -> str:
         """What launcher, scheduler and benchmark said at the end of the job."""

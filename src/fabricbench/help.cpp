@@ -158,7 +158,7 @@ Output
   --output FILE           JSON Lines: every sample, in order
   --case NAME             of the test that this run is, for the header, such as
                           PingPong,%transport=mpi,@SYSTEM:PARTITION+ENVIRONMENT
-  --library-settings      how MPI and UCX are set, in the last line of the file
+  --library-settings      how MPI, UCX, libfabric and NCCL are set, in the last line of the file
   --quiet                 no table and no progress
   --plans FILE            measure a plan for each line of FILE, a folder and then options: MPI starts
                           once. Its files and exit-status are left in the folder; a plan that an

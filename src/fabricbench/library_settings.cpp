@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "fabricbench/header.hpp"
 #include "fabricbench/loaded.hpp"
+#include "fabricbench/private_log.hpp"
+#include "fabricbench/proof_logs.hpp"
 #include "fabricbench/secrets.hpp"
 
 namespace fabricbench {
@@ -68,17 +71,30 @@ void add_those_of_mpi(Settings& settings) {
   MPI_T_finalize();
 }
 
-// As `ucx_info -c`, by the functions of UCP that is loaded: UCX_NAME=VALUE on each line.
-void add_those_of_ucp(Settings& settings) {
+// Handles of the libraries that are loaded whose files have names that begin so.
+std::vector<void*> loaded_handles(const std::vector<std::string>& beginnings) {
+  std::vector<void*> handles;
   for (const LoadedLibrary& library : loaded_libraries()) {
     const std::string file = library.path.substr(library.path.rfind('/') + 1);
-    if (file.rfind("libucp.so", 0) != 0 && file.rfind("libucp-", 0) != 0) continue;
-    void* const handle = dlopen(library.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    const auto read = reinterpret_cast<int (*)(const char*, const char*, void**)>(dlsym(handle, "ucp_config_read"));
-    const auto print =
-        reinterpret_cast<void (*)(const void*, std::FILE*, const char*, int)>(dlsym(handle, "ucp_config_print"));
-    const auto release = reinterpret_cast<void (*)(void*)>(dlsym(handle, "ucp_config_release"));
+    for (const std::string& beginning : beginnings) {
+      if (file.rfind(beginning, 0) != 0) continue;
+      if (void* const handle = dlopen(library.path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) handles.push_back(handle);
+    }
+  }
+  return handles;
+}
+
+template <typename Function>
+Function* function_of(void* library, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+// As `ucx_info -c`, by the functions of UCP that is loaded: UCX_NAME=VALUE on each line.
+void add_those_of_ucp(Settings& settings) {
+  for (void* const library : loaded_handles({"libucp.so", "libucp-"})) {
+    auto* const read = function_of<int(const char*, const char*, void**)>(library, "ucp_config_read");
+    auto* const print = function_of<void(const void*, std::FILE*, const char*, int)>(library, "ucp_config_print");
+    auto* const release = function_of<void(void*)>(library, "ucp_config_release");
     void* config = nullptr;
     if (read == nullptr || print == nullptr || release == nullptr || read(nullptr, nullptr, &config) != 0) continue;
     char* text = nullptr;
@@ -100,12 +116,41 @@ void add_those_of_ucp(Settings& settings) {
   }
 }
 
+// As `fi_info -e`, by the functions of libfabric that is loaded: a variable's value, else the default that its help
+// names.
+void add_those_of_libfabric(Settings& settings) {
+  struct Parameter {  // fi_param of rdma/fabric.h
+    const char* name;
+    int type;
+    const char* help;
+    const char* value;
+  };
+  for (void* const library : loaded_handles({"libfabric.so", "libfabric-"})) {
+    auto* const read = function_of<int(Parameter**, int*)>(library, "fi_getparams");
+    auto* const release = function_of<void(Parameter*)>(library, "fi_freeparams");
+    Parameter* parameters = nullptr;
+    int count = 0;
+    if (read == nullptr || release == nullptr || read(&parameters, &count) != 0) continue;
+    for (int i = 0; i < count; ++i) {
+      const Parameter& parameter = parameters[i];
+      const std::string value = parameter.value != nullptr  ? parameter.value
+                                : parameter.help != nullptr ? default_in_help(parameter.help)
+                                                            : std::string();
+      if (parameter.name != nullptr && !value.empty()) settings[parameter.name] = value;
+    }
+    release(parameters);
+  }
+}
+
 }  // namespace
 
 std::map<std::string, std::string> library_settings() {
   Settings settings;
   add_those_of_mpi(settings);
   add_those_of_ucp(settings);
+  add_those_of_libfabric(settings);
+  // NCCL's function that returns parameters (2.30 and later) has those of its log alone: what a communicator came to.
+  settings.merge(settings_in_ccl_log(read_private_log()));
   for (auto& [name, value] : settings) value = redacted(value);
   return settings;
 }

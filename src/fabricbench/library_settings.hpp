@@ -7,7 +7,7 @@
 namespace fabricbench {
 
 // Values by the environment variable that sets them: those that MPI shows (MPI_T; of Open MPI its MCA parameters), and
-// those of UCP, where it is loaded. A value that changes while the program runs is as it is now.
+// those of UCP, libfabric and NCCL, where they are loaded. A value that changes while the program runs is as it is now.
 std::map<std::string, std::string> library_settings();
 
 }  // namespace fabricbench

@@ -51,6 +51,41 @@ std::map<std::string, long> paths_in_ccl_log(const std::string& log) {
   return paths;
 }
 
+std::map<std::string, std::string> settings_in_ccl_log(const std::string& log) {
+  // "… NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer",
+  // "… INFO P2P Chunksize set to 524288", "… INFO CC Off, workFifoBytes 1048576", "… INFO threadThresholds 8/8/64 | …"
+  constexpr const char* kNumberBefore[][2] = {{" coll channels", "NCCL_MAX_NCHANNELS"},
+                                              {" nvls channels", "NCCL_NVLS_NCHANNELS"},
+                                              {" p2p channels,", "NCCL_MAX_P2P_NCHANNELS"}};
+  constexpr const char* kValueBehind[][2] = {{"P2P Chunksize set to ", "NCCL P2P Chunksize"},
+                                             {"workFifoBytes ", "NCCL_WORK_FIFO_BYTES"},
+                                             {"threadThresholds ", "NCCL_THREAD_THRESHOLDS"}};
+  std::map<std::string, std::string> settings;
+  std::istringstream stream(log);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find(" INFO ") == std::string::npos) continue;
+    for (const auto& [mark, name] : kNumberBefore) {
+      const std::size_t end = line.find(mark);
+      if (end == std::string::npos) continue;
+      const std::size_t begin = line.rfind(' ', end - 1) + 1;
+      settings.emplace(name, line.substr(begin, end - begin));
+    }
+    for (const auto& [mark, name] : kValueBehind) {
+      if (const std::size_t at = line.find(mark); at != std::string::npos)
+        settings.emplace(name, trimmed(std::string_view(line).substr(at + std::strlen(mark))));
+    }
+  }
+  return settings;
+}
+
+std::string default_in_help(const std::string& help) {
+  // "Maximum size (default: 64)", "Number of operations\n Default: 1024"
+  std::size_t begin = std::string::npos;
+  for (const char* mark : {"default: ", "Default: "})
+    if (const std::size_t at = help.rfind(mark); at != std::string::npos) begin = at + std::strlen(mark);
+  return begin == std::string::npos ? std::string() : help.substr(begin, help.find_first_of(")\n", begin) - begin);
+}
+
 std::vector<Remark> remarks_in_ccl_log(const std::string& log, std::size_t most) {
   constexpr std::size_t kLongest = 240;
   constexpr char kMarks[][sizeof " WARN "] = {" WARN ", " INFO "};

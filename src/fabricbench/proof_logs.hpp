@@ -16,6 +16,12 @@ std::map<std::string, long> paths_in_ucx_log(const std::string& log);
 // and NET/OFI: between nodes, over MPI or libfabric.
 std::map<std::string, long> paths_in_oneccl_log(const std::string& log);
 
+// How NCCL is set, by the variable that sets it, as its log says of the first communicator.
+std::map<std::string, std::string> settings_in_ccl_log(const std::string& log);
+
+// The default that libfabric's help of a variable ends in; empty where it names none.
+std::string default_in_help(const std::string& help);
+
 // What a library says of itself beside its paths.
 struct Remark {
   std::string text;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "check.hpp"
@@ -44,6 +45,32 @@ TEST(ccl_log_warns_and_gives_reasons) {
   CHECK_EQUAL(warnings_in_ccl_log(log),
               "Error: failed to extend /dev/shm/nccl-a to 9 bytes, error: No space left on device (28)");
   CHECK(remarks_in_ccl_log("", 10).empty());
+}
+
+// Lines as NCCL 2.28 and 2.29 print them.
+TEST(ccl_log_says_how_nccl_is_set) {
+  const auto settings = settings_in_ccl_log(
+      "n1:10:11 [0] NCCL INFO P2P Chunksize set to 524288\n"
+      "n1:10:11 [0] NCCL INFO threadThresholds 8/8/64 | 16/8/64 | 512 | 512\n"
+      "n1:10:11 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 16 p2p channels "
+      "per peer\n"
+      "n1:10:11 [0] NCCL INFO CC Off, workFifoBytes 1048576\n"
+      "n1:10:11 [0] NCCL INFO 2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per "
+      "peer\n"
+      "an application has 7 coll channels\n");
+  const std::map<std::string, std::string> expected = {
+      {"NCCL P2P Chunksize", "524288"}, {"NCCL_THREAD_THRESHOLDS", "8/8/64 | 16/8/64 | 512 | 512"},
+      {"NCCL_MAX_NCHANNELS", "24"},     {"NCCL_NVLS_NCHANNELS", "0"},
+      {"NCCL_MAX_P2P_NCHANNELS", "32"}, {"NCCL_WORK_FIFO_BYTES", "1048576"}};
+  CHECK(settings == expected);
+  CHECK(settings_in_ccl_log("").empty());
+}
+
+// Texts of libfabric 1.17.
+TEST(help_of_a_variable_names_its_default) {
+  CHECK_EQUAL(default_in_help("psm2: Maximum message size for fi_inject and fi_tinject (default: 64)."), "64");
+  CHECK_EQUAL(default_in_help("shm: Max number of outstanding tx operations\n\t\t\t Default: 1024"), "1024");
+  CHECK_EQUAL(default_in_help("psm2: Unique Job ID required by the fabric"), "");
 }
 
 // Lines as aws-ofi-nccl and aws-ofi-rccl print them, and the channels that NCCL makes over them.

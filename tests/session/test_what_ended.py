@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from fabricheck.records.component import Component
 from fabricheck.records.node_state import NodeState
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.job_end import RESULT, first_ended, first_failure, no_results
+from fabricheck.rfm.job_end import RESULT, first_ended, first_failure, missing_paths_text, no_results
 from tests.support.made_runs import made_run
 from tests.support.states import gpu, nic, node
 
@@ -69,3 +69,10 @@ def test_a_port_that_is_down_is_named_by_a_job_that_left_nothing(tmp_path: Path)
     result, port = no_results(tmp_path / RESULT, 3, "", "alps:gpu")
     assert (result.code, result.components) == ("no-result", ())
     assert (port.code, [str(part) for part in port.components]) == ("nic-down", ["nid002:hsn0"])
+
+
+def test_the_paths_that_an_environment_names_and_the_machine_lacks_are_named(tmp_path: Path) -> None:
+    lost = str(tmp_path / "lost")
+    told = missing_paths_text({"PATH": f"{lost}/bin:{tmp_path}:$PATH", "OPAL_PREFIX": lost, "UCX_TLS": "self"})
+    assert f"{lost}/bin (PATH)" in told and f"{lost} (OPAL_PREFIX)" in told and f"{tmp_path} (" not in told
+    assert missing_paths_text({"PATH": f"{tmp_path}:$PATH"}) == ""
