@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import sys
 import tokenize
@@ -32,6 +33,12 @@ _BLANK = {
 _ROOMS_OF_CONSTANTS = ("judge", "diagnosis", "history")
 
 
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """A module, parsed."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def modules(package: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
     """Name below the package, and file, of each module."""
     for file in sorted(package.rglob("*.py")):
@@ -40,7 +47,7 @@ def modules(package: Path = PACKAGE) -> Iterator[tuple[str, Path]]:
 
 def imported(file: Path, package: Path = PACKAGE) -> Iterator[str]:
     """Modules of a package that a module imports anywhere, without the package's name."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package.name:
             for alias in node.names:
                 full = package.parent / "/".join([*node.module.split("."), alias.name])
@@ -49,14 +56,14 @@ def imported(file: Path, package: Path = PACKAGE) -> Iterator[str]:
                 yield name.removeprefix(package.name).removeprefix(".") or "__init__"
 
 
-def code_lines(text: str) -> int:
+def code_lines(file: Path) -> int:
     """How many lines of a module hold code."""
     docstrings = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node, clean=False):
             docstrings |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(file.read_text(encoding="utf-8")).readline):
         if token.type not in _BLANK:
             lines |= set(range(token.start[0], token.end[0] + 1))
     return len(lines - docstrings)
@@ -64,7 +71,7 @@ def code_lines(text: str) -> int:
 
 def lines_below(folder: Path) -> int:
     """Code lines of all modules below a folder."""
-    return sum(code_lines(file.read_text(encoding="utf-8")) for file in folder.rglob("*.py"))
+    return sum(map(code_lines, folder.rglob("*.py")))
 
 
 def with_one_neighbour() -> Iterator[tuple[str, str]]:
@@ -79,14 +86,14 @@ def with_one_neighbour() -> Iterator[tuple[str, str]]:
 
 def _named(file: Path) -> Iterator[str]:
     """Modules of the package whose names are texts of a module."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Constant) and str(node.value).startswith(f"{PACKAGE.name}."):
             yield str(node.value).removeprefix(f"{PACKAGE.name}.")
 
 
-def constants(text: str) -> Iterator[tuple[str, str]]:
+def constants(file: Path) -> Iterator[tuple[str, str]]:
     """Names in capitals of a module that are numbers, and their values."""
-    for node in ast.parse(text).body:
+    for node in tree_of(file).body:
         if isinstance(node, ast.Assign):
             pairs = [(node.targets[0], node.value)]
             if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
@@ -112,7 +119,7 @@ def main() -> None:
         (file.relative_to(ROOT), *constant)
         for room in _ROOMS_OF_CONSTANTS
         for file in sorted((PACKAGE / room).rglob("*.py"))
-        for constant in constants(file.read_text(encoding="utf-8"))
+        for constant in constants(file)
     ]
     rooms = [file for file in PACKAGE.iterdir() if (file / "__init__.py").exists()]
     rows = {"code lines of fabricheck/": lines_below(PACKAGE)}

@@ -13,11 +13,11 @@ from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.topology import optimum
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.hardware import Payload, least_payload
 from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 from fabricheck.topology.of_metric import expectation
-from fabricheck.topology.payload import Payload, least_payload
 
 # Large enough that start-up times do not count.
 _BYTES = 1 << 30

@@ -28,8 +28,8 @@ from fabricheck.results.proof_logs import facts_of_remarks
 from fabricheck.topology.algorithms import allreduce_in_switch
 from fabricheck.topology.gpus import algorithm_of, node_part
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.model import Topology
-from fabricheck.topology.payload import least_payload
 from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import FEW
 

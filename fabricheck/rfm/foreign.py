@@ -19,7 +19,7 @@ from typing import Any
 
 from fabricheck import mpi
 from fabricheck.suite import described
-from fabricheck.topology.gpu_models import GpuProduct, gpu_product
+from fabricheck.topology.hardware import GpuProduct, gpu_product
 
 #: What a word in a module's name, a compiler, a variable or a feature says, the first that fits.
 _MPI = (

@@ -28,7 +28,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build_fabricbench import API_OF_CCL, missing_backend
 from fabricheck.state.programs import module_command
 from fabricheck.suite import described, site_root, suite_root
-from fabricheck.topology.gpu_models import gpu_product
+from fabricheck.topology.hardware import gpu_product
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import fold

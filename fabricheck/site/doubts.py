@@ -11,7 +11,7 @@ from typing import Any
 
 from fabricheck.site.found import FoundGpu, FoundLink, FoundNic, NodeFacts, pcie_link
 from fabricheck.site.shapes import find_nearest_shape
-from fabricheck.topology.gpu_models import GpuProduct, gpu_product
+from fabricheck.topology.hardware import GpuProduct, gpu_product
 from fabricheck.units import few, parse_rate
 
 SLOW_PORT, SLOW_PCIE, MISSING_LINKS, HIDDEN_GPUS, UNLIKE_PRODUCT, SLOW_CABLE = CODES = (

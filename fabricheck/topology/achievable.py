@@ -9,11 +9,11 @@ from fabricheck.records.metrics import LARGE_BYTES
 from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
 from fabricheck.topology.gpus import BEYOND_GPU_CACHES, algorithm_of, collective, in_switch
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.hardware import MOVERS, Payload, least_payload
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import gpus_gbps, nic_of
-from fabricheck.topology.payload import MOVERS, Payload, least_payload
 from fabricheck.topology.question import Question
 
 # Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
@@ -27,7 +27,7 @@ _IN_RINGS = ("allreduce", "allgather", "reduce_scatter", *ROOTED)
 # Over more, nobody has measured how much of the NICs is left (reference_values/parts).
 _MOST_NODES = 8
 _LEAST_START_UPS = 1000
-# The smallest collectives of which it is known how much of the links they fill (payload.py).
+# The smallest collectives of which it is known how much of the links they fill (config/hardware.yaml).
 _FULL_BYTES = 512 << 20
 
 

@@ -35,8 +35,8 @@ from fabricheck.session.outcome import read_result
 from fabricheck.session.progress import past_seconds
 from fabricheck.session.reframe_report import REPORT, VERDICT, read_session
 from fabricheck.suite import MINIATURE, Suite, suite_root
+from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import Link, Topology
-from fabricheck.topology.payload import payload
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.description import EFFICIENCY, MEMORY_EFFICIENCY
 from fabricheck_lab.rehearsal import suite_of, up_in_miniature, variables_of

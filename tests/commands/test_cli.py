@@ -178,12 +178,6 @@ def test_the_test_class_has_to_be_said_where_there_are_two(
     assert "give $partition" in capsys.readouterr().err
 
 
-def test_bad_usage_ends_with_2() -> None:
-    assert run("judge") == 2
-    assert run("judge", "--nonsense", HOST) == 2
-    assert run("nonsense") == 2
-
-
 def test_json_holds_everything(
     capsys: pytest.CaptureFixture[str], references: Callable[[float], list[str]], tmp_path: Path
 ) -> None:

@@ -24,18 +24,6 @@ Ping:
 """
 
 
-@pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = tmp_path / "suite"
-    shutil.copytree(ROOT / "config", root / "config")
-    for system in ("local", "hgx-h200"):
-        shutil.copytree(ROOT / "site_configs" / system, root / "site_configs" / system)
-    (root / "reference_values").mkdir()
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
-    return root
-
-
 @pytest.mark.parametrize("name", ["", ".", "file/report.html", "nowhere/report.html", 300 * "x"])
 def test_a_report_that_cannot_be_written_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str

@@ -16,13 +16,6 @@ from tests.support.result_files import CUDA
 from tests.support.sessions import add, result_file
 
 
-@pytest.fixture
-def suite(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("FABRICHECK_SUITE", str(root))
-    return root
-
-
 def run_folder(root: Path, night: int, *, system: str = "local", moved: bool = False) -> Path:
     """A folder as `fabricheck run` leaves it, of one test that passed; `moved` from another place since."""
     folder = root / "output" / "runs" / f"{system}-{night}"

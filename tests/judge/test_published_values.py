@@ -21,8 +21,8 @@ from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.model import Nic, Topology
-from fabricheck.topology.payload import least_payload
 from fabricheck.topology.schema import FabricEntry
 from fabricheck.units import parse_size
 from tests.judge.test_part_values import named

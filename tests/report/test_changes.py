@@ -7,7 +7,7 @@ import math
 from fabricheck.report.figures.comparison import changes_figure
 from fabricheck.report.figures.plot import short_labels
 from fabricheck.report.figures.tables import Figure, Rows
-from tests.report.test_figures import plot
+from tests.report.test_figures import plot, rows_of
 from tests.support.histories import Made, normal
 from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, compared, pair_metrics
 
@@ -16,11 +16,6 @@ def figure_of(*arguments: object, **more: object) -> Figure:
     found = changes_figure(compared(*arguments, **more))  # type: ignore[arg-type]
     assert found is not None
     return found
-
-
-def rows_of(figure: Figure) -> list[tuple[str, ...]]:
-    assert isinstance(figure.table, Rows)
-    return [tuple(cell.text for cell in row) for row in figure.table.rows]
 
 
 def test_what_regressed_is_first_with_its_interval() -> None:

@@ -30,6 +30,11 @@ def distribution(run: RunJudgement, title: str) -> Figure:
     return found
 
 
+def rows_of(figure: Figure) -> list[tuple[str, ...]]:
+    assert isinstance(figure.table, Rows)
+    return [tuple(cell.text for cell in row) for row in figure.table.rows]
+
+
 def plot(figure: Figure) -> Any:
     def refuse(constant: str) -> Any:
         raise AssertionError(f"{constant} is not JSON")

@@ -9,17 +9,11 @@ import pytest
 
 from fabricheck.history.accepted import Accepted
 from fabricheck.report.figures.history import incident_figure, overview, short_names, states_table
-from fabricheck.report.figures.tables import Figure, Rows
-from tests.report.test_figures import plot
+from tests.report.test_figures import plot, rows_of
 from tests.support.histories import Made, normal
 from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, pair_metrics, watched
 
 MOMENT = "2026-04-11 02:00"  # of session s100
-
-
-def texts(figure: Figure) -> list[tuple[str, ...]]:
-    assert isinstance(figure.table, Rows)
-    return [tuple(cell.text for cell in row) for row in figure.table.rows]
 
 
 def test_a_planted_change_shows_at_its_session() -> None:
@@ -50,11 +44,11 @@ def test_a_planted_change_shows_at_its_session() -> None:
     (label,) = content["layout"]["annotations"]
     assert line["x0"] == line["x1"] == label["x"] == MOMENT
     assert label["text"] == "nccl 2.29.1"
-    row = next(each for each in texts(figure) if "(s100)" in each[0])
+    row = next(each for each in rows_of(figure) if "(s100)" in each[0])
     assert row[-1].startswith("first bad")
     assert "changed: nccl: 2.28.3 -> 2.29.1" in row[-1]
     # So large a loss is an alert on its first session, whose row says both.
-    assert "alert raised" in next(each for each in texts(figure) if str(incident.raised) == each[0])[-1]
+    assert "alert raised" in next(each for each in rows_of(figure) if str(incident.raised) == each[0])[-1]
 
 
 def test_a_latency_that_rises_goes_down_like_a_goodput_that_falls() -> None:
@@ -68,7 +62,7 @@ def test_a_latency_that_rises_goes_down_like_a_goodput_that_falls() -> None:
 
 def test_the_overview_has_all_metrics_and_names_the_worst() -> None:
     figure = overview(watched(pair_metrics(), software=UPGRADE))
-    rows = texts(figure)
+    rows = rows_of(figure)
     assert len(rows) == SESSIONS
     before, after = rows[CHANGE - 1], rows[-1]
     assert (before[1], after[1]) == ("12", "12")
@@ -104,10 +98,10 @@ def test_labels_of_neighbouring_changes_are_one() -> None:
 
 def test_a_long_history_is_cut_and_says_so() -> None:
     figure = overview(watched([Made("m", normal(1, 450)), Made("n", [*normal(2, 20), *[None] * 430])]))
-    assert len(texts(figure)) == 400
+    assert len(rows_of(figure)) == 400
     assert "the 50 sessions before them are not shown" in figure.summary
     # A metric that was not measured lately is not counted.
-    assert texts(figure)[-1][1] == "1"
+    assert rows_of(figure)[-1][1] == "1"
 
 
 def test_a_closed_page_says_how_it_ended() -> None:
@@ -119,7 +113,7 @@ def test_a_closed_page_says_how_it_ended() -> None:
     figure = incident_figure(found, incident)
     assert figure.title.startswith("gpu openmpi PingPong") and "(over)" in figure.title
     # It ends a month after it was over.
-    assert len(texts(figure)) < SESSIONS - 2
+    assert len(rows_of(figure)) < SESSIONS - 2
     accepted = Accepted(since=date(2026, 4, 18), reason="seen")
     found = watched(pair_metrics(sessions=SESSIONS), accepted)
     assert "(accepted)" in incident_figure(found, found.result.incidents[0]).title
@@ -147,7 +141,7 @@ def test_many_states_are_counted() -> None:
 
 def test_one_session_is_a_history_too() -> None:
     found = watched([Made("m", [100.0]), Made("n", [50.0])])
-    assert len(texts(overview(found))) == 1
+    assert len(rows_of(overview(found))) == 1
     assert plot(overview(found))["data"]
 
 

@@ -120,19 +120,6 @@ def test_what_is_less_than_its_equals_or_its_data_sheet(case: str, tmp_path: Pat
     assert correct_facts(facts, CODES) == facts
 
 
-@pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    from tests.support.nodes import ROOT
-
-    for name in ("checks", "config", "src"):
-        (tmp_path / "suite").mkdir(exist_ok=True)
-        (tmp_path / "suite" / name).symlink_to(ROOT / name)
-    for name in ("site_configs", "reference_values"):
-        (tmp_path / "suite" / name).mkdir()
-    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path / "suite"))
-    return tmp_path / "suite"
-
-
 def rates(suite: Path, system: str) -> tuple[set[float], set[tuple[int, float]]]:
     topology = load_topology(suite / "site_configs" / system / "topology.yaml")
     return {nic.rate_gbps for nic in topology.nics}, {

@@ -35,17 +35,6 @@ from tests.support.nodes import ROOT, system
 CAPTURES = ROOT / "tests" / "data" / "site"
 
 
-@pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite without systems."""
-    for name in ("checks", "config", "src"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    for name in ("site_configs", "reference_values"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("FABRICHECK_SUITE", str(tmp_path))
-    return tmp_path
-
-
 def run_init(*arguments: object) -> Result:
     return CliRunner().invoke(init, [str(each) for each in arguments], catch_exceptions=False)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
+from fabricheck.suite import SUITE
+from fabricheck.topology.hardware import payload
 from fabricheck.topology.model import find_topology
 from fabricheck.topology.of_metric import expectation
-from fabricheck.topology.payload import payload
 from tests.support.nodes import ROOT, system
 
 GIB = 1 << 30
@@ -135,3 +138,21 @@ def test_nobody_says_where_more_than_the_links_decides(
 )
 def test_what_a_nic_carries_is_known_by_the_name_that_init_gives_it(model: str) -> None:
     assert payload(model, "nic") is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [("mover: kernel", "mover: kernels", r"payloads\[1\]\.mover"), ("'gb300'", "'gb300('", r"gpus\[0\]\.model")],
+)
+def test_a_mistake_in_the_table_of_hardware_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, told: str
+) -> None:
+    file = tmp_path / "config" / "hardware.yaml"
+    file.parent.mkdir()
+    (tmp_path / "site_configs").mkdir()
+    file.write_text((ROOT / "config" / "hardware.yaml").read_text().replace(old, new, 1))
+    monkeypatch.setenv(SUITE, str(tmp_path))
+    with pytest.raises(UserError, match=rf"hardware.yaml:\d+: {told}: "):
+        payload("NVLink4", "copy")
+    file.unlink()
+    assert payload("NVLink4", "copy") is not None
