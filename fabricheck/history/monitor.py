@@ -8,20 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.charts import CHARTS, CLIP, LENGTH
+from fabricheck.history.charts import CHARTS
 from fabricheck.history.usual import Options, Usual
+from fabricheck.judge.constants import BETTER_EACH, BETTER_MEAN, CLIP, FEWEST_FOR_MIDDLE, SEVERAL, STAYS, UNSURE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-# An alert is over when the median of this many sessions is back within one spread of what it was before; by their
-# median the new level of a metric is known too, from which a further loss counts.
-_SETTLED = 5
-# Spreads by which a level that is known from that few sessions may be wrong: 2.7 standard errors of their median.
-_UNSURE = 1.5
-# An improvement stays when this many sessions in a row were better than usual, by so much each and on average.
-_BETTER_SESSIONS, _BETTER_EACH, _BETTER_MEAN = 10, 1.0, 2.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class _State:
     open: Flags
     alert: Ints  # which of the alerts is open
     settled: Floats  # of an open alert, the new level in spreads from the old one
-    last: Floats  # the deviations of the last sessions that were measured, (LENGTH, metrics)
+    last: Floats  # the deviations of the last sessions that were measured, (FEWEST_FOR_MIDDLE, metrics)
     better: Ints  # sessions in a row that were better than usual
     gain: Floats  # and by how much together, in spreads
     recent: list[Floats] = field(default_factory=list)
@@ -127,7 +120,7 @@ class _Watch:
             open=np.zeros(metrics, dtype=np.bool_),
             alert=np.zeros(metrics, dtype=np.int64),
             settled=np.full(metrics, np.nan),
-            last=np.full((LENGTH, metrics), -np.inf),
+            last=np.full((FEWEST_FOR_MIDDLE, metrics), -np.inf),
             better=np.zeros(metrics, dtype=np.int64),
             gain=np.zeros(metrics),
         )
@@ -184,7 +177,7 @@ class _Watch:
         state, usual = self.state, self.usual
         # Of a metric with an open alert counts what it loses beyond that, once its new level is known.
         settled = np.isfinite(state.settled)
-        beyond = np.where(state.open, deviation - state.settled - _UNSURE, deviation)
+        beyond = np.where(state.open, deviation - state.settled - UNSURE, deviation)
         score = np.where(state.open, np.minimum(beyond, CLIP), score)
         ready = np.isfinite(score)
         state.last = np.where(ready, np.vstack([state.last[1:], beyond[None]]), state.last)
@@ -231,15 +224,15 @@ class _Watch:
 
     def _recover(self, deviation: Floats, session: int) -> None:
         state = self.state
-        state.recent = [*state.recent[-(_SETTLED - 1) :], deviation]
-        if len(state.recent) < _SETTLED or not state.open.any():
+        state.recent = [*state.recent[-(SEVERAL - 1) :], deviation]
+        if len(state.recent) < SEVERAL or not state.open.any():
             return
         latest = np.stack(state.recent, axis=1)
         # A level that goes about need not come back to where it was, nor does a later one tell a further loss.
         stands = self.usual.keep < 1
         back = np.where(stands, 1.0, np.maximum(self.usual.whole / self.usual.spread, 1.0))
         for metric in np.flatnonzero(state.open).tolist():
-            if session - self.alerts[state.alert[metric]].session < _SETTLED or np.isnan(latest[metric]).all():
+            if session - self.alerts[state.alert[metric]].session < SEVERAL or np.isnan(latest[metric]).all():
                 continue
             now = float(np.nanmedian(latest[metric]))
             if now < back[metric]:
@@ -262,10 +255,10 @@ class _Watch:
     def _improve(self, deviation: Floats, session: int, kept: frozenset[int]) -> None:
         """A metric that got better and stays so has a new level: what was measured before is moved to it."""
         state, usual = self.state, self.usual
-        there, better = np.isfinite(deviation), deviation < -_BETTER_EACH
+        there, better = np.isfinite(deviation), deviation < -BETTER_EACH
         state.better = np.where(there, np.where(better, state.better + 1, 0), state.better)
         state.gain = np.where(there, np.where(better, state.gain - deviation, 0.0), state.gain)
-        stays = there & (state.better >= _BETTER_SESSIONS) & (state.gain > _BETTER_MEAN * state.better) & ~state.open
+        stays = there & (state.better >= STAYS) & (state.gain > BETTER_MEAN * state.better) & ~state.open
         for metric in np.flatnonzero(stays).tolist():
             row = self.worse[metric]
             first = self._first_better(metric, session + 1)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fabricheck.judge.constants import BUSY_CORES, BUSY_SHARE
 from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-
-_BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class NodeReport:
     def is_busy(self) -> bool:
         """Whether others kept half of its cores at work before the test began."""
         state = self.before
-        return state is not None and state.cores > 0 and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES)
+        return state is not None and state.cores > 0 and state.busy_cores > max(BUSY_SHARE * state.cores, BUSY_CORES)
 
     @property
     def has_others(self) -> bool:
