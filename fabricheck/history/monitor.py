@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
 from fabricheck.history.usual import Options, Usual
-from fabricheck.judge.constants import BETTER_EACH, BETTER_MEAN, CLIP, FEWEST_FOR_MIDDLE, SEVERAL, STAYS, UNSURE
+from fabricheck.judge.constants import BETTER_EACH, CLIP, FEWEST_FOR_MIDDLE, SEVERAL, STAYS, UNSURE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -61,7 +61,6 @@ class _State:
     settled: Floats  # of an open alert, the new level in spreads from the old one
     last: Floats  # the deviations of the last sessions that were measured, (FEWEST_FOR_MIDDLE, metrics)
     better: Ints  # sessions in a row that were better than usual
-    gain: Floats  # and by how much together, in spreads
     recent: list[Floats] = field(default_factory=list)
 
 
@@ -122,7 +121,6 @@ class _Watch:
             settled=np.full(metrics, np.nan),
             last=np.full((FEWEST_FOR_MIDDLE, metrics), -np.inf),
             better=np.zeros(metrics, dtype=np.int64),
-            gain=np.zeros(metrics),
         )
 
     def run(self, accepted: Sequence[tuple[int, int]], kept: frozenset[int]) -> Monitored:
@@ -257,12 +255,11 @@ class _Watch:
         state, usual = self.state, self.usual
         there, better = np.isfinite(deviation), deviation < -BETTER_EACH
         state.better = np.where(there, np.where(better, state.better + 1, 0), state.better)
-        state.gain = np.where(there, np.where(better, state.gain - deviation, 0.0), state.gain)
-        stays = there & (state.better >= STAYS) & (state.gain > BETTER_MEAN * state.better) & ~state.open
+        stays = there & (state.better >= STAYS) & ~state.open
         for metric in np.flatnonzero(stays).tolist():
             row = self.worse[metric]
             first = self._first_better(metric, session + 1)
-            state.better[metric], state.gain[metric] = 0, 0.0
+            state.better[metric] = 0
             gain = float(usual.centre[metric] + usual.level[metric] - np.nanmedian(row[first : session + 1]))
             self.improvements.append(MetricImprovement(metric, first, session, gain, metric in kept))
             if metric not in kept:

@@ -201,8 +201,8 @@ WIDER = 1.25
 #: Spreads by which a level that is known from SEVERAL sessions may be wrong: 2.7 standard errors of their median.
 #: Chosen.
 UNSURE = 1.5
-#: An improvement was better by so much each session, and on average, in spreads. Chosen.
-BETTER_EACH, BETTER_MEAN = 1.0, 2.5
+#: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸. Chosen.
+BETTER_EACH = 1.0
 #: What a streak has to be above its threshold to be seen with 95%: the 95% quantile of the least of three.
 OF_STREAK = 1.1
 
