@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,11 +11,14 @@ import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
 from fabricheck.history.usual import Options, Usual
-from fabricheck.judge.constants import BETTER_EACH, CLIP, FEWEST_FOR_MIDDLE, SEVERAL, STAYS, UNSURE
+from fabricheck.judge.constants import BETTER_EACH, CLIP, FEWEST_FOR_MIDDLE, OF_MEDIAN, ONE_IN_100, SEVERAL, STAYS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+# Spreads by which a level that is known from the median of SEVERAL sessions is wrong, one time in a hundred.
+_UNSURE = ONE_IN_100 * math.sqrt(OF_MEDIAN / SEVERAL)
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ class _Watch:
         state, usual = self.state, self.usual
         # Of a metric with an open alert counts what it loses beyond that, once its new level is known.
         settled = np.isfinite(state.settled)
-        beyond = np.where(state.open, deviation - state.settled - UNSURE, deviation)
+        beyond = np.where(state.open, deviation - state.settled - _UNSURE, deviation)
         score = np.where(state.open, np.minimum(beyond, CLIP), score)
         ready = np.isfinite(score)
         state.last = np.where(ready, np.vstack([state.last[1:], beyond[None]]), state.last)

@@ -198,9 +198,6 @@ MOST_PEAKS, PEAKS, SHARE = 500, 0.05, 0.02
 CAUTION, CAUTION_OF_PEAKS = 0.84, 2.5
 #: As many runs are needed as make bounds no wider, for what runs may have missed, than by this factor. Chosen.
 WIDER = 1.25
-#: Spreads by which a level that is known from SEVERAL sessions may be wrong: 2.7 standard errors of their median.
-#: Chosen.
-UNSURE = 1.5
 #: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸. Chosen.
 BETTER_EACH = 1.0
 #: What a streak has to be above its threshold to be seen with 95%: the 95% quantile of the least of three.
