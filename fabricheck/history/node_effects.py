@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.judge.constants import CLIP, FEWEST, FEWEST_FOR_MIDDLE, LEVEL_SESSIONS
+from fabricheck.judge.constants import CLIP, FEWEST, LEVEL_SESSIONS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,10 +58,7 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
         nodes, known = where[start:end], _known(count, total, squares)
         left = logs[start:end] - known.effect[nodes]
         levels.append(_Level(float(np.median(left)), float(known.unknown[nodes].mean()), left.size))
-        if left.size >= FEWEST_FOR_MIDDLE:
-            level, drawn = levels[-1].value, np.ones(left.size)
-        else:
-            level, drawn = _level(levels, known, nodes)
+        level, drawn = _level(levels, known, nodes)
         levelled[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
         reach = CLIP * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
