@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.judge.constants import CLIP, FEWEST, LEVEL_SESSIONS
+from fabricheck.judge.constants import BEFORE, CLIP, FEWEST
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
     """The values of one metric without what their nodes differ by, by the values of the sessions before, and how far
     they were from its level with that; shapes (values,)."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
-    levels: deque[_Level] = deque(maxlen=LEVEL_SESSIONS)
+    levels: deque[_Level] = deque(maxlen=BEFORE)
     levelled, away = np.zeros(logs.size), np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):

@@ -206,12 +206,11 @@ OF_STREAK = 1.1
 # Time, in sessions of a night
 
 WEEK = 7
-#: After an alert its change is looked for in a month, and before it in two; so long ago does not matter.
+#: After an alert its change is looked for in a month, and before it in two; so long ago does not matter. Their
+#: middle is the level of a metric whose nodes take turns.
 AFTER, BEFORE = 30, 60
 #: A year: more sessions of a baseline say nothing of today, and more runs no more than that it never gets there.
 YEAR = 365
-#: Sessions whose middle is the level, where one says too little. Chosen.
-LEVEL_SESSIONS = 15
 
 # Nodes and networks
 
