@@ -26,7 +26,7 @@ from fabricheck.diagnosis.table import (
     slow_software,
     slow_together,
 )
-from fabricheck.judge.constants import LEAST_LOSS_OF_CAUSE
+from fabricheck.judge.constants import LEAST_LOSS
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -377,7 +377,7 @@ def _is_negligible(members: Sequence[Affected]) -> bool:
     if any(row.wrong for each in members for row in each.rows):
         return False
     shares = [share for each in members if (share := each.ratio) is not None]
-    return bool(shares) and min(shares) > 1 - LEAST_LOSS_OF_CAUSE
+    return bool(shares) and min(shares) > 1 - LEAST_LOSS
 
 
 def _without_explained(causes: Sequence[Cause], problems: Sequence[Finding], named: set[Component]) -> list[Cause]:

@@ -64,8 +64,6 @@ RESOLUTION = 0.001
 LEAST_SPREAD = 1e-4
 #: Of a smaller loss (logarithm) no part is at fault: to 1% a median is measured (docs/methodology.md, How often).
 LEAST_LOSS = 0.01
-#: A cause whose measurements are nearer than that to those that pass costs nobody anything. Chosen.
-LEAST_LOSS_OF_CAUSE = 0.02
 #: Less is no difference: two jobs that measure the same, one after the other, may differ by so much
 #: (interleaved.cross_check).
 MARGIN = 0.03
