@@ -224,8 +224,6 @@ TCP_SHARE, RECOVERIES_SHARE, GAPS_ALONE = 0.02, 5e-4, 0.1
 RESENT_AT_ONCE, FEWEST_RECOVERIES = 8.0, 10
 #: A node whose share is so many times that of the middle of the others. Chosen.
 TIMES_OTHERS = 4.0
-#: A node is busy where others take so much of its cores, and more than one. Chosen.
-BUSY_SHARE, BUSY_CORES = 0.5, 1.0
 #: A GPU is busy from so many percent on; a context of CUDA takes at least so much of its memory.
 LEAST_BUSY, LEAST_OF_CONTEXT = 5, 100_000_000
 #: A launcher starts all nodes within its own time-out (fabricheck.rfm.command_line); larger differences are of clocks.

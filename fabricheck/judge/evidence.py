@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.judge.constants import BUSY_CORES, BUSY_SHARE
 from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -74,7 +73,7 @@ class NodeReport:
     def is_busy(self) -> bool:
         """Whether others kept half of its cores at work before the test began."""
         state = self.before
-        return state is not None and state.cores > 0 and state.busy_cores > max(BUSY_SHARE * state.cores, BUSY_CORES)
+        return state is not None and state.cores > 0 and 2 * state.busy_cores > state.cores
 
     @property
     def has_others(self) -> bool:
