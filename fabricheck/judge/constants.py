@@ -248,7 +248,7 @@ CANDIDATES = 4
 
 # Sizes
 
-#: A mebibyte: of a NIC's bytes in which it shows whether it was used; and what is read or written at once.
+#: A mebibyte, which is read or written at once.
 MIB = 1 << 20
 #: Where start-up times do not count: of what a system is expected to have, and of pairs of nodes that fill their NIC.
 #: Perftest has 128 messages under way, fabricbench one: in one of 64 MiB at 400 Gb/s the 5 us of a message, which OCI

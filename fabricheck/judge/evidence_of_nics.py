@@ -14,7 +14,6 @@ from fabricheck.judge.constants import (
     FEWEST_FOR_MIDDLE,
     FEWEST_RECOVERIES,
     GAPS_ALONE,
-    MIB,
     MOST,
     NEARLY_ALL,
     RECOVERIES_SHARE,
@@ -161,7 +160,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
     for host, least in _least_sent(run, topology).items():
         counted = {nic.name: int(sent.get(host, {}).get(nic.name, 0)) for nic in topology.nics}
         whole = sum(least.values())
-        if whole < MIB or sum(counted.values()) < NEARLY_ALL * whole:
+        if sum(counted.values()) < NEARLY_ALL * whole:
             continue
         for nic, bytes_ in least.items():
             if counted[nic] < TAKEN * bytes_:
