@@ -1,6 +1,6 @@
 """What nodes of a metric differ by, where sessions measure it on some of them, others each time.
 
-A value is taken to be the level of its session, times what its node usually differs by, times noise. The effect of a
+A value is taken to be the level of late, times what its node usually differs by, times noise. The effect of a
 node is the best linear unbiased prediction from the sessions before (Henderson, 1975): its mean, drawn to that of all
 nodes the more, the fewer sessions it had; both variances come from the moments of all nodes (Searle, Casella and
 McCulloch, *Variance Components*, 1992, section 3.6). Of a node with few sessions before, the effect is known less well:
