@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import ALIKE
+from fabricheck.judge.constants import MOST
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -123,7 +123,7 @@ def pair_of_nodes(rows: Sequence[Measurement]) -> Component | None:
 def is_alike(rows: Sequence[Measurement]) -> bool:
     """Whether all lost about as much."""
     shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
-    return min(shares) >= ALIKE * max(shares)
+    return min(shares) >= MOST * max(shares)
 
 
 def slow_together(problems: Sequence[Finding], runs: Sequence[RunJudgement]) -> set[tuple[int, str]]:
@@ -177,7 +177,7 @@ def _is_faster(judgement: Judgement, share: float) -> bool:
     """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
     its peers, or is above the minimum, says that only where it is far from them."""
     if judgement.judged_by in ("floor", "siblings", ""):
-        return share < ALIKE * (judgement.share_of_expected or 0.0)
+        return share < MOST * (judgement.share_of_expected or 0.0)
     return True
 
 

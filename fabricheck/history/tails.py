@@ -28,8 +28,8 @@ from fabricheck.judge.constants import (
     ENOUGH,
     FEWEST,
     FEWEST_DEVIATIONS,
-    FEWEST_FOR_PEAKS,
     FEWEST_FOR_TAIL,
+    PEAKS,
     PRIOR_WEIGHT,
     SHARE,
     TAIL_INDEX,
@@ -104,7 +104,7 @@ class Tail:
         """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
         Miller, Biometrika 61, 1974), which knows that the metrics of a run move together; endless without runs."""
         endless = _Reach(math.inf, math.inf)
-        if self.runs is None or self.deviations.size < FEWEST_FOR_PEAKS:
+        if self.runs is None or self.deviations.size < FEWEST_FOR_TAIL / PEAKS:
             return endless
         number = int(self.runs.max()) + 1
         if number < BATCHES:

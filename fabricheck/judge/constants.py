@@ -123,9 +123,6 @@ SEVERAL = 5
 FEWEST = 8
 #: From so many peers on a few wild ones do not count for the spread.
 FEWEST_TO_CUT = 6
-#: The median of fewer than SEVERAL has tails no lighter than with so many degrees of freedom more than the prior's,
-#: however many peers there are. Chosen.
-MOST_OF_FEW = 4
 #: Batches of a series (benchmarks/intervals.py has the coverage), groups that are left out for an error; metrics that
 #: tell the spread of another.
 BATCHES = 10
@@ -142,16 +139,15 @@ ENOUGH = 20
 FEWEST_OF_LEVELS = 64
 #: Fewer values have no tail that could be told from another; so many peaks of one, and what a prior of scores is worth.
 FEWEST_FOR_TAIL = 200
-#: So many deviations have a tail of their own; from so many on, peaks over a threshold are fitted to it. Chosen.
-FEWEST_DEVIATIONS, FEWEST_FOR_PEAKS = 300, 4000
+#: So many deviations have a tail of their own. Chosen.
+FEWEST_DEVIATIONS = 300
 
 # Shares
 
-#: Most: of the metrics that cross a part, of a level that is told by itself, of the nodes that sent. Chosen: of a
-#: node's four GPUs one has half of its pairs.
+#: Most: of the metrics that cross a part, of a level that is told by itself, of the nodes that sent; and of the best of
+#: a group the worst, as shares of what is expected, when all of it is said to be equally slow. Chosen: of a node's four
+#: GPUs one has half of its pairs.
 MOST = 0.75
-#: Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow. Chosen.
-ALIKE = 0.75
 #: Nearly all: metrics of a group that lost something as a whole, bytes that the kernel counted. Chosen.
 NEARLY_ALL = 0.9
 #: What does not count: of a baseline that has grown, of a node's memory, of a series; a second mode that holds more
@@ -198,7 +194,8 @@ CAUTION, CAUTION_OF_PEAKS = 0.84, 2.5
 WIDER = 1.25
 #: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸. Chosen.
 BETTER_EACH = 1.0
-#: What a streak has to be above its threshold to be seen with 95%: the 95% quantile of the least of three.
+#: What a loss has to be above the threshold of a streak, in spreads, to be seen: of seven normal values three in a row
+#: are above -1.1 with 94%.
 OF_STREAK = 1.1
 
 # Time, in sessions of a night
@@ -241,8 +238,8 @@ SLOW_AT_FIRST, LEAST_LOST_S = 1.5, 0.2
 #: Of the times of a pair: processors and other traffic add to them, and take nothing away.
 QUANTILE = 25
 #: How many partners are tried for one that a node has not met; nodes of a leaf whose partner in every second round is
-#: on the same leaf, which tells the leaf from its trunks, and of how many at least.
-TRIES, LOCAL_NODES, FEWEST_FOR_LOCAL = 12, 2, 4
+#: on the same leaf, which tells the leaf from its trunks.
+TRIES, LOCAL_NODES = 12, 2
 #: The best moves of a fit that are tried. Chosen.
 CANDIDATES = 4
 

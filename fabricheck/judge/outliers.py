@@ -18,7 +18,6 @@ from fabricheck.judge.constants import (
     FEWEST_TO_CUT,
     MOST_FAULTS,
     MOST_FOR_TWO,
-    MOST_OF_FEW,
     MOST_PARTS,
     OF_DEVIATION,
     OF_MEDIAN,
@@ -289,7 +288,7 @@ def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
     """Degrees of freedom of what so many have against the rest."""
     together = np.maximum(slow + rest - 2, 0)
     few = np.minimum(slow, rest) < SEVERAL
-    return np.asarray(PRIOR_FREEDOM + np.where(few, np.minimum(together, MOST_OF_FEW), together))
+    return np.asarray(PRIOR_FREEDOM + np.where(few, np.minimum(together, SEVERAL - 1), together))
 
 
 def _weight(count: Numbers) -> Floats:

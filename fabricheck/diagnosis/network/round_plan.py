@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FEWEST_FOR_LOCAL, LOCAL_NODES, TRIES, TWICE
+from fabricheck.judge.constants import LOCAL_NODES, TRIES, TWICE
 from fabricheck.topology.network import fold, node_of
 
 
@@ -216,7 +216,7 @@ class _Screen:
             waiting = [self.random.permutation(nodes).tolist() for nodes in self.groups]
             limit = list(self.limit)
             local = LOCAL_NODES if turn % 2 else 0
-            stay = [local if len(nodes) >= FEWEST_FOR_LOCAL else 0 for nodes in self.groups]
+            stay = [local if len(nodes) >= 2 * LOCAL_NODES else 0 for nodes in self.groups]
             pairs: list[tuple[int, int]] = []
             for _ in range(max(limit)):
                 for group, other in self.random.permutation(turns[slot % len(turns)]).tolist():
