@@ -263,8 +263,8 @@ LEAST_US = 200.0
 MOST_STEPS, SETTLED = 50, 1e-9
 #: Rows that are worked on at once, and of which some tell what all have in common: of a year of sessions 6 MB.
 AT_ONCE = 2048
-#: Densities that are held at the same time; sets of parts times readings; the parts of them.
-MOST_AT_ONCE, MOST_UNIONS, MOST_WIDE = 500_000, 5_000_000, 24
+#: Densities that are held at the same time, and sets of parts times readings.
+MOST_AT_ONCE = 500_000
 #: Orders of the residuals that are drawn for all metrics together, and in one array; simulated sessions of a process.
 DRAWS, BATCH, SIMULATED = 20_000, 5_000, 2_000
 #: Metrics that are asked about a component, of all that cross it: a fleet has 100,000 that cross its driver.

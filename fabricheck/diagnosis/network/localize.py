@@ -37,10 +37,9 @@ from fabricheck.judge.constants import (
     FEWEST,
     FIRST_FAULT,
     FURTHER,
+    MOST_AT_ONCE,
     MOST_OF_ONE,
     MOST_STEPS,
-    MOST_UNIONS,
-    MOST_WIDE,
     OF_DEVIATION,
     ONE_IN_100,
     TENTH,
@@ -208,8 +207,8 @@ class Locator:
         over = np.bincount(entries.hypothesis, model.probability[entries.way], len(model.members))
         full = np.bincount(entries.hypothesis, entries.headroom, len(model.members)) == 0
         wide = np.flatnonzero(full & (over >= TENTH * readings))
-        wide = wide[np.argsort(-over[wide], kind="stable")][:MOST_WIDE]
-        while wide.size > 3 and math.comb(wide.size, 3) * readings > MOST_UNIONS:
+        wide = wide[np.argsort(-over[wide], kind="stable")]
+        while wide.size > 3 and math.comb(wide.size, 3) * readings > MOST_AT_ONCE:
             wide = wide[:-1]
         slow = [model.effect([each], [1.0]) > 0 for each in wide.tolist()]
         on = np.array(slow, dtype=np.bool_).reshape(wide.size, model.probability.size)
