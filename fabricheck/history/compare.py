@@ -35,7 +35,7 @@ from fabricheck.history.series import (
 )
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
 from fabricheck.history.software_of_metrics import Changed, named_with_versions, software_crossed, upgrades, what_to_try
-from fabricheck.judge.constants import ALIKE_SESSIONS, BATCHES, BEFORE, ENOUGH, FEWEST_FOR_MIDDLE
+from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -206,7 +206,7 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     if not told:
         return ()
     typical = float(np.median(told))
-    if typical < ALIKE_SESSIONS:
+    if typical < CORRELATED:
         return ()
     return (
         f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "

@@ -34,7 +34,6 @@ from fabricheck.judge.constants import (
     OF_NEIGHBOURS,
     PRIOR_METRICS,
     SEVERAL,
-    SIMULATED,
     STANDS,
     SURE,
     SURE_OF_FEW,
@@ -206,7 +205,7 @@ def _near_of(sessions: int) -> tuple[float, ...]:
     processes of first order, the same at each call."""
     shares = []
     for correlation in _CORRELATIONS.tolist():
-        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((SIMULATED, sessions)))
+        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((AT_ONCE, sessions)))
         values[:, 0] /= np.sqrt(1 - correlation**2)
         for session in range(1, sessions):
             values[:, session] += correlation * values[:, session - 1]

@@ -14,7 +14,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.rows import shares_of
 from fabricheck.judge.constants import (
-    BATCH,
+    AT_ONCE,
     CONFIDENCE,
     CUT_OF_SIDE,
     DRAWS,
@@ -313,7 +313,7 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
     residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
     scores = []
-    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(BATCH // rows.size, 1)
+    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
     for _ in range(math.ceil(wanted / (batch * rows.size))):
         many = np.tile(np.arange(rows.size), batch)
         own = rows[many]

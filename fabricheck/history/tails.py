@@ -27,7 +27,6 @@ from fabricheck.judge.constants import (
     CAUTION_OF_PEAKS,
     ENOUGH,
     FEWEST,
-    FEWEST_DEVIATIONS,
     FEWEST_FOR_TAIL,
     PEAKS,
     PRIOR_WEIGHT,
@@ -57,7 +56,7 @@ class Tail:
     @property
     def known(self) -> bool:
         """Whether there are enough of them to extrapolate."""
-        return self.deviations.size >= FEWEST_DEVIATIONS
+        return self.deviations.size >= FEWEST_FOR_TAIL
 
     def factor(self, rate: float, runs: int) -> float:
         """How many spreads from the centre of `runs` runs one more lies on the worse side with probability `rate`.
@@ -75,12 +74,12 @@ class Tail:
     def runs_needed(self, rate: float, runs: int) -> int:
         """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
 
-        Few metrics have a tail of their own from FEWEST_DEVIATIONS deviations on. Of more the bounds at `rate` are to
+        Few metrics have a tail of their own from FEWEST_FOR_TAIL deviations on. Of more the bounds at `rate` are to
         be wider by no more than 25% for what the runs may have missed; the error falls with the square root of their
         number.
         """
         if not self.known:
-            return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
+            return max(FEWEST, math.ceil(runs * FEWEST_FOR_TAIL / max(self.deviations.size, 1)))
         wider = min(self._by_power(rate), self._by_peaks(rate)).wider
         return max(FEWEST, math.ceil(runs * (wider / math.log(WIDER)) ** 2))
 

@@ -139,8 +139,6 @@ ENOUGH = 20
 FEWEST_OF_LEVELS = 64
 #: Fewer values have no tail that could be told from another; so many peaks of one, and what a prior of scores is worth.
 FEWEST_FOR_TAIL = 200
-#: So many deviations have a tail of their own. Chosen.
-FEWEST_DEVIATIONS = 300
 
 # Shares
 
@@ -174,10 +172,9 @@ WANDERS = 0.85
 #: Fitted to simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
 #: quantile of their deviations.
 OF_NEIGHBOURS = 1.35
-#: More than twelve independent metrics of twenty sessions show by chance (three standard errors).
+#: More than twelve independent metrics of twenty sessions show by chance (three standard errors): neighbouring sessions
+#: are correlated.
 CORRELATED = 0.2
-#: Neighbouring sessions that are so much alike are named where there is no history to tell that from. Chosen.
-ALIKE_SESSIONS = 0.3
 #: What at least so many of the metrics do is what all do. Chosen.
 OUTER = 0.35
 #: C of normal noise, noise with 0.2% to 15% of dips and with a second mode of 7% to 30% lies between 0.03 and 0.28, by
@@ -250,7 +247,7 @@ MIB = 1 << 20
 #: Where start-up times do not count: of what a system is expected to have, and of pairs of nodes that fill their NIC.
 #: Perftest has 128 messages under way, fabricbench one: in one of 64 MiB at 400 Gb/s the 5 us of a message, which OCI
 #: requires of ib_write_lat, are 0.4%.
-LARGE, FILLS_A_NIC, LIKE_PERFTEST = 1 << 30, 256 << 20, 64 << 20
+LARGE, FILLS_A_NIC = 1 << 30, 64 << 20
 #: Perftest's size is 2 B; up to this size NICs take a message with its descriptor, and the time is the same.
 INLINE_BYTES = 64
 #: Two right benchmarks agree over large messages, but where these take so short a time that the start of a transfer is
@@ -261,12 +258,13 @@ LEAST_US = 200.0
 
 #: Rounds after which a fit that does not settle ends, and what it settles at.
 MOST_STEPS, SETTLED = 50, 1e-9
-#: Rows that are worked on at once, and of which some tell what all have in common: of a year of sessions 6 MB.
+#: Rows that are worked on, drawn or simulated at once, and of which some tell what all have in common: of a year of
+#: sessions 6 MB.
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
-#: Orders of the residuals that are drawn for all metrics together, and in one array; simulated sessions of a process.
-DRAWS, BATCH, SIMULATED = 20_000, 5_000, 2_000
+#: Orders of the residuals that are drawn for all metrics together.
+DRAWS = 20_000
 #: Metrics that are asked about a component, of all that cross it: a fleet has 100,000 that cross its driver.
 MOST_ROWS = 256
 #: Least squares of more nodes than these take minutes for a few metrics.

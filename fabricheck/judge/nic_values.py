@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.constants import INLINE_BYTES, LIKE_PERFTEST
+from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
 from fabricheck.judge.part_values import RunContext, Unmapped, alarm_of
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
@@ -87,7 +87,7 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
     ((model, rate),) = models
     memory = "gpu" if run.on_gpus and plan.get("buffers") in (None, "device-device") else "host"
     measured = (plan.get("access", "write"), samples.operation, metric.quantity)
-    if measured == ("write", "unidirectional", "goodput") and samples.bytes >= LIKE_PERFTEST:
+    if measured == ("write", "unidirectional", "goodput") and samples.bytes >= FILLS_A_NIC:
         tool, least = "ib_write_bw", min
     elif measured == ("send", "pingpong", "latency") and samples.bytes <= INLINE_BYTES:
         tool, least = "ib_write_lat", max
