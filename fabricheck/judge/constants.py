@@ -148,8 +148,8 @@ FEWEST_FOR_TAIL = 200
 MOST = 0.75
 #: Nearly all: metrics of a group that lost something as a whole, bytes that the kernel counted. Chosen.
 NEARLY_ALL = 0.9
-#: What does not count: of a baseline that has grown, of a node's memory, of a series; a second mode that holds more
-#: belongs to the spread, and parts that more of the readings cross are tried together. Chosen.
+#: What does not count: of a baseline that has grown, of a node's memory; a second mode that holds more belongs to the
+#: spread, and parts that more of the readings cross are tried together. Chosen.
 TENTH = 0.1
 #: Of what launches share, more than this is all: a matrix that is nearly singular.
 MOST_SHARED = 0.95
@@ -228,9 +228,9 @@ STALL_S = 1.0
 #: The slowest set-up of 1,359 recorded runs took 4 s, on four GPUs; libraries need more for many nodes, so that it is
 #: told only.
 SETUP_S = 20.0
-#: A series is slow at first where iterations took so much longer than its median, and lost so much together. Of 26,668
-#: recorded series of healthy machines (docs/results) 45 have the first, 40 of these on the busy cores of an emulated
-#: cluster; they lost 42 ms at most.
+#: A series is slow at first where several iterations took so much longer than its median, and lost so much together. Of
+#: 27,004 recorded series of healthy machines (docs/results) 359 have the first, and none has both; two begin with a
+#: single iteration that took 0.28 and 0.36 s more, on the busy cores of an emulated cluster.
 SLOW_AT_FIRST, LEAST_LOST_S = 1.5, 0.2
 #: Of the times of a pair: processors and other traffic add to them, and take nothing away.
 QUANTILE = 25

@@ -19,7 +19,6 @@ from fabricheck.judge.constants import (
     SETUP_S,
     SLOW_AT_FIRST,
     STALL_S,
-    TENTH,
     TWICE,
 )
 from fabricheck.judge.equal_metrics import Equals, Member
@@ -230,7 +229,7 @@ def _slow_iterations(run: RunJudgement, number: int) -> int:
     fast = np.flatnonzero(times <= SLOW_AT_FIRST * middle)
     count = int(fast[0]) if fast.size else 0
     lost_s = float((times[:count] - middle).sum()) / 1e9
-    enough = count >= max(TWICE, TENTH * times.size) and lost_s >= LEAST_LOST_S
+    enough = count >= TWICE and lost_s >= LEAST_LOST_S
     return count if enough else 0
 
 
