@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.tails import Floats, joined_tail
-from fabricheck.judge.constants import FEWEST, MOST_OF_METRIC, MOST_SHARED, MOST_STEPS
+from fabricheck.judge.constants import FEWEST, FEWEST_FOR_TAIL, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
 from fabricheck.judge.parts import Ints, PartMetrics, Together, parts_of, scores_of, standardised
 
 # Index of the tail of scores, with the weight of so many of the largest: sums of metrics that are cut off have no heavy
 # one.
-_PRIOR = (0.0, 200)
+_PRIOR = (0.0, FEWEST_FOR_TAIL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ def _shared_by_launches(values: Sequence[Floats], sessions: Sequence[Drawn]) -> 
         total, size = np.bincount(session.launch, clean, number), np.bincount(session.launch, known, number)
         products += float((total**2).sum() - (clean**2).sum())
         pairs += float((size * (size - 1)).sum())
-    return float(np.clip(products / max(pairs, 1.0), 0.0, MOST_SHARED))
+    return float(np.clip(products / max(pairs, 1.0), 0.0, 1 - RESOLUTION))
 
 
 def _shared_by_parts(kind: str, scores: Sequence[tuple[Floats, Floats]], sessions: Sequence[Drawn]) -> float:

@@ -118,11 +118,9 @@ FEWEST_FOR_MIDDLE = 3
 #: median has lighter tails than each of them; correlation times that a batch outlasts (Sokal, Monte Carlo Methods in
 #: Statistical Mechanics, 1997, section 3).
 SEVERAL = 5
-#: From so many values on there are a robust centre and spread, a trimmed mean, or an answer of an upgrade: 8 normal
-#: values tell a spread to 27%, 1/√(2 · 7). Readings of a network.
+#: From so many values on there are a robust centre and spread, of which wild ones are cut off, a trimmed mean, or an
+#: answer of an upgrade: 8 normal values tell a spread to 27%, 1/√(2 · 7). Readings of a network.
 FEWEST = 8
-#: From so many peers on a few wild ones do not count for the spread.
-FEWEST_TO_CUT = 6
 #: Batches of a series (benchmarks/intervals.py has the coverage), groups that are left out for an error; metrics that
 #: tell the spread of another.
 BATCHES = 10
@@ -151,8 +149,6 @@ NEARLY_ALL = 0.9
 #: What does not count: of a baseline that has grown, of a node's memory; a second mode that holds more belongs to the
 #: spread, and parts that more of the readings cross are tried together. Chosen.
 TENTH = 0.1
-#: Of what launches share, more than this is all: a matrix that is nearly singular.
-MOST_SHARED = 0.95
 #: A NIC of its GPUs sends less: a library may stripe a GPU's data over some NICs; of one that it does not use at all
 #: there is next to nothing.
 TAKEN = 0.2
