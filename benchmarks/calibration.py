@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated
-from fabricheck.history.calibrate import ALONE, LASTING_FALSE_ALARMS, METRICS
 from fabricheck.history.levels import as_most_do, persistence_of
-from fabricheck.history.robust import FEWEST, centre_and_spread
+from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
+from fabricheck.judge.constants import ALONE, FALSE_ALARM, FEWEST, MANY_METRICS
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 
@@ -86,16 +86,16 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         chosen = units == unit
         rows = deviations[chosen & np.isfinite(wider)]
         tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
-        share = ALONE / max(METRICS, len(values))
+        share = ALONE / max(MANY_METRICS, len(values))
         factors[str(unit)] = tail.factor(share * false_alarms, runs)
-        of_lasting = tail.factor(share * min(false_alarms, LASTING_FALSE_ALARMS), runs)
+        of_lasting = tail.factor(share * min(false_alarms, FALSE_ALARM), runs)
         reach[chosen] = (np.where(lasting, of_lasting, factors[str(unit)]) * spread * wider)[chosen]
     return Bounds(levels.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 
 
 def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
     print("| noise | runs | sessions DEGRADED | bound, in spreads |\n|---|---|---|---|")
-    kinds = np.repeat(np.arange(METRICS // 10), 10)
+    kinds = np.repeat(np.arange(MANY_METRICS // 10), 10)
     units = kinds % 2
     for kind in KINDS:
         for runs in (FEWEST, 11, 20, 40):
@@ -103,7 +103,7 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
             for seed in range(systems):
                 rng = np.random.default_rng(seed)
                 scale = np.exp(rng.uniform(np.log(0.001), np.log(0.05), kinds.max() + 1))[kinds][:, None]
-                values = scale * runs_of(kind, rng, METRICS, runs + sessions)
+                values = scale * runs_of(kind, rng, MANY_METRICS, runs + sessions)
                 limits = bounds(values[:, :runs], kinds, units, false_alarms)
                 red.append(np.mean((values[:, runs:] > (limits.centre + limits.reach)[:, None]).any(axis=0)))
                 widths.append(float(np.nanmedian(limits.reach / scale[:, 0])))

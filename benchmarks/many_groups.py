@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.judge import outliers as judge
+from fabricheck.judge.constants import PRIOR_FREEDOM
 from fabricheck.judge.outliers import CrossedParts, Floats, T
 
 
@@ -21,7 +22,7 @@ def may_be_outliers(
     prior = np.maximum(least_spread, np.median(inside, axis=-1))
     shared = judge._shared(parts, range(count))
     masks = judge._masks(shared, count)
-    within = judge._PRIOR_FREEDOM / (judge._PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
+    within = PRIOR_FREEDOM / (PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     outlying = np.zeros(len(values), dtype=bool)

@@ -22,10 +22,10 @@ from scipy.special import ndtr
 from benchmarks.calibration import bounds
 from benchmarks.many_groups import may_be_outliers
 from benchmarks.noise import SHAPES, Floats, Shape
-from fabricheck.history.calibrate import ALONE, FALSE_ALARMS
 from fabricheck.history.together import Drawn, together_of
+from fabricheck.judge.constants import ALONE, FALSE_ALARMS, LEAST_LOSS, MOST_OF_METRIC
 from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
-from fabricheck.judge.parts import CUT, LAUNCH, LEAST_LOSS, PartMetrics, parts_of, scores_of, standardised
+from fabricheck.judge.parts import LAUNCH, PartMetrics, parts_of, scores_of, standardised
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -154,7 +154,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
 
         for metric in np.flatnonzero(alone[:, place]).tolist():
             add(int(launch[metric]), str(metric), [metric])
-        launch_values = np.clip(np.clip(shares[:, place], -1, 1) * bound, -CUT, CUT)
+        launch_values = np.clip(np.clip(shares[:, place], -1, 1) * bound, -MOST_OF_METRIC, MOST_OF_METRIC)
         scores = standardised(*scores_of(launch_values, launch, parts, together.launch), parts, together.parts)
         lost = values[:, RUNS + place] - centre
         for number in np.flatnonzero((scores > together.limit) & wanted).tolist():

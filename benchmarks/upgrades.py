@@ -26,8 +26,6 @@ from benchmarks.regression import share
 from fabricheck.diagnosis.bisection import BisectionOutcome, Exchange, bisect
 from fabricheck.diagnosis.tuning_effect import quantity_of
 from fabricheck.diagnosis.upgrade import (
-    FIRST_ROUNDS,
-    LOOKS,
     Answer,
     Changes,
     Key,
@@ -36,6 +34,7 @@ from fabricheck.diagnosis.upgrade import (
     changes_of_gains,
     further_rounds,
 )
+from fabricheck.judge.constants import FEWEST, TWICE
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -133,11 +132,11 @@ def compared(
 
 def answer(rng: Generator, pools: Mapping[str, Pool], plant: Plant, fitting: int) -> tuple[Answer, int]:
     """The answer of an upgrade where so many rounds fit into its time, and after how many rounds it is given."""
-    old, new = (drawn(rng, pools, own, max(fitting, FIRST_ROUNDS)) for own in (nothing, plant))
-    changes, rounds = compared(pools, old, new, FIRST_ROUNDS, LOOKS), FIRST_ROUNDS
+    old, new = (drawn(rng, pools, own, max(fitting, FEWEST)) for own in (nothing, plant))
+    changes, rounds = compared(pools, old, new, FEWEST, TWICE), FEWEST
     if changes.answer is Answer.CANNOT_SAY and (more := further_rounds(changes, MARGIN, fitting)):
         rounds += more
-        changes = compared(pools, old, new, rounds, LOOKS)
+        changes = compared(pools, old, new, rounds, TWICE)
     return changes.answer, rounds
 
 

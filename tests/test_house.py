@@ -11,7 +11,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from tools.size import PACKAGE, ROOT, imported, modules
+from tools.size import PACKAGE, ROOMS_OF_CONSTANTS, ROOT, constants, imported, modules
 
 LAB = ROOT / "lab" / "fabricheck_lab"
 
@@ -110,6 +110,15 @@ def test_only_tests_import_tests(folder: str) -> None:
     """What both need lives in the lab."""
     lines = ((file.name, line) for file in (ROOT / folder).rglob("*.py") for line in file.read_text().splitlines())
     assert [each for each in lines if re.match(r"\s*(from|import) tests\b", each[1])] == []
+
+
+def test_the_numbers_of_judging_stand_in_one_table() -> None:
+    assert [
+        f"{name}: {constant}"
+        for name, file in modules()
+        if name.partition(".")[0] in ROOMS_OF_CONSTANTS and name != "judge.constants"
+        for constant, _ in constants(file.read_text(encoding="utf-8"))
+    ] == []
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:

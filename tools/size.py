@@ -30,7 +30,7 @@ _BLANK = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
-_ROOMS_OF_CONSTANTS = ("judge", "diagnosis", "history")
+ROOMS_OF_CONSTANTS = ("judge", "diagnosis", "history")
 
 
 @functools.cache
@@ -117,7 +117,7 @@ def main() -> None:
     single = list(with_one_neighbour())
     numbers = [
         (file.relative_to(ROOT), *constant)
-        for room in _ROOMS_OF_CONSTANTS
+        for room in ROOMS_OF_CONSTANTS
         for file in sorted((PACKAGE / room).rglob("*.py"))
         for constant in constants(file)
     ]
@@ -125,7 +125,7 @@ def main() -> None:
     rows = {"code lines of fabricheck/": lines_below(PACKAGE)}
     rows |= {f"  {room.name}/": lines_below(room) for room in sorted(rooms)}
     rows |= {f"code lines of {name}/": lines_below(ROOT / name) for name in ("checks", "config", "ci", "lab", "tests")}
-    rows |= {f"constants of {', '.join(_ROOMS_OF_CONSTANTS)}": len(numbers)}
+    rows |= {f"constants of {', '.join(ROOMS_OF_CONSTANTS)}": len(numbers)}
     rows |= {"modules": len(list(modules())), "  with one neighbour": len(single)}
     rows |= {"rooms: folders": len(rooms), "  modules beside them": len(list(PACKAGE.glob("[!_]*.py")))}
     for name, count in rows.items():

@@ -11,6 +11,7 @@ import click
 
 from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS
+from fabricheck.judge.constants import FEWEST
 
 if TYPE_CHECKING:
     import polars as pl
@@ -169,7 +170,6 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     fabricheck watch --system alps
     """
     from fabricheck.errors import UserError
-    from fabricheck.history.robust import FEWEST
     from fabricheck.history.text import to_json, watch_lines
     from fabricheck.history.usual import Options
     from fabricheck.history.watch import watch as look

@@ -15,6 +15,7 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM
 from fabricheck.commands.run import lock_output, use_built
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS, TWICE
 from fabricheck.units import few
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def upgrade(
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
     """
-    from fabricheck.diagnosis.upgrade import FIRST_ROUNDS, LOOKS, Answer, further_rounds
+    from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
     from fabricheck.session.exchange import find_causes
     from fabricheck.session.progress import Progress
@@ -120,11 +121,11 @@ def upgrade(
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
-            looks = 1 if rounds else LOOKS
+            looks = 1 if rounds else TWICE
             return judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        session = measured(selection, rounds or FIRST_ROUNDS, built)
+        session = measured(selection, rounds or FEWEST, built)
         result = judged([session])
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
         if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
@@ -171,13 +172,12 @@ def _exchanged(
     Raises OutOfTime where those are too few.
     """
     from fabricheck.diagnosis.bisection import OutOfTime
-    from fabricheck.diagnosis.upgrade import FIRST_ROUNDS
 
     old, stacks = upgrade.old, 1 + len(environments)
     # A round of the upgrade has two stacks.
     fitting = int((deadline - time.monotonic()) / (max(upgrade.round_seconds, 1) * stacks / 2)) // 2 * 2
     times = min(upgrade.rounds, fitting)
-    if times < min(upgrade.rounds, FIRST_ROUNDS):
+    if times < min(upgrade.rounds, FEWEST):
         raise OutOfTime
     several = f"{len(environments)} exchange{'s' * (len(environments) > 1)}"
     click.echo(f"fabricheck: {upgrade.new} is slower; {several} of what differs, beside {old}", err=True)
@@ -217,7 +217,7 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
 
 
 def _lines(result: Upgrade) -> Iterator[str]:
-    from fabricheck.diagnosis.upgrade import CONFIDENCE, Answer
+    from fabricheck.diagnosis.upgrade import Answer
 
     yield f"{result.system}: {result.old} -> {result.new}, {result.rounds} rounds, interleaved"
     for title, reasons in (
@@ -239,7 +239,7 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
     elif result.answer is Answer.WORSE and not result.failures and result.only_change:
         yield f"  suspect: {result.only_change}: no other package or variable differs"
-    surely = f"{CONFIDENCE:.0%} certain"
+    surely = f"{1 - FALSE_ALARM:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"
     elif result.answer is Answer.WORSE:
@@ -265,7 +265,7 @@ def _lines_of_cause(result: Upgrade, cause: UpgradeCause, minutes: float) -> Ite
 
 def _why(result: Upgrade) -> str:
     """What keeps an upgrade from an answer, and what would give it."""
-    from fabricheck.diagnosis.upgrade import MOST_ROUNDS, rounds_needed
+    from fabricheck.diagnosis.upgrade import rounds_needed
 
     needed = rounds_needed(result.changes, result.margin)
     if result.left_out or not needed:

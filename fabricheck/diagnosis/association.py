@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import LEAST_EFFICIENCY, TOLERANCE
 from fabricheck.judge.statistics import median_interval
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
@@ -31,12 +32,6 @@ Scheme = Literal["packed", "round-robin", "one-to-one", "dynamic"]
 
 # The pattern in which a NIC has one direction of traffic, and a GPU one partner.
 _RAIL = "rail_unidirectional"
-
-# Share of the NICs' nominal rate that libraries reach: "between 50%-90%" (CommBench, section 7). A NIC never gives more
-# than its rate, but for MARGIN.
-_LEAST_EFFICIENCY = 0.45
-# How far a point may lie from a model beside its noise. Neighbouring models differ by a fifth and more somewhere.
-_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ def infer_association(
     fitting = [
         each
         for each in candidates
-        if each.deviation <= _TOLERANCE + noise and _LEAST_EFFICIENCY <= each.efficiency <= MARGIN + noise
+        if each.deviation <= TOLERANCE + noise and LEAST_EFFICIENCY <= each.efficiency <= MARGIN + noise
     ]
     return _decide(fitting, candidates)
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fabricheck.diagnosis.upgrade import Answer, UpgradeChange, answer_among
-
-#: Stacks that are measured beside the old one in a job, at most: that many more make its rounds too long.
-_MOST_BESIDE = 6
+from fabricheck.judge.constants import MOST_BESIDE
 
 _NO_LOSS = (Answer.SAME, Answer.BETTER)
 
@@ -97,7 +95,7 @@ def _search(
         steps.extend(own.values())
         return [own[exchange] for exchange in (pool, *exchanges)]
 
-    pool, groups = tuple(range(differences)), _MOST_BESIDE
+    pool, groups = tuple(range(differences)), MOST_BESIDE
     while True:
         parts = _parts(pool, groups)
         whole, *alone = exchanged(pool, parts)
@@ -116,16 +114,16 @@ def _search(
         costly = tuple(number for step in worse for number in step.exchanged)
         if len(parts) == len(pool):
             return BisectionOutcome.FOUND, costly
-        groups = _MOST_BESIDE if len(costly) < len(pool) else 2 * groups
+        groups = MOST_BESIDE if len(costly) < len(pool) else 2 * groups
         pool = costly
-    needed, groups = pool, _MOST_BESIDE
+    needed, groups = pool, MOST_BESIDE
     while True:
         parts = _parts(needed, groups)
         whole, *without = exchanged(pool, [tuple(number for number in pool if number not in part) for part in parts])
         kept = [part for part, step in zip(parts, without, strict=True) if step.answer in _NO_LOSS]
         if not kept:
             return BisectionOutcome.CANNOT_SAY, ()
-        groups = _MOST_BESIDE if len(kept) < len(parts) else 2 * groups
+        groups = MOST_BESIDE if len(kept) < len(parts) else 2 * groups
         needed = tuple(number for part in kept for number in part)
         if len(needed) == len(kept):
             break

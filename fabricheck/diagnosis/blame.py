@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.judge.constants import DOUBT, MOST_OF_ONE
 from fabricheck.records.component import Component, Kind
 
 Floats = npt.NDArray[np.float64]
@@ -20,11 +21,6 @@ Floats = npt.NDArray[np.float64]
 #: By component, the log likelihood of measurements that are not among the slow ones: that all those which cross it lost
 #: as much as these, over that they lost nothing.
 LogLikelihoods = Mapping[Component, float]
-
-# Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most (docs/pairwise.md).
-_DOUBT = 2.7
-# What one measurement can add to it: a single one, however wild, is not to decide.
-_MOST_OF_ONE = 4.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ def loss_evidence(shift: Floats, error: Floats, loss: float) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         gains = np.asarray((shift * loss - loss**2 / 2) / np.square(error))
-    return np.asarray(np.clip(np.where(np.isnan(gains), 0.0, gains), -_MOST_OF_ONE, _MOST_OF_ONE))
+    return np.asarray(np.clip(np.where(np.isnan(gains), 0.0, gains), -MOST_OF_ONE, MOST_OF_ONE))
 
 
 def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Component, float]:
@@ -89,7 +85,7 @@ def group_slow(
     blames = []
     while rest:
         affected = count_crossing(rest.values())
-        explained = {each: _MOST_OF_ONE * count + (evidence or {}).get(each, 0.0) for each, count in affected.items()}
+        explained = {each: MOST_OF_ONE * count + (evidence or {}).get(each, 0.0) for each, count in affected.items()}
         best = next(iter(_likeliest(affected, [explained], crossing)), None)
         members = tuple(index for index, path in rest.items() if best in path) if best is not None else (min(rest),)
         blames.append(SlowGroup(members, frozenset.intersection(*(rest.pop(index) for index in members))))
@@ -140,7 +136,7 @@ def _order(component: Component, changed: Collection[Component]) -> int:
 
 def _near_best(components: Collection[Component], evidence: LogLikelihoods) -> list[Component]:
     best = max((evidence.get(each, 0.0) for each in components), default=0.0)
-    return [each for each in components if best - evidence.get(each, 0.0) < _DOUBT]
+    return [each for each in components if best - evidence.get(each, 0.0) < DOUBT]
 
 
 def _likeliest(

@@ -26,6 +26,7 @@ from fabricheck.diagnosis.table import (
     slow_software,
     slow_together,
 )
+from fabricheck.judge.constants import LEAST_LOSS
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -33,8 +34,6 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict, worst
 
-# A cause whose measurements are nearer than that to those that pass costs nobody anything.
-_LEAST_LOSS = 0.02
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
 # Measurements of something else than was asked for: whose speed is whose, nobody knows.
@@ -378,7 +377,7 @@ def _is_negligible(members: Sequence[Affected]) -> bool:
     if any(row.wrong for each in members for row in each.rows):
         return False
     shares = [share for each in members if (share := each.ratio) is not None]
-    return bool(shares) and min(shares) > 1 - _LEAST_LOSS
+    return bool(shares) and min(shares) > 1 - LEAST_LOSS
 
 
 def _without_explained(causes: Sequence[Cause], problems: Sequence[Finding], named: set[Component]) -> list[Cause]:

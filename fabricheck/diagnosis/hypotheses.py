@@ -22,19 +22,9 @@ from fabricheck.diagnosis.case_runs import (
     match_partners,
 )
 from fabricheck.diagnosis.ratios import Slowdown, slowdowns
+from fabricheck.judge.constants import MARGIN, MARGINAL_GOODPUT, MARGINAL_LATENCY, UNDERUSED
 from fabricheck.judge.expectations import expect_from_topology
-from fabricheck.judge.statistics import (
-    MARGIN,
-    RatioTest,
-    Truth,
-    all_of,
-    all_true,
-    any_of,
-    count,
-    faster,
-    most_of,
-    no_faster,
-)
+from fabricheck.judge.statistics import RatioTest, Truth, all_of, all_true, any_of, count, faster, most_of, no_faster
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES
 from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, VICTIMS
@@ -43,12 +33,6 @@ from fabricheck.units import format_size
 
 COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce")
 SERVICE_LEVELS = frozenset({"NCCL_IB_SL", "UCX_IB_SL"})
-
-# "RCCL achieves less than half the goodput of GPU-Aware MPI and device-device copy" (section III-D).
-UNDERUSED = 0.5
-# "a marginal impact on average performance (below 30% for latency and 1% for goodput)" (observation 6).
-MARGINAL_LATENCY = 1.30
-MARGINAL_GOODPUT = 0.99
 
 
 @dataclass(frozen=True)

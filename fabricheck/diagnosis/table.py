@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import MOST
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -19,8 +20,6 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
-# Of a group the worst and the best, as shares of what is expected, when all of it is said to be equally slow.
-_ALIKE = 0.75
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def pair_of_nodes(rows: Sequence[Measurement]) -> Component | None:
 def is_alike(rows: Sequence[Measurement]) -> bool:
     """Whether all lost about as much."""
     shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
-    return min(shares) >= _ALIKE * max(shares)
+    return min(shares) >= MOST * max(shares)
 
 
 def slow_together(problems: Sequence[Finding], runs: Sequence[RunJudgement]) -> set[tuple[int, str]]:
@@ -178,7 +177,7 @@ def _is_faster(judgement: Judgement, share: float) -> bool:
     """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
     its peers, or is above the minimum, says that only where it is far from them."""
     if judgement.judged_by in ("floor", "siblings", ""):
-        return share < _ALIKE * (judgement.share_of_expected or 0.0)
+        return share < MOST * (judgement.share_of_expected or 0.0)
     return True
 
 

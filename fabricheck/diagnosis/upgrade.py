@@ -23,20 +23,11 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from fabricheck.diagnosis.tuning_effect import Effect, EffectKind, change_of, factor, log_gains, log_times, percent
-from fabricheck.judge.spread import CUT, Moderated, moderate
+from fabricheck.judge.constants import CUT_OF_SIDE, FALSE_ALARM, FEWEST, MOST_ROUNDS, ONE_IN_10
+from fabricheck.judge.spread import Moderated, moderate
 from fabricheck.records.metrics import Quantity
 from fabricheck.records.operations import OPERATIONS
 from fabricheck.records.run import Run
-
-#: Of comparisons of a stack with itself as many find nothing worse, or more; of those with a class that lost the margin
-#: as many do not call all the same. Either bound of an interval holds with it.
-CONFIDENCE = 0.99
-#: An answer is looked for after so many rounds; where they cannot say, once more after so many as it needs.
-FIRST_ROUNDS, LOOKS = 8, 2
-#: More rounds than this are no way to an answer.
-MOST_ROUNDS = 64
-# The standard normal value that nine in ten are below.
-_NINE_IN_TEN = 1.2816
 
 
 class Answer(str, Enum):
@@ -179,7 +170,7 @@ class _Gains:
             return moderate(squares, freedom, alike, trend=time, independent=tests * (rounds - 1.0))
 
         middle = np.median(gains, axis=1, keepdims=True)
-        reach, away = CUT * np.sqrt(moderated(gains).variance)[:, None], gains - middle
+        reach, away = CUT_OF_SIDE * np.sqrt(moderated(gains).variance)[:, None], gains - middle
         # Divided by the share that is not cut, mean and error are those of Huber's estimate in a step from the median;
         # else the error would be too small (Bickel, Journal of the American Statistical Association 70, 1975).
         cut = middle + np.clip(away, -reach, reach) / np.mean(np.abs(away) <= reach)
@@ -192,7 +183,7 @@ def _changes(
     mean, (number, rounds) = gains.cut.mean(axis=1), gains.cut.shape
     error = np.sqrt(gains.spread.variance / rounds)
     alone, among = (
-        error * stdtrit(gains.spread.freedom, 1 - (1 - CONFIDENCE) / (looks * share)) for share in (1, 3 * number)
+        error * stdtrit(gains.spread.freedom, 1 - FALSE_ALARM / (looks * share)) for share in (1, 3 * number)
     )
     changes = [
         UpgradeChange(
@@ -223,8 +214,8 @@ def rounds_needed(changes: Changes, margin: float) -> int:
     if not changes.unsure:
         return 0
     rounds = len(changes.unsure[0].rounds)
-    if rounds < FIRST_ROUNDS:
-        return FIRST_ROUNDS
+    if rounds < FEWEST:
+        return FEWEST
     return max(rounds + 2, *(_rounds_for(change, margin) for change in changes.unsure))
 
 
@@ -238,7 +229,7 @@ def further_rounds(changes: Changes, margin: float, fitting: float) -> int:
 
 def _rounds_for(change: UpgradeChange, margin: float) -> int:
     """How many rounds show nine times in ten that nothing is lost where nothing is; errors shrink with their root."""
-    reach = math.log(change.gain / change.interval[0]) + _NINE_IN_TEN * change.error
+    reach = math.log(change.gain / change.interval[0]) + ONE_IN_10 * change.error
     return 2 * math.ceil(len(change.rounds) / 2 * (reach / -math.log1p(-margin)) ** 2)
 
 
@@ -249,7 +240,7 @@ def answer_among(change: UpgradeChange | None, comparisons: int, smallest: float
     """
     if change is None:
         return Answer.CANNOT_SAY
-    reach = change.error * float(stdtrit(change.freedom, 1 - (1 - CONFIDENCE) / comparisons))
+    reach = change.error * float(stdtrit(change.freedom, 1 - FALSE_ALARM / comparisons))
     gain = math.log(change.gain)
     return Answer.SAME if gain - reach > -part else _answer(gain, reach, reach, smallest, part)
 

@@ -19,25 +19,22 @@ import numpy.typing as npt
 import polars as pl
 from scipy.special import fdtrc
 
-from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, prediction_factor
+from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
+from fabricheck.judge.constants import (
+    CUT,
+    FEWEST,
+    FEWEST_FOR_MIDDLE,
+    MOST,
+    MOST_NODES_OF_PAIRS,
+    MOST_STEPS,
+    RARELY,
+    RESOLUTION,
+    SETTLED,
+)
 from fabricheck.judge.evidence import short_name
-from fabricheck.judge.statistics import RESOLUTION
 
 Floats = npt.NDArray[np.float64]
-
-# Of fewer runs of a node nothing is known of their noise.
-_FEWEST_OF_NODE = 3
-# What is mostly told by itself says nothing of the noise.
-_MOST_OF_ITSELF = 0.75
-# Pairs of nodes that fewer of the runs tell from each other have levels as pairs.
-_MOST_OF_RUNS = 0.5
-# Least squares of more nodes than these take minutes for a few metrics.
-_MOST_OF_PAIRS = 1000
-# Rounds of cutting off residuals, until no level changes by more than this.
-_STEPS, _SETTLED = 20, 1e-9
-# Nodes that differ by chance this rarely are taken to differ.
-_BY_CHANCE = 0.001
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class _Fit:
     @property
     def tells(self) -> bool:
         """Whether both levels and noise are told well enough."""
-        freedom = int((self.leverage <= _MOST_OF_ITSELF).sum()) - self.freedom
+        freedom = int((self.leverage <= MOST).sum()) - self.freedom
         return int(self.told.sum()) > 1 and int(self.enough.sum()) >= self.ends and freedom >= FEWEST
 
     def between(self, chosen: npt.NDArray[np.bool_]) -> float:
@@ -146,7 +143,7 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
     if ends not in (1, 2) or any(len(each) != ends for each in crossed) or len(set(crossed)) < 2:
         return None
     logs = np.log(rows["value"].to_numpy())
-    few = len({node for each in crossed for node in each}) <= _MOST_OF_PAIRS
+    few = len({node for each in crossed for node in each}) <= MOST_NODES_OF_PAIRS
     fit = _of_ends(logs, np.array(crossed)) if ends == 2 and few else None
     if fit is None or not fit.tells:
         fit = _of_each(logs, np.array(["+".join(each) for each in crossed]))
@@ -154,7 +151,7 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
 
 
 def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
-    kept = fit.leverage <= _MOST_OF_ITSELF
+    kept = fit.leverage <= MOST
     runs, nodes, enough = int(kept.sum()), int(fit.told.sum()), fit.enough
     # Around a level that they tell themselves these vary less than around the true one.
     left = (logs - fit.fitted) / np.sqrt(np.where(kept, 1 - fit.leverage, 1.0))
@@ -163,7 +160,7 @@ def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
     middle = fit.ends * float(centres.centre)
     between = float(((fit.fitted[kept] - middle) ** 2).sum()) / (fit.freedom - 1)
     spread = math.sqrt(max(float(centres.spread) ** 2 - noise**2 * fit.between(fit.told), 0.0))
-    if spread == 0 or fdtrc(fit.freedom - 1, runs - fit.freedom, between / noise**2) > _BY_CHANCE:
+    if spread == 0 or fdtrc(fit.freedom - 1, runs - fit.freedom, between / noise**2) > RARELY:
         return None
     alike = rows.with_columns(value=pl.Series(np.exp(middle + left))).filter(pl.Series(kept))
     own = fit.centres - centres.centre
@@ -179,7 +176,7 @@ def _of_each(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     table = np.full((counts.size, int(counts.max())), np.nan)
     table[where[order], np.arange(where.size) - starts[where[order]]] = logs[order]
     centres = np.asarray(centre_and_spread(table).centre)
-    told = counts >= _FEWEST_OF_NODE
+    told = counts >= FEWEST_FOR_MIDDLE
     leverage = np.where(told[where], 1 / counts[where], 1.0)
     return _Fit(names, 1, centres, 1 / counts, told, centres[where], leverage, int(told.sum()))
 
@@ -191,7 +188,7 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     used = np.ones(logs.size, dtype=bool)
     while True:
         counts = np.bincount(where[used].ravel(), minlength=names.size)
-        rare = used & (counts[where] < _FEWEST_OF_NODE).any(axis=1)
+        rare = used & (counts[where] < FEWEST_FOR_MIDDLE).any(axis=1)
         if not rare.any():
             break
         used &= ~rare
@@ -202,17 +199,17 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     # Of nodes that met only each other, or only one node, the sums are known and not the levels.
     told = (counts > 0) & ((axes**2).sum(axis=1) > 1 - 1e-6)
     variance = (axes / size[size.size - axes.shape[1] :]) @ axes.T
-    if told[where].all(axis=1).mean() < _MOST_OF_RUNS:
+    if 2 * told[where].all(axis=1).mean() < 1:  # pairs that most runs do not tell from each other have levels as pairs
         told[:] = False
     leverage = np.where(used, ((design @ variance) * design).sum(axis=1), 1.0)
     solve = variance @ design[used].T
     centres = solve @ logs[used]
-    for _ in range(_STEPS if told.any() else 0):
+    for _ in range(MOST_STEPS if told.any() else 0):
         fitted = design[used] @ centres
         left = logs[used] - fitted
         reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage[used], 1e-3))).spread
         before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
-        if np.abs(centres - before).max() < _SETTLED:
+        if np.abs(centres - before).max() < SETTLED:
             break
     return _Fit(names, 2, centres, variance, told, design @ centres, leverage, axes.shape[1])
 

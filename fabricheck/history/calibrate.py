@@ -16,36 +16,31 @@ from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
 from fabricheck.history.levels import Persistence, as_most_do, persistence_of
 from fabricheck.history.limits import Limits
-from fabricheck.history.robust import FEWEST, centre_and_spread
+from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
 from fabricheck.history.tails import Tail, deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
+from fabricheck.judge.constants import (
+    ALONE,
+    FALSE_ALARM,
+    FALSE_ALARMS,
+    FEWEST,
+    MANY_METRICS,
+    MOST_METRICS,
+    OF_MEDIAN,
+    RESOLUTION,
+)
 from fabricheck.judge.parts import Together
-from fabricheck.judge.statistics import OF_MEDIAN, RESOLUTION
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
 
 # A bound that lets half the goodput or twice the latency pass, as a logarithm.
 _WIDEST_REACH = math.log(2)
-#: For how many metrics at least the false alarms of a session are counted.
-METRICS = 1000
-#: How often the first launch of a healthy session is beyond a bound. It is launched again, as one that is slow twice is
-#: judged (`session.launches`): bounds for one launch alone would be paid for twice. `python -m benchmarks.drawn
-#: --seed 1607802107 --sessions 20`: a link that loses eight spreads one way is red in 1% of the sessions of the median
-#: shape with 0.01, in 65% with 0.3.
-FALSE_ALARMS = 0.3
-#: The same where the launches of a session share its level, so that another launch adds nothing, and for tests that
-#: are not launched again.
-LASTING_FALSE_ALARMS = 0.01
 #: The network of a fleet looks at its suspects twice by itself (`session.launches`).
 _LAUNCHED_ONCE = ("FleetNetwork",)
-#: The share of false alarms that is for metrics alone; the rest is for those of a part together.
-ALONE = 0.75
 
-#: More make a file that is not read again (`yamlfile`), and that ReFrame takes minutes for.
-MOST_METRICS = 15_000
 
 Kind = tuple[str, str, str, str]
 
@@ -152,7 +147,7 @@ def calibrate(
     groups = kept.sort("started", maintain_order=True).partition_by(KEY, maintain_order=True)
     by_node = [nodes_of(rows) for rows in groups]
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
-    common = _common(groups, false_alarms, max(METRICS, len(groups), measured_at_once(kept)))
+    common = _common(groups, false_alarms, max(MANY_METRICS, len(groups), measured_at_once(kept)))
     for group, nodes in zip(groups, by_node, strict=True):
         for outcome in _with_levels(_calibrated(group, common, limits), nodes, common):
             if isinstance(outcome, Calibrated):
@@ -239,7 +234,7 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
             deviations = deviations_of(_worse(rows), middle[kind])
             run = np.array([numbers[session] for session in rows["session"].to_list()])
             strays.setdefault(rows["unit"][0], []).append(Strays(rows, deviations, run))
-    of_session = {False: false_alarms, True: min(false_alarms, LASTING_FALSE_ALARMS)}
+    of_session = {False: false_alarms, True: min(false_alarms, FALSE_ALARM)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
     factors: dict[tuple[str, int, bool], float] = {}
     tails: dict[str, Tail] = {}

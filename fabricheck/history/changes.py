@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck import __version__
+from fabricheck.judge.constants import SHORT
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
 from fabricheck.results.environment import set_by_launcher
@@ -19,7 +20,6 @@ from fabricheck.units import few
 
 _LOAD = re.compile(r"^\s*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
-_DIGITS = 8  # of a build id
 
 
 def canonical_json(values: Mapping[str, str]) -> str:
@@ -132,7 +132,7 @@ def packages_changed(old: Iterable[Run], new: Iterable[Run]) -> tuple[StackDiffe
             for pair in (
                 [_texts(map(_package, side.values())) for side in sides],
                 [_texts(side.values()) for side in sides],
-                [_texts(f"{path} (build {identity[:_DIGITS]})" for identity, path in side.items()) for side in sides],
+                [_texts(f"{path} (build {identity[:SHORT]})" for identity, path in side.items()) for side in sides],
             )
             if pair[0] != pair[1]
         )

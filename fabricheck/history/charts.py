@@ -16,23 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr
 
+from fabricheck.judge.constants import BEFORE, CLIP, EXPONENTS, FALSE_ALARMS_OF_STREAK, MOST_OF_RATE, STEP, TAIL_FREEDOM
+
 Floats = npt.NDArray[np.float64]
 
-# A single session counts for no more than this many spreads, so that it alone cannot raise an alert.
-CLIP = 4.0
-# C of normal noise, noise with 0.2% to 15% of dips and with a second mode of 7% to 30% lies between 0.03 and 0.28, by
-# the chain of Brook and Evans (Biometrika 59, 1972; tests/history/test_charts.py).
-_MOST_OF_RATE = 0.28
-# Where deviations are counted, and how finely r is told, in shares of that of normal noise, which is 2 k and the most.
-_STEP, _EXPONENTS = 0.2, 100
-# The sessions of all metrics count for a metric as so many of its own: chosen from 20 and 60 by simulated false alarms
-# (docs/how-we-know.md, what a session finds), for want of a source. Before any were seen they are a t distribution with
-# five degrees of freedom, as the tail of references (`tails`).
-_OF_OTHERS, _FREEDOM = 60, 5
 
-_DEVIATIONS = np.linspace(-CLIP, CLIP, round(2 * CLIP / _STEP) + 1)
+_DEVIATIONS = np.linspace(-CLIP, CLIP, round(2 * CLIP / STEP) + 1)
 _EDGES = (_DEVIATIONS[1:] + _DEVIATIONS[:-1]) / 2
-_PRIOR = np.diff(stdtr(_FREEDOM, _EDGES * math.sqrt(_FREEDOM / (_FREEDOM - 2))), prepend=0.0, append=1.0)
+_PRIOR = np.diff(stdtr(TAIL_FREEDOM, _EDGES * math.sqrt(TAIL_FREEDOM / (TAIL_FREEDOM - 2))), prepend=0.0, append=1.0)
 
 
 @dataclass(frozen=True)
@@ -48,11 +39,11 @@ class Chart:
 
     def thresholds(self, shares: Floats) -> Floats:
         """h of each metric, (metrics,), by the `shares_of_deviations`; infinite where healthy sums do not end."""
-        exponents = 2 * self.allowance * np.arange(1, _EXPONENTS + 1) / _EXPONENTS
+        exponents = 2 * self.allowance * np.arange(1, EXPONENTS + 1) / EXPONENTS
         growth = shares @ np.exp(np.outer(_DEVIATIONS - self.allowance, exponents))
         exponent = (exponents * (growth <= 1 + 1e-3)).max(axis=1)
         with np.errstate(divide="ignore"):
-            limits = math.log(_MOST_OF_RATE / self.false_alarms_per_session) / exponent
+            limits = math.log(MOST_OF_RATE / self.false_alarms_per_session) / exponent
         # One session alone is never enough.
         return np.asarray(np.maximum(limits, CLIP - self.allowance))
 
@@ -67,14 +58,9 @@ def shares_of_deviations(deviations: Floats) -> Floats:
     row, session = np.nonzero(np.isfinite(deviations))
     place = np.searchsorted(_EDGES, deviations[row, session]) + row * _DEVIATIONS.size
     counts = np.bincount(place, minlength=len(deviations) * _DEVIATIONS.size).reshape(len(deviations), -1)
-    of_all = counts.sum(axis=0) + _OF_OTHERS * _PRIOR
-    shares = counts + _OF_OTHERS * of_all / of_all.sum()
+    of_all = counts.sum(axis=0) + BEFORE * _PRIOR
+    shares = counts + BEFORE * of_all / of_all.sum()
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-# A streak: so many sessions in a row that are all worse than the j-th worst of n others. Its rate of false alarms, that
-# of three, does not depend on the noise, where sessions are alike: j (j + 1) (j + 2) / ((n + 1) (n + 2) (n + 3)).
-LENGTH, _FALSE_ALARMS_OF_STREAK = 3, 1 / 80_000
 
 
 def least_of_streak(deviations: Floats) -> Floats:
@@ -84,7 +70,7 @@ def least_of_streak(deviations: Floats) -> Floats:
     """
     number = np.isfinite(deviations).sum(axis=1)
     # (j + 1)³ is a little more than the product of the three. Between two sessions the rate lies between theirs.
-    place = np.cbrt(_FALSE_ALARMS_OF_STREAK * (number + 1) * (number + 2) * (number + 3)) - 1
+    place = np.cbrt(FALSE_ALARMS_OF_STREAK * (number + 1) * (number + 2) * (number + 3)) - 1
     last = np.maximum(np.floor(place).astype(np.int64), 1)
     ordered = -np.sort(-deviations, axis=1)[:, : int(last.max()) + 1]  # the worst first, NaN last
     rows = np.arange(len(ordered))

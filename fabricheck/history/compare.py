@@ -33,28 +33,13 @@ from fabricheck.history.series import (
     crossed_by_all,
     number_names,
 )
-from fabricheck.history.shift_test import (
-    BASE,
-    CANDIDATE,
-    EARLIER,
-    FEWEST_SESSIONS,
-    CompareOptions,
-    Floats,
-    Ints,
-    Tested,
-    shift_test,
-)
+from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
 from fabricheck.history.software_of_metrics import Changed, named_with_versions, software_crossed, upgrades, what_to_try
-from fabricheck.judge.spread import FEWEST_ALIKE
+from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
-
-# Earlier sessions that are looked at, the latest: how much a metric varied long ago does not matter.
-_EARLIER = 60
-# Neighbouring sessions that are so much alike are named where there is no history to tell that from.
-_ALIKE, _FEWEST_EARLIER = 0.3, 20
 
 
 class ChangeVerdict(str, Enum):
@@ -196,24 +181,24 @@ def compare(
         advice=tuple(
             _more_sessions(system, name, rows["session"].n_unique())
             for name, rows in zip(("base", "candidate"), chosen, strict=True)
-            if rows["session"].n_unique() < FEWEST_SESSIONS
+            if rows["session"].n_unique() < FEWEST_FOR_MIDDLE
         ),
     )
 
 
 def _more_sessions(system: str, side: str, sessions: int) -> str:
     """What to do about a side of too few sessions: one line."""
-    missing = FEWEST_SESSIONS - sessions
+    missing = FEWEST_FOR_MIDDLE - sessions
     has, times = "session" if sessions == 1 else "sessions", {1: "once", 2: "twice"}[missing]
     return (
-        f"the {side} has {sessions} {has}, and fewer than {FEWEST_SESSIONS} cannot show a regression: run {times} more "
-        f"with the same software, settings and tag, such as: fabricheck run --system {system} --tag nightly"
+        f"the {side} has {sessions} {has}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a regression: run {times} "
+        f"more with the same software, settings and tag, such as: fabricheck run --system {system} --tag nightly"
     )
 
 
 def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str, ...]:
     """Sessions that are correlated, where only those that are compared say so; the intervals are the wider for it."""
-    if not metrics or earlier["session"].n_unique() >= _FEWEST_EARLIER:
+    if not metrics or earlier["session"].n_unique() >= ENOUGH:
         return ()
     told = [each.correlation for each in metrics if math.isfinite(each.correlation)]
     if not told and any(max(each.base_sessions, each.candidate_sessions) > 1 for each in metrics):
@@ -221,7 +206,7 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     if not told:
         return ()
     typical = float(np.median(told))
-    if typical < _ALIKE:
+    if typical < CORRELATED:
         return ()
     return (
         f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "
@@ -342,7 +327,7 @@ def _metrics(
         return ()
     facts = [_facts(keys, rows) for rows in (base, candidate)]
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
-    recent = earlier.group_by(KEY, maintain_order=True).tail(_EARLIER)
+    recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
     values, side, when = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
     tested = shift_test(values * sign[:, None], side, when, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
@@ -384,7 +369,7 @@ def _kinds(keys: pl.DataFrame, units: Sequence[str]) -> Ints:
     """Numbers of the metrics that vary together: those of a kind; where these are few, those of a unit."""
     kinds = [MetricKey(*key).kind for key in keys.iter_rows()]
     count = Counter(kinds)
-    return number_names(kind if count[kind] >= FEWEST_ALIKE else unit for kind, unit in zip(kinds, units, strict=True))
+    return number_names(kind if count[kind] >= BATCHES else unit for kind, unit in zip(kinds, units, strict=True))
 
 
 def _relative(shift: float) -> float:

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import FORMAT, MIB
 
-FORMAT = 1
 MARKER = "fabricheck-store.json"
 SUMS = "SHA256SUMS"
 SESSION, RUNS, METRICS, SAMPLES = "session.json", "runs.parquet", "metrics.parquet", "samples.parquet"
@@ -42,7 +42,6 @@ _DRAFT = ".writing-"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
 _ENTRY = re.compile(r"(\d{8}T\d{6}Z)-(.+)")
 _SUM = re.compile(r"([0-9a-f]{64})  (\S+)")
-_CHUNK = 1 << 20
 HINT = "see `fabricheck store verify`, and move it out of the store to continue without it"
 
 
@@ -258,8 +257,8 @@ def _write_marker(store: Path) -> None:
 
 def _write_durably(path: Path, content: bytes) -> None:
     with path.open("xb", buffering=0) as file:
-        for start in range(0, len(content), _CHUNK):
-            chunk = memoryview(content)[start : start + _CHUNK]
+        for start in range(0, len(content), MIB):
+            chunk = memoryview(content)[start : start + MIB]
             while chunk:
                 chunk = chunk[file.write(chunk) :]
         os.fsync(file.fileno())

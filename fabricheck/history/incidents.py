@@ -28,22 +28,13 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
+from fabricheck.judge.constants import AFTER, BEFORE, MOST_ROWS, TWICE, WEEK
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
 
 Ints = npt.NDArray[np.int64]
-
-#: Sessions before and after an alert among which its change is looked for.
-BEFORE, AFTER = 60, 30
-# Alerts this many sessions apart can have one cause.
-_SAME_CAUSE_SESSIONS = 14
-# Metrics that are asked about a component, of all that cross it: a fleet has 100,000 that cross its driver.
-_MOST_ROWS = 256
-# A change can be found in a session so much before or after its own: of a loss of three spreads or more, a session is
-# taken for one of the other side in 1 of 15, and two in a row in 1 of 200.
-_NEAR = 2
 
 
 @dataclass(frozen=True)
@@ -161,7 +152,7 @@ class _Incidents:
         raised, began = self._place[alert.raised.session], self._place[alert.first_bad.session]
         for cause in reversed(causes):
             explained = cause.named.intersection(alert.components)
-            if explained and raised - cause.session <= _SAME_CAUSE_SESSIONS and began - cause.session <= _NEAR:
+            if explained and raised - cause.session <= 2 * WEEK and began - cause.session <= TWICE:
                 cause.shared, cause.named = cause.shared.intersection(alert.components), explained
                 cause.alerts.append(index)
                 return True
@@ -208,7 +199,7 @@ class _Incidents:
             same_kind = np.isin(self._kind[over], self._kind[alerted])
             telling = np.isin(self._unit[over], self._unit[alerted]) & (same_kind == same_test)
             over = over[telling & ~np.isin(over, alerted)]
-            chosen.update(over[np.linspace(0, over.size - 1, min(over.size, _MOST_ROWS)).astype(np.int64)].tolist())
+            chosen.update(over[np.linspace(0, over.size - 1, min(over.size, MOST_ROWS)).astype(np.int64)].tolist())
         rows = sorted(chosen)
         since = min(self._place[each.first_bad.session] for each in alerts)
         worse = series.worse[rows]
@@ -227,7 +218,7 @@ class _Incidents:
         """The software that had another version when these were raised than before they got worse."""
         changed: dict[Component, Changed] = {}
         for alert in alerts:
-            before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - _NEAR)
+            before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - TWICE)
             old, new = (self._software(alert, each) for each in (before, self._place[alert.raised.session]))
             changed |= {
                 each: Changed(old[each], version) for each, version in new.items() if old.get(each, version) != version

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck.history.folders import SessionFolder
-from fabricheck.history.reading import READERS, entries_of
+from fabricheck.history.reading import entries_of
 from fabricheck.history.session import read_record
 from fabricheck.history.session_nodes import nodes_of
+from fabricheck.judge.constants import READERS
 
 #: What a session has to have come to on a node for that to be verified: whatever it found, it measured all.
 _VERIFIED = ("PASS", "DEGRADED", "FAIL")

@@ -21,9 +21,25 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.robust import CUT, FEWEST, centre_and_spread
-from fabricheck.history.rows import PRIOR_METRICS, by_rows, sample_of, shares_of
-from fabricheck.judge.spread import LEAST_SPREAD
+from fabricheck.history.robust import centre_and_spread
+from fabricheck.history.rows import by_rows, sample_of, shares_of
+from fabricheck.judge.constants import (
+    AT_ONCE,
+    CORRELATED,
+    CUT,
+    FEWEST,
+    FEWEST_OF_LEVELS,
+    FEWEST_THAT_WANDER,
+    LEAST_SPREAD,
+    OF_NEIGHBOURS,
+    PRIOR_METRICS,
+    SEVERAL,
+    STANDS,
+    SURE,
+    SURE_OF_FEW,
+    WANDERS,
+    YEAR,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -31,20 +47,11 @@ Ints = npt.NDArray[np.int64]
 # Levels that are tried: what share of a session's error belongs to the level (`gain`), and what share of its distance
 # from the centre a session leaves (`keep`). The first come back to it: one that keeps nothing stands. How common each
 # is before anything was measured.
-_BACK = 6
-_KINDS = slice(0, _BACK), slice(_BACK, None)
 _GAINS = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.25, 0.5, 1.0])
 _KEEPS = np.asarray([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0, 1.0, 1.0, 1.0])
+_BACK = int((_KEEPS < 1).sum())
+_KINDS = slice(0, _BACK), slice(_BACK, None)
 _PRIOR = np.asarray([0.5, *np.full(5, 0.05), *np.full(4, 0.0625)])
-_TELLING = 1024
-# What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
-_STANDS = 0.05
-# The first errors are of a level that nobody knows yet.
-FIRST = 5
-# Many metrics tell between them what their levels do, and only what comes back this surely is taken to: to follow costs
-# less than to take for a loss what a level does. One of few is taken to go about only where that is sure. The three are
-# chosen by losses found in simulated histories of nodes (tests/history/test_node_effects.py), for want of a source.
-_SURE, _SURE_OF_FEW, _FEWEST = 0.9, 0.9999, 64
 
 
 def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floats:
@@ -81,11 +88,11 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
 
     def likelihood(values: Floats, kinds: Ints) -> Floats:
         reach = np.maximum(CUT * centre_and_spread(values).spread, least)
-        number = np.maximum(np.isfinite(values).sum(axis=1) - FIRST, 0)
+        number = np.maximum(np.isfinite(values).sum(axis=1) - SEVERAL, 0)
         gains, keeps = (np.repeat(each[kinds], len(values)) for each in (_GAINS, _KEEPS))
         errors = errors_of(np.tile(values, (kinds.size, 1)), np.tile(reach, kinds.size), gains, keeps)
         # A constant error is one too: around 0, and not around its mean.
-        errors = errors[:, FIRST:]
+        errors = errors[:, SEVERAL:]
         most = CUT * centre_and_spread(errors).spread[:, None]
         squares = np.nansum(np.clip(errors, -most, most) ** 2, axis=1) / np.maximum(np.isfinite(errors).sum(axis=1), 1)
         spread = np.sqrt(squares).reshape(kinds.size, -1)
@@ -93,17 +100,17 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
         logs[:, kinds] = (-number * np.log(np.maximum(spread, least))).T
         return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
-    sample = sample_of(np.arange(len(rest)), _TELLING)
+    sample = sample_of(np.arange(len(rest)), AT_ONCE)
     known = likelihood(rest[sample], np.arange(_GAINS.size))
     share = shares_of(known, _PRIOR)
     if len(sample) < len(rest):
         common = np.flatnonzero(share > PRIOR_METRICS / len(sample))
         (known,) = cast("tuple[Floats]", by_rows(lambda rows: (likelihood(rest[rows], common),), len(rest)))
     weights = known * share
-    sure = _SURE if len(rest) >= _FEWEST else 1 - _SURE_OF_FEW
+    sure = SURE if len(rest) >= FEWEST_OF_LEVELS else 1 - SURE_OF_FEW
     back = weights[:, :_BACK].sum(axis=1) > sure * weights.sum(axis=1)
     keep = np.where(back, _mean(back, weights, _KEEPS), 1.0)
-    return _mean(back, weights, _GAINS), np.where(keep < _STANDS, 0.0, keep)
+    return _mean(back, weights, _GAINS), np.where(keep < STANDS, 0.0, keep)
 
 
 def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Floats:
@@ -114,13 +121,6 @@ def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Float
 
 # Correlations of neighbours that are told.
 _CORRELATIONS = np.linspace(0.0, 0.95, 20)
-# A level wanders whose neighbours are more alike, in what so many metrics do not have in common; of fewer eight
-# sessions say so by chance (`benchmarks.calibration --levels`).
-_WANDERS, _FEWEST_METRICS = 0.85, 12
-_OF_NEIGHBOURS = 1.35
-# More than twelve independent metrics of twenty sessions show by chance (three standard errors).
-_ALIKE = 0.2
-_SIMULATED, _MOST_SESSIONS = 2_000, 400
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Persistence:
     @property
     def lasts(self) -> bool:
         """Whether neighbouring sessions are correlated, so that launches of one session are, too."""
-        return self.correlation > _ALIKE
+        return self.correlation > CORRELATED
 
     @property
     def widening(self) -> float:
@@ -147,7 +147,7 @@ class Persistence:
         simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
         quantile of their deviations.
         """
-        return float(widening(self.correlation, self.sessions) ** _OF_NEIGHBOURS)
+        return float(widening(self.correlation, self.sessions) ** OF_NEIGHBOURS)
 
 
 def persistence_of(values: Floats) -> Persistence:
@@ -165,7 +165,7 @@ def persistence_of(values: Floats) -> Persistence:
     near, far = _variogram(scaled, range(1, 2)), _variogram(scaled, range(sessions // 2, 3 * sessions // 4 + 1))
     level = float(np.median(spread)) * np.sqrt(2.0)
     # What all have in common is one series, which tells nothing.
-    wanders = len(scaled) >= _FEWEST_METRICS and _correlation(scaled - _of_all(scaled)) > _WANDERS
+    wanders = len(scaled) >= FEWEST_THAT_WANDER and _correlation(scaled - _of_all(scaled)) > WANDERS
     return Persistence(_correlation(scaled), wanders, sessions, level * math.sqrt(near), level * math.sqrt(far))
 
 
@@ -195,7 +195,7 @@ def _correlation(values: Floats) -> float:
     variance = float(np.nanmean(np.nanvar(values, axis=1, ddof=1)))
     if variance < 1e-9:  # rounding: all metrics did the same
         return 0.0
-    expected = np.asarray(_near_of(min(values.shape[1], _MOST_SESSIONS)))
+    expected = np.asarray(_near_of(min(values.shape[1], YEAR)))
     return float(np.interp(-_variogram(values, range(1, 2)) / variance, -expected, _CORRELATIONS))
 
 
@@ -205,7 +205,7 @@ def _near_of(sessions: int) -> tuple[float, ...]:
     processes of first order, the same at each call."""
     shares = []
     for correlation in _CORRELATIONS.tolist():
-        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((_SIMULATED, sessions)))
+        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((AT_ONCE, sessions)))
         values[:, 0] /= np.sqrt(1 - correlation**2)
         for session in range(1, sessions):
             values[:, session] += correlation * values[:, session - 1]

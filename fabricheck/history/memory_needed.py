@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import OF_A_VALUE
 
-# What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
-# --history`, docs/how-we-know.md).
-_OF_A_VALUE = 1900
 _FACTS = Path("/proc/meminfo")
 
 
@@ -19,7 +17,7 @@ def check_memory(values: int, system: str, facts: Path = _FACTS) -> None:
         free = re.search(r"^MemAvailable:\s+(\d+) kB", facts.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
         return
-    needed = values * _OF_A_VALUE
+    needed = values * OF_A_VALUE
     if free is not None and needed > int(free[1]) * 1024:
         room = int(free[1]) * 1024
         raise UserError(

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.charts import CHARTS, CLIP, LENGTH
+from fabricheck.history.charts import CHARTS
 from fabricheck.history.usual import Options, Usual
+from fabricheck.judge.constants import BETTER_EACH, CLIP, FEWEST_FOR_MIDDLE, OF_MEDIAN, ONE_IN_100, SEVERAL, STAYS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# An alert is over when the median of this many sessions is back within one spread of what it was before; by their
-# median the new level of a metric is known too, from which a further loss counts.
-_SETTLED = 5
-# Spreads by which a level that is known from that few sessions may be wrong: 2.7 standard errors of their median.
-_UNSURE = 1.5
-# An improvement stays when this many sessions in a row were better than usual, by so much each and on average.
-_BETTER_SESSIONS, _BETTER_EACH, _BETTER_MEAN = 10, 1.0, 2.5
+# Spreads by which a level that is known from the median of SEVERAL sessions is wrong, one time in a hundred.
+_UNSURE = ONE_IN_100 * math.sqrt(OF_MEDIAN / SEVERAL)
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,8 @@ class _State:
     open: Flags
     alert: Ints  # which of the alerts is open
     settled: Floats  # of an open alert, the new level in spreads from the old one
-    last: Floats  # the deviations of the last sessions that were measured, (LENGTH, metrics)
+    last: Floats  # the deviations of the last sessions that were measured, (FEWEST_FOR_MIDDLE, metrics)
     better: Ints  # sessions in a row that were better than usual
-    gain: Floats  # and by how much together, in spreads
     recent: list[Floats] = field(default_factory=list)
 
 
@@ -127,9 +123,8 @@ class _Watch:
             open=np.zeros(metrics, dtype=np.bool_),
             alert=np.zeros(metrics, dtype=np.int64),
             settled=np.full(metrics, np.nan),
-            last=np.full((LENGTH, metrics), -np.inf),
+            last=np.full((FEWEST_FOR_MIDDLE, metrics), -np.inf),
             better=np.zeros(metrics, dtype=np.int64),
-            gain=np.zeros(metrics),
         )
 
     def run(self, accepted: Sequence[tuple[int, int]], kept: frozenset[int]) -> Monitored:
@@ -231,15 +226,15 @@ class _Watch:
 
     def _recover(self, deviation: Floats, session: int) -> None:
         state = self.state
-        state.recent = [*state.recent[-(_SETTLED - 1) :], deviation]
-        if len(state.recent) < _SETTLED or not state.open.any():
+        state.recent = [*state.recent[-(SEVERAL - 1) :], deviation]
+        if len(state.recent) < SEVERAL or not state.open.any():
             return
         latest = np.stack(state.recent, axis=1)
         # A level that goes about need not come back to where it was, nor does a later one tell a further loss.
         stands = self.usual.keep < 1
         back = np.where(stands, 1.0, np.maximum(self.usual.whole / self.usual.spread, 1.0))
         for metric in np.flatnonzero(state.open).tolist():
-            if session - self.alerts[state.alert[metric]].session < _SETTLED or np.isnan(latest[metric]).all():
+            if session - self.alerts[state.alert[metric]].session < SEVERAL or np.isnan(latest[metric]).all():
                 continue
             now = float(np.nanmedian(latest[metric]))
             if now < back[metric]:
@@ -262,14 +257,13 @@ class _Watch:
     def _improve(self, deviation: Floats, session: int, kept: frozenset[int]) -> None:
         """A metric that got better and stays so has a new level: what was measured before is moved to it."""
         state, usual = self.state, self.usual
-        there, better = np.isfinite(deviation), deviation < -_BETTER_EACH
+        there, better = np.isfinite(deviation), deviation < -BETTER_EACH
         state.better = np.where(there, np.where(better, state.better + 1, 0), state.better)
-        state.gain = np.where(there, np.where(better, state.gain - deviation, 0.0), state.gain)
-        stays = there & (state.better >= _BETTER_SESSIONS) & (state.gain > _BETTER_MEAN * state.better) & ~state.open
+        stays = there & (state.better >= STAYS) & ~state.open
         for metric in np.flatnonzero(stays).tolist():
             row = self.worse[metric]
             first = self._first_better(metric, session + 1)
-            state.better[metric], state.gain[metric] = 0, 0.0
+            state.better[metric] = 0
             gain = float(usual.centre[metric] + usual.level[metric] - np.nanmedian(row[first : session + 1]))
             self.improvements.append(MetricImprovement(metric, first, session, gain, metric in kept))
             if metric not in kept:

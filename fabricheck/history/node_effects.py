@@ -1,6 +1,6 @@
 """What nodes of a metric differ by, where sessions measure it on some of them, others each time.
 
-A value is taken to be the level of its session, times what its node usually differs by, times noise. The effect of a
+A value is taken to be the level of late, times what its node usually differs by, times noise. The effect of a
 node is the best linear unbiased prediction from the sessions before (Henderson, 1975): its mean, drawn to that of all
 nodes the more, the fewer sessions it had; both variances come from the moments of all nodes (Searle, Casella and
 McCulloch, *Variance Components*, 1992, section 3.6). Of a node with few sessions before, the effect is known less well:
@@ -18,16 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.history.robust import FEWEST
+from fabricheck.judge.constants import BEFORE, CLIP, FEWEST
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-# Sessions whose middle is the level, where one says too little.
-_LEVEL_SESSIONS = 15
-_FEWEST_OF_SESSION = 3
-# A value moves what is known of its node by no more than this many standard deviations.
-_REACH = 4.0
 
 
 def without_node_effects(cells: pl.DataFrame) -> pl.DataFrame:
@@ -57,19 +51,16 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
     """The values of one metric without what their nodes differ by, by the values of the sessions before, and how far
     they were from its level with that; shapes (values,)."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
-    levels: deque[_Level] = deque(maxlen=_LEVEL_SESSIONS)
+    levels: deque[_Level] = deque(maxlen=BEFORE)
     levelled, away = np.zeros(logs.size), np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
         nodes, known = where[start:end], _known(count, total, squares)
         left = logs[start:end] - known.effect[nodes]
         levels.append(_Level(float(np.median(left)), float(known.unknown[nodes].mean()), left.size))
-        if left.size >= _FEWEST_OF_SESSION:
-            level, drawn = levels[-1].value, np.ones(left.size)
-        else:
-            level, drawn = _level(levels, known, nodes)
+        level, drawn = _level(levels, known, nodes)
         levelled[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
-        reach = _REACH * np.sqrt(known.between + known.within)
+        reach = CLIP * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
         np.add.at(count, nodes, 1.0)
         np.add.at(total, nodes, moved)

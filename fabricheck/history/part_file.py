@@ -16,6 +16,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from fabricheck.errors import UserError
 from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.robust import centre_and_spread
+from fabricheck.judge.constants import MEMORY_SLACK
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.system import SystemJudge
@@ -26,9 +27,6 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.units import format_size
 from fabricheck.yamlfile import on_one_line
-
-# Names of GPUs of one model may end in a form factor; memory is what is left of it for users.
-_MEMORY_SLACK = 0.06
 
 
 @dataclass(frozen=True, order=True)
@@ -180,7 +178,7 @@ def _text(
             part=devices[0].name,
             names=on_one_line([devices[0].name]),
             memory_gib=on_one_line(
-                [round(min(memory) * (1 - _MEMORY_SLACK), 1), round(max(memory) * (1 + _MEMORY_SLACK), 1)]
+                [round(min(memory) * (1 - MEMORY_SLACK), 1), round(max(memory) * (1 + MEMORY_SLACK), 1)]
             ),
             sources=CommentedMap(),
             values=CommentedSeq(),

@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import boxcox, inv_boxcox
 
+from fabricheck.judge.constants import FEWEST_FOR_TAIL, MOST_PEAKS, PEAKS
+
 Floats = npt.NDArray[np.float64]
 
-# So many of the largest values, at most, and this share of all make the tail.
-_MOST_PEAKS = 500
-_PEAKS = 0.05
-# Fewer values have no tail that could be told from another.
-FEWEST_FOR_TAIL = 200
 # A tail is taken to be no thinner than about a normal one, which has -0.1 to -0.2 there; one without a mean is cut off.
 _SHAPES = (-0.1, 0.9)
 
@@ -61,7 +58,7 @@ def upper_tail(
     ordered = np.sort(ordered[np.isfinite(ordered)])
     if ordered.size < FEWEST_FOR_TAIL:
         return None
-    peaks = min(_MOST_PEAKS, int(_PEAKS * ordered.size)) if peaks is None else peaks
+    peaks = min(MOST_PEAKS, int(PEAKS * ordered.size)) if peaks is None else peaks
     threshold = float(ordered[-peaks - 1])
     excess = ordered[-peaks:] - threshold
     mean = float(excess.mean())

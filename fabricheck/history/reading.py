@@ -12,10 +12,9 @@ from fabricheck.errors import UserError
 from fabricheck.history import folders, store_tables
 from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
 from fabricheck.history.session import read_record
+from fabricheck.judge.constants import READERS
 
 _SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
-#: More threads than cores: on a network file system reading is waiting.
-READERS = 8
 
 
 def history(store: Path, *, system: str) -> pl.DataFrame:

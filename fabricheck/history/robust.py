@@ -15,24 +15,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit  # scipy.stats takes half a second to import
 
+from fabricheck.judge.constants import CUT, FEWEST, LOST_FREEDOM, TENTH, WIDTH
+
 Floats = npt.NDArray[np.float64]
 
-CUT = 3.0
 # Median absolute deviation of the standard normal distribution.
 MAD_OF_NORMAL = float(ndtri(0.75))
-_OUTER = 0.1
-_WIDTH_OF_NORMAL = float(2 * ndtri(1 - _OUTER))
+_WIDTH_OF_NORMAL = float(2 * ndtri(1 - TENTH))
 # Standard deviation of a standard normal value winsorised at CUT.
 _SD_OF_WINSORISED = float(
     np.sqrt(2 * (ndtr(CUT) - 0.5 - CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) + CUT**2 * ndtr(-CUT)))
 )  # fmt: skip
-
-# (new value - centre) / (spread · sqrt(1 + 1/n)) of n independent normal values has nearly the quantiles of _WIDTH
-# times a t distribution with n - _LOST_FREEDOM degrees of freedom: fitted at 99%, 99.9% and 99.99% to simulated sets of
-# 8 to 200 values. benchmarks/regression.py measures the coverage.
-_LOST_FREEDOM = 1.4
-_WIDTH = 1.006
-FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     count = np.isfinite(ordered).sum(axis=-1)
     middle = _median(ordered, count)
     deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / MAD_OF_NORMAL
-    width = (_quantile(ordered, count, 1 - _OUTER) - _quantile(ordered, count, _OUTER)) / _WIDTH_OF_NORMAL
+    width = (_quantile(ordered, count, 1 - TENTH) - _quantile(ordered, count, TENTH)) / _WIDTH_OF_NORMAL
     reach = (CUT * np.maximum(deviation, width))[..., None]
     # More than half of the values are equal: there is no scale to tell a wild value by.
     reach = np.where(reach > 0, reach, np.inf)
@@ -81,9 +74,7 @@ def of_the_others(values: Floats) -> Spread:
     ordered = ordered - origin
     place = np.broadcast_to(np.arange(number), ordered.shape)
     middle = _quantile_without(ordered, place, 0.5)
-    width = (
-        _quantile_without(ordered, place, 1 - _OUTER) - _quantile_without(ordered, place, _OUTER)
-    ) / _WIDTH_OF_NORMAL
+    width = (_quantile_without(ordered, place, 1 - TENTH) - _quantile_without(ordered, place, TENTH)) / _WIDTH_OF_NORMAL
     deviation = np.empty_like(ordered)
     # The median is one of three: without a value before, of or after the middle.
     inner = (number - 2) / 2
@@ -153,16 +144,16 @@ def prediction_factor(count: int, false_alarms: float) -> float:
     """
     if count < FEWEST:
         raise ValueError(f"{count} values have no prediction interval")
-    quantile = -float(stdtrit(count - _LOST_FREEDOM, false_alarms))
-    return _WIDTH * quantile * float(np.sqrt(1 + 1 / count))
+    quantile = -float(stdtrit(count - LOST_FREEDOM, false_alarms))
+    return WIDTH * quantile * float(np.sqrt(1 + 1 / count))
 
 
 def normal_score(deviation: Floats, count: npt.ArrayLike) -> Floats:
     """The standard normal value that is as improbable as a `deviation` (in spreads) of one more value from the centre
     of `count` values; deviations have been divided by the error of such a difference. NaN below FEWEST values.
     """
-    freedom = np.maximum(count, FEWEST) - _LOST_FREEDOM
+    freedom = np.maximum(count, FEWEST) - LOST_FREEDOM
     # Of the two tails the smaller one, lest a probability next to 1 be rounded to it.
-    size = -ndtri(stdtr(freedom, -np.abs(deviation) / _WIDTH))
+    size = -ndtri(stdtr(freedom, -np.abs(deviation) / WIDTH))
     score = np.sign(deviation) * np.minimum(size, 38.0)
     return np.where(np.asarray(count) >= FEWEST, score, np.nan)

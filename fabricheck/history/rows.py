@@ -9,18 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-# Of a year of sessions these take 6 MB as numbers.
-_AT_ONCE = 2048
-#: What is known of all metrics before any was measured counts as so many of them.
-PRIOR_METRICS = 2.0
-_ROUNDS = 50
+from fabricheck.judge.constants import AT_ONCE, MOST_STEPS, PRIOR_METRICS
 
 Arrays = tuple[npt.NDArray[np.generic], ...]
 
 
 def by_rows(work: Callable[[slice], Arrays], rows: int) -> Arrays:
     """The arrays that `work` returns for slices of so many rows, put together; they do not depend on how it is cut."""
-    parts = [slice(first, min(first + _AT_ONCE, rows)) for first in range(0, rows, _AT_ONCE)]
+    parts = [slice(first, min(first + AT_ONCE, rows)) for first in range(0, rows, AT_ONCE)]
     if len(parts) < 2:
         return work(slice(0, rows))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -37,7 +33,7 @@ def shares_of(likelihoods: npt.NDArray[np.float64], prior: npt.NDArray[np.float6
     """How common each kind is among metrics, shape (kinds,), by the likelihood of each for each metric, (metrics,
     kinds), and how common it is before anything was measured (empirical Bayes: Robbins, 1956)."""
     share = prior
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_STEPS):
         weights = likelihoods * share
         weights /= weights.sum(axis=1, keepdims=True)
         share = (weights.sum(axis=0) + PRIOR_METRICS * prior) / (len(likelihoods) + PRIOR_METRICS)

@@ -9,8 +9,8 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.series import fail_unknown
+from fabricheck.judge.constants import SHORT
 
-_SHORT = 8  # characters of a session's id that are shown
 FORMS = "a session, FROM..TO (dates, the last included), software:NAME=VERSION or tag:NAME"
 
 
@@ -37,7 +37,7 @@ def _by_session(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     sessions = frame["session"].unique(maintain_order=True).to_list()
     named = [each for each in sessions if each == name] or [each for each in sessions if name and each.startswith(name)]
     if not named:
-        latest = ", ".join(session[:_SHORT] for session in sessions[-5:])
+        latest = ", ".join(session[:SHORT] for session in sessions[-5:])
         raise UserError(f"no session {name!r} in the history: give {FORMS}; the latest sessions are {latest}")
     if len(named) > 1:
         raise UserError(

@@ -17,6 +17,7 @@ import polars as pl
 from fabricheck.errors import UserError
 from fabricheck.history.node_effects import without_node_effects
 from fabricheck.history.software_of_metrics import software_crossed
+from fabricheck.judge.constants import STAYS
 from fabricheck.records.component import Component, read_keys
 from fabricheck.records.rehearsal import REHEARSAL
 
@@ -30,8 +31,6 @@ COLUMNS = (
 )
 # Something else was measured, or not all of it: such a value says nothing about the speed.
 NO_MEASUREMENT = ("INVALID", "INCOMPLETE")
-# Sessions of a metric that tell its path; before them a node or part may have been another.
-_PATH_SESSIONS = 10
 # Clocks of machines differ a little.
 _CLOCK_SLACK = timedelta(hours=1)
 
@@ -239,7 +238,7 @@ def _latest(frame: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     rows = frame.select("session", *KEY, "components", "software").join(
         sessions.select("session", "place"), on="session"
     )
-    return rows.filter(newest_first <= _PATH_SESSIONS)
+    return rows.filter(newest_first <= STAYS)
 
 
 def differences(before: str, after: str) -> tuple[str, ...]:

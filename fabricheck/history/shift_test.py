@@ -13,22 +13,26 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from fabricheck.errors import UserError
 from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.rows import shares_of
-from fabricheck.judge.spread import CUT, LEAST_SPREAD, Moderated, Prior, moderate
+from fabricheck.judge.constants import (
+    AT_ONCE,
+    CONFIDENCE,
+    CUT_OF_SIDE,
+    DRAWS,
+    ENOUGH,
+    FALSE_ALARM,
+    FEWEST_FOR_MIDDLE,
+    LEAST_SPREAD,
+)
+from fabricheck.judge.spread import Moderated, Prior, moderate
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Fewer sessions a side than this are no regression, whatever they are: one session is one draw of the launch, the
-# node and the hour.
-FEWEST_SESSIONS = 3
 # The sides of a comparison, as `shift_test` takes them.
 EARLIER, BASE, CANDIDATE = range(3)
 # Correlations of neighbouring sessions that are tried, and how common each is before anything was measured.
 _CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
 _PRIOR_SHARES = np.asarray([0.4, 0.2, 0.12, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
-# Orders of the residuals that are drawn for all metrics together, and at least for each.
-_DRAWS, _FEWEST_DRAWS = 20_000, 20
-_BATCH = 5_000
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,10 @@ class CompareOptions:
     `confidence` of the intervals of the changes, each by itself.
     """
 
-    false_discovery: float = 0.01
+    false_discovery: float = FALSE_ALARM
     margin: float = 0.05
-    power: float = 0.95
-    confidence: float = 0.95
+    power: float = CONFIDENCE
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         for name in ("false_discovery", "margin", "power", "confidence"):
@@ -54,7 +58,7 @@ class Tested:
     """The statistics of matched metrics, shapes (metrics,); logarithms, with more being worse.
 
     `correlation`: of neighbouring sessions, NaN where all of a side are equal. `enough`: whether both sides have
-    FEWEST_SESSIONS.
+    FEWEST_FOR_MIDDLE.
     """
 
     base: Floats
@@ -133,7 +137,7 @@ def shift_test(
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
     rough = moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
     # Without a spread nothing can be told to be wild.
-    reach = np.nan_to_num(CUT * np.sqrt(rough.variance), nan=np.inf)
+    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(packed, reach)
     correlation, varies = _correlation(kept, freedom)
     white = _whiten(kept, correlation)
@@ -149,7 +153,7 @@ def shift_test(
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
     )
-    enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_SESSIONS).all(axis=1))
+    enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_FOR_MIDDLE).all(axis=1))
     worse, threshold = discoveries(np.where(enough, p_worse, 1.0), options.false_discovery)
     better, _ = discoveries(np.where(enough, p_better, 1.0), options.false_discovery)
     return Tested(
@@ -309,7 +313,7 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
     residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
     scores = []
-    wanted, batch = max(_DRAWS // rows.size, _FEWEST_DRAWS) * rows.size, max(_BATCH // rows.size, 1)
+    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
     for _ in range(math.ceil(wanted / (batch * rows.size))):
         many = np.tile(np.arange(rows.size), batch)
         own = rows[many]

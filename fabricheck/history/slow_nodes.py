@@ -16,11 +16,9 @@ import polars as pl
 
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent
-from fabricheck.history.robust import FEWEST
 from fabricheck.history.series import Series, components_of_keys, number_names
+from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, TWICE
 from fabricheck.judge.outliers import CrossedParts, outliers
-from fabricheck.judge.parts import LEAST_LOSS
-from fabricheck.judge.statistics import OF_DEVIATION, RESOLUTION
 from fabricheck.records.component import Component, Kind, only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -28,12 +26,6 @@ from fabricheck.records.verdict import Verdict
 
 Floats = npt.NDArray[np.float64]
 
-# One session can have a hiccup.
-_LAST = 2
-# A part is slow where so many of the metrics that cross it are: of a node's four GPUs one has half of its pairs.
-_WITH_IT = 0.75
-# Healthy nodes have an outlier in one session of so many, once in three years of nights.
-_SESSIONS = 1000
 # In this order: what is named explains its parts.
 _KINDS = (Kind.NODE, Kind.GPU, Kind.NIC, Kind.DEVICE, Kind.LINK)
 
@@ -80,15 +72,15 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
     # The sessions since which it has been slow, one after the other.
     by_session = crossing.group_by("place").agg(pl.col("worse").median()).sort("place")
     fine = np.flatnonzero(by_session["worse"].to_numpy() < worst.excess / 2)
-    first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - _LAST)
+    first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - TWICE)
     places = by_session["place"].to_list()
-    raised = series.sessions[places[first + _LAST - 1]]
+    raised = series.sessions[places[first + TWICE - 1]]
     alerts = []
     for (row,), own in crossing.sort("place").group_by("row", maintain_order=True):
         others = of_kinds.filter((pl.col("row") == row) & ~pl.col("components").list.contains(component.key))
         if others.is_empty():
             continue
-        before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(_LAST)))
+        before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(TWICE)))
         alerts.append(
             Alert(
                 key=series.keys[row],
@@ -113,7 +105,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
         finding=Finding(
             code_of_slow([component]),
             Verdict.DEGRADED,
-            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {_LAST} sessions than "
+            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {TWICE} sessions than "
             f"those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
             (component,),
             alerts[0].after,
@@ -132,13 +124,13 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
     )
 
 
-def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNodePart]:
+def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
     """What was slow in its last sessions, in two or in so many that chance does not explain it, without what that
     explains.
 
     `visits`: by `row` and `place` (metric and session, by number), where that was, the keys of the
     `components` of the path, the `kind` of measurement, and how much `worse` the value was than the level of its metric
-    (a logarithm). Healthy ones have any in one of so many `sessions`.
+    (a logarithm). Healthy ones have any RARELY.
     """
     visits = visits.with_columns(path=pl.col("components").list.join("\t"))
     crossed = [(path, each) for path in visits["path"].unique() for each in components_of_keys(tuple(path.split("\t")))]
@@ -147,15 +139,15 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
     last = (
         visits.join(pl.DataFrame(own, dict.fromkeys(("path", "key", "part"), pl.String), orient="row"), on="path")
         .group_by("kind", "part", "key", "place")
-        .agg(pl.col("worse").quantile(1 - _WITH_IT, "lower"))
+        .agg(pl.col("worse").quantile(1 - MOST, "lower"))
         .sort("place", descending=True)
         .group_by("kind", "part", "key", maintain_order=True)
         .agg(pl.col("worse"))
-        .filter(pl.col("worse").list.len() >= _LAST)
+        .filter(pl.col("worse").list.len() >= TWICE)
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
-    error, slow = 1 / (sessions * max(len(groups), 1)), list[SlowNodePart]()
+    error, slow = RARELY / max(len(groups), 1), list[SlowNodePart]()
     for wanted in _KINDS:
         named = {(each.component.node, each.component.name) for each in slow}
         for (kind, part), group in sorted(groups.items()):
@@ -164,7 +156,7 @@ def slow_parts(visits: pl.DataFrame, sessions: int = _SESSIONS) -> list[SlowNode
             if part != wanted.value or len({components[number].node for number in asked}) < FEWEST:
                 continue
             sessions_of = [np.array(group["worse"][number]) for number in asked]
-            worse = np.array([each[:_LAST] for each in sessions_of])
+            worse = np.array([each[:TWICE] for each in sessions_of])
             # By the median distance of two normal values.
             apart = np.abs(worse[:, 0] - worse[:, 1]) * OF_DEVIATION / math.sqrt(2)
             equals = [CrossedParts[Component]((components[number],)) for number in asked]
@@ -181,11 +173,11 @@ def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
     """The probability that any of these parts has as many sessions in a row as slow as the last ones of this, by how
     often the others had one, but for those that are slow now (Bonferroni). `sessions`: of each part how much worse they
     were, the latest first; those that were worse by `least` are slow."""
-    others = np.concatenate([each for each in sessions if each[:_LAST].min() < least] or [np.zeros(1)])
+    others = np.concatenate([each for each in sessions if each[:TWICE].min() < least] or [np.zeros(1)])
     levels = np.minimum.accumulate(sessions[member])
     levels = levels[levels >= least]
     chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
-    return float(min(1.0, len(sessions) * min(chances[_LAST - 1 :], default=1.0)))
+    return float(min(1.0, len(sessions) * min(chances[TWICE - 1 :], default=1.0)))
 
 
 def _within(component: Component) -> Iterator[tuple[str, str]]:

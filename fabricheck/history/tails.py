@@ -20,32 +20,28 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import FEWEST, of_the_others, prediction_factor
+from fabricheck.history.robust import of_the_others, prediction_factor
+from fabricheck.judge.constants import (
+    BATCHES,
+    CAUTION,
+    CAUTION_OF_PEAKS,
+    ENOUGH,
+    FEWEST,
+    FEWEST_FOR_TAIL,
+    PEAKS,
+    PRIOR_WEIGHT,
+    SHARE,
+    TAIL_INDEX,
+    WIDER,
+    YEAR,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: So many deviations have a tail of their own.
-FEWEST_DEVIATIONS = 300
-# The tail are the largest of them, at least so many.
-_SHARE, _FEWEST_OF_TAIL = 0.02, 20
-# Index of the tail before it was looked at, with the weight of so many deviations: that of a t distribution with five
-# degrees of freedom, between those of recorded goodputs (0.14 to 0.31) and latencies (0.15 to 0.21).
-_PRIOR_INDEX, _PRIOR_WEIGHT = 0.2, 20
-# Few runs may have missed what goes wrong rarely: the index is taken so many of its standard errors larger than found,
-# which covers that of four systems in five.
-_CAUTION = 0.84
-# From so many deviations on a generalised Pareto distribution is fitted to the largest of them, a share between these
-# two that is nearest to so many; its index is drawn to the prior's, and the bound taken so many standard errors larger
-# than found.
-_FEWEST_FOR_PEAKS, _CAUTION_OF_PEAKS = 4000, 2.5
-_SHARES_OF_PEAKS, _PEAKS = (0.01, 0.02), 200
-# Sessions are left out in so many groups, for the error; fewer sessions do not tell it.
-_GROUPS = 10
-# As many runs are needed as make bounds no wider, for that, than by this factor.
-_WIDER = 1.25
-# More runs than a site makes in a year say no more than that it never gets there.
-_MOST_RUNS = 400
+# A generalised Pareto distribution is fitted to a share of the deviations between these two that is nearest to
+# FEWEST_FOR_TAIL of them; its index is drawn to the prior's.
+_SHARES_OF_PEAKS = (0.01, 0.02)
 
 
 @dataclass(frozen=True)
@@ -55,12 +51,12 @@ class Tail:
 
     deviations: Floats
     runs: Ints | None = None
-    prior: tuple[float, int] = (_PRIOR_INDEX, _PRIOR_WEIGHT)
+    prior: tuple[float, int] = (TAIL_INDEX, PRIOR_WEIGHT)
 
     @property
     def known(self) -> bool:
         """Whether there are enough of them to extrapolate."""
-        return self.deviations.size >= FEWEST_DEVIATIONS
+        return self.deviations.size >= FEWEST_FOR_TAIL
 
     def factor(self, rate: float, runs: int) -> float:
         """How many spreads from the centre of `runs` runs one more lies on the worse side with probability `rate`.
@@ -71,62 +67,62 @@ class Tail:
         this and of what the peaks say (`_by_peaks`) is taken: both are bounds.
         """
         if not self.known:
-            begin = prediction_factor(runs, _SHARE)
-            return max(begin * float((_SHARE / rate) ** _PRIOR_INDEX), prediction_factor(runs, rate))
+            begin = prediction_factor(runs, SHARE)
+            return max(begin * float((SHARE / rate) ** TAIL_INDEX), prediction_factor(runs, rate))
         return min(self._by_power(rate), self._by_peaks(rate)).factor
 
     def runs_needed(self, rate: float, runs: int) -> int:
         """How many runs of each metric make what they know of the tail good enough, by what `runs` of each told of it.
 
-        Few metrics have a tail of their own from FEWEST_DEVIATIONS deviations on. Of more the bounds at `rate` are to
+        Few metrics have a tail of their own from FEWEST_FOR_TAIL deviations on. Of more the bounds at `rate` are to
         be wider by no more than 25% for what the runs may have missed; the error falls with the square root of their
         number.
         """
         if not self.known:
-            return max(FEWEST, math.ceil(runs * FEWEST_DEVIATIONS / max(self.deviations.size, 1)))
+            return max(FEWEST, math.ceil(runs * FEWEST_FOR_TAIL / max(self.deviations.size, 1)))
         wider = min(self._by_power(rate), self._by_peaks(rate)).wider
-        return max(FEWEST, math.ceil(runs * (wider / math.log(_WIDER)) ** 2))
+        return max(FEWEST, math.ceil(runs * (wider / math.log(WIDER)) ** 2))
 
     def runs_for(self, allowed: float, rate: float, runs: int) -> int | None:
         """How many runs of each metric bring `factor` down to what is `allowed`; None where a few hundred would not."""
         if not self.known:
-            return next((more for more in range(runs, _MOST_RUNS) if self.factor(rate, more) <= allowed), None)
+            return next((more for more in range(runs, YEAR) if self.factor(rate, more) <= allowed), None)
         needed = []
         for reach in (self._by_power(rate), self._by_peaks(rate)):
             if math.isfinite(reach.factor) and (left := math.log(allowed / reach.factor) + reach.wider) > 0:
                 needed.append(math.ceil(runs * (reach.wider / left) ** 2))  # the error falls with the root of the runs
-        return min((runs for runs in needed if runs < _MOST_RUNS), default=None)
+        return min((runs for runs in needed if runs < YEAR), default=None)
 
     def _by_power(self, rate: float) -> _Reach:
         fit = self._fit()
         beyond = max(1.0, fit.share / rate)
-        wider = _CAUTION * fit.error * math.log(beyond)
+        wider = CAUTION * fit.error * math.log(beyond)
         return _Reach(fit.begin * float(beyond**fit.index) * math.exp(wider), wider)
 
     def _by_peaks(self, rate: float) -> _Reach:
         """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
         Miller, Biometrika 61, 1974), which knows that the metrics of a run move together; endless without runs."""
         endless = _Reach(math.inf, math.inf)
-        if self.runs is None or self.deviations.size < _FEWEST_FOR_PEAKS:
+        if self.runs is None or self.deviations.size < FEWEST_FOR_TAIL / PEAKS:
             return endless
         number = int(self.runs.max()) + 1
-        if number < _GROUPS:
+        if number < BATCHES:
             return endless
-        group = self.runs * _GROUPS // number
-        without = [_quantile_of_peaks(self.deviations[group != each], rate, self.prior) for each in range(_GROUPS)]
+        group = self.runs * BATCHES // number
+        without = [_quantile_of_peaks(self.deviations[group != each], rate, self.prior) for each in range(BATCHES)]
         logs = np.log(np.maximum(without, 1.0))
-        wider = _CAUTION_OF_PEAKS * math.sqrt((_GROUPS - 1) / _GROUPS * float(((logs - logs.mean()) ** 2).sum()))
+        wider = CAUTION_OF_PEAKS * math.sqrt((BATCHES - 1) / BATCHES * float(((logs - logs.mean()) ** 2).sum()))
         return _Reach(_quantile_of_peaks(self.deviations, rate, self.prior) * math.exp(wider), wider)
 
     def _fit(self) -> _Power:
         size = self.deviations.size
-        count = max(_FEWEST_OF_TAIL, int(_SHARE * size))
+        count = max(ENOUGH, int(SHARE * size))
         begin = max(float(self.deviations[count]), 1.0)
         logs = np.log(np.maximum(self.deviations[:count], begin) / begin)
-        weight = count + _PRIOR_WEIGHT
-        index = (float(logs.sum()) + _PRIOR_INDEX * _PRIOR_WEIGHT) / weight
+        weight = count + PRIOR_WEIGHT
+        index = (float(logs.sum()) + TAIL_INDEX * PRIOR_WEIGHT) / weight
         # Logarithms in the tail of a power have the index as standard deviation; of another they tell their own.
-        error = math.sqrt(count * float(logs.var()) + _PRIOR_WEIGHT * _PRIOR_INDEX**2) / weight
+        error = math.sqrt(count * float(logs.var()) + PRIOR_WEIGHT * TAIL_INDEX**2) / weight
         return _Power(begin, count / size, index, error)
 
 
@@ -151,7 +147,7 @@ class _Power:
 def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]) -> float:
     """What is exceeded at `rate`, by what lies beyond the beginning of the tail (`peaks`)."""
     least, most = (int(share * deviations.size) for share in _SHARES_OF_PEAKS)
-    tail = upper_tail(deviations, min(max(least, _PEAKS), most), prior)
+    tail = upper_tail(deviations, min(max(least, FEWEST_FOR_TAIL), most), prior)
     return max(tail.quantile(rate), 1.0) if tail else math.inf
 
 

@@ -16,15 +16,13 @@ from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.percent import percent, size
 from fabricheck.history.series import MetricKey
-from fabricheck.history.shift_test import FEWEST_SESSIONS
 from fabricheck.history.watch import Improvement, WatchResult
+from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_LINES
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.units import plural
 
 _NEVER = "never"
-# More of what is in order, or of one kind of message, would hide what is not.
-_MOST_LINES = 20
 
 
 def to_json(result: object) -> str:
@@ -104,7 +102,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"  suspect: {suspect.place}: {suspect.message}"
     for verdict in ChangeVerdict:
         members = [each for each in comparison.metrics if each.verdict is verdict]
-        most = len(members) if verdict is ChangeVerdict.REGRESSED else _MOST_LINES
+        most = len(members) if verdict is ChangeVerdict.REGRESSED else MOST_LINES
         for finding in members[:most]:
             yield _metric_line(finding, comparison.options.confidence)
         if len(members) > most:
@@ -156,10 +154,10 @@ def _metric_line(change: MetricChange, confidence: float) -> str:
 
 
 def _could_show(change: MetricChange) -> str:
-    if min(change.base_sessions, change.candidate_sessions) < FEWEST_SESSIONS:
+    if min(change.base_sessions, change.candidate_sessions) < FEWEST_FOR_MIDDLE:
         sides = (("base", change.base_sessions), ("candidate", change.candidate_sessions))
         missing = [
-            f"{FEWEST_SESSIONS - number} more of the {name}" for name, number in sides if number < FEWEST_SESSIONS
+            f"{FEWEST_FOR_MIDDLE - number} more of the {name}" for name, number in sides if number < FEWEST_FOR_MIDDLE
         ]
         return f"; needs {' and '.join(missing)}"
     if not math.isfinite(change.smallest_change):
@@ -176,9 +174,9 @@ def watch_lines(watched: WatchResult) -> Iterator[str]:
         if incident.open:
             yield from _incident_lines(incident)
     closed = [incident for incident in watched.incidents if not incident.open]
-    for incident in closed[-_MOST_LINES:]:
+    for incident in closed[-MOST_LINES:]:
         yield closed_line(incident)
-    for better in watched.improvements[-_MOST_LINES:]:
+    for better in watched.improvements[-MOST_LINES:]:
         yield improvement_line(better)
     for state in watched.states:
         if state.status in ("missing", "too irregular"):
@@ -237,10 +235,10 @@ def _what(incident: Incident) -> str:
 
 def _incident_lines(incident: Incident) -> Iterator[str]:
     yield f"{'NEW' if incident.new else 'OPEN'}: {_what(incident)} got worse; raised {incident.raised}"
-    for alert in incident.alerts[:_MOST_LINES]:
+    for alert in incident.alerts[:MOST_LINES]:
         yield f"  {alert_line(alert)}"
-    if len(incident.alerts) > _MOST_LINES:
-        yield f"  {len(incident.alerts) - _MOST_LINES} more; --json has them all"
+    if len(incident.alerts) > MOST_LINES:
+        yield f"  {len(incident.alerts) - MOST_LINES} more; --json has them all"
     if incident.next_step:
         yield f"  next: {incident.next_step}"
 

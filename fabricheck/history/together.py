@@ -8,17 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from fabricheck.history.robust import FEWEST
 from fabricheck.history.tails import Floats, joined_tail
-from fabricheck.judge.parts import CUT, Ints, PartMetrics, Together, parts_of, scores_of, standardised
+from fabricheck.judge.constants import FEWEST, FEWEST_FOR_TAIL, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
+from fabricheck.judge.parts import Ints, PartMetrics, Together, parts_of, scores_of, standardised
 
-# Of what launches share, more than this is all.
-_MOST_SHARED = 0.95
 # Index of the tail of scores, with the weight of so many of the largest: sums of metrics that are cut off have no heavy
 # one.
-_PRIOR = (0.0, 200)
-# Of the standard deviation, which depends on what is cut off by it.
-_STEPS = 10
+_PRIOR = (0.0, FEWEST_FOR_TAIL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +72,10 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     cut = [np.clip(each.values, -width[each.unit], width[each.unit]) for each in sessions]
     joined, units = np.concatenate(cut), np.concatenate([each.unit for each in sessions])
     scale = np.array([_scale(joined[units == number]) for number in range(width.size)])
-    values = [np.clip(one / scale[each.unit], -CUT, CUT) for one, each in zip(cut, sessions, strict=True)]
+    values = [
+        np.clip(one / scale[each.unit], -MOST_OF_METRIC, MOST_OF_METRIC)
+        for one, each in zip(cut, sessions, strict=True)
+    ]
     launch = _shared_by_launches(values, sessions)
     sums = [scores_of(one, each.launch, each.parts, launch) for one, each in zip(values, sessions, strict=True)]
     kinds = {kind for each in sessions for part in each.parts for kind in part.kinds}
@@ -94,11 +93,15 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
 
 
 def _scale(values: Floats) -> float:
-    """Their standard deviation around zero, where none counts for more than CUT of it."""
+    """Their standard deviation around zero, where none counts for more than MOST_OF_METRIC of it."""
     known = values[np.isfinite(values)]
     scale = float(np.sqrt(np.mean(known**2))) if known.size else 0.0
-    for _ in range(_STEPS):
-        scale = float(np.sqrt(np.mean(np.clip(known, -CUT * scale, CUT * scale) ** 2))) if scale > 0 else 0.0
+    for _ in range(MOST_STEPS):
+        scale = (
+            float(np.sqrt(np.mean(np.clip(known, -MOST_OF_METRIC * scale, MOST_OF_METRIC * scale) ** 2)))
+            if scale > 0
+            else 0.0
+        )
     return scale if scale > 0 else 1.0
 
 
@@ -112,7 +115,7 @@ def _shared_by_launches(values: Sequence[Floats], sessions: Sequence[Drawn]) -> 
         total, size = np.bincount(session.launch, clean, number), np.bincount(session.launch, known, number)
         products += float((total**2).sum() - (clean**2).sum())
         pairs += float((size * (size - 1)).sum())
-    return float(np.clip(products / max(pairs, 1.0), 0.0, _MOST_SHARED))
+    return float(np.clip(products / max(pairs, 1.0), 0.0, 1 - RESOLUTION))
 
 
 def _shared_by_parts(kind: str, scores: Sequence[tuple[Floats, Floats]], sessions: Sequence[Drawn]) -> float:

@@ -12,22 +12,31 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.charts import CHARTS, CLIP, least_of_streak, shares_of_deviations
-from fabricheck.history.levels import FIRST, errors_of, level_of, levels_of
+from fabricheck.history.charts import CHARTS, least_of_streak, shares_of_deviations
+from fabricheck.history.levels import errors_of, level_of, levels_of
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import CUT, FEWEST, centre_and_spread, normal_score
+from fabricheck.history.robust import centre_and_spread, normal_score
 from fabricheck.history.rows import Arrays, by_rows, sample_of
+from fabricheck.judge.constants import (
+    CLIP,
+    CUT,
+    ENOUGH,
+    FEWEST,
+    FEWEST_FOR_JUMP,
+    JUMP_MARGIN,
+    JUMP_SESSIONS,
+    LEAST_JUMP,
+    MOST_STEPS,
+    OUTER,
+    SEVERAL,
+    TENTH,
+    YEAR,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# A baseline, which changes slowly, is fitted again after so many sessions, or once it has grown by this share.
-_FIT_EVERY, _FIT_GROWN = 5, 0.1
-# One session alone is an alert where it is as far out as healthy sessions of all metrics together are once in so many,
-# and half as far again, for what that is told from may be few; and never below so many spreads.
-_JUMP_SESSIONS, _JUMP_MARGIN, _LEAST_JUMP = 300_000, 1.5, 10.0
-_FEWEST_FOR_JUMP = 1000
 # Where a level goes about, small losses that add up are what it does by itself.
 _DRIFT = [each.name for each in CHARTS].index("drift")
 
@@ -42,9 +51,9 @@ class Options:
     `least_spread`: relative; metrics that vary less (a clock's resolution) are taken to vary by this.
     """
 
-    warm_up: int = 20
-    window: int = 365
-    lag: int = 5
+    warm_up: int = ENOUGH
+    window: int = YEAR
+    lag: int = SEVERAL
     least_spread: float = 0.0002
 
     def __post_init__(self) -> None:
@@ -84,7 +93,7 @@ class Usual:
         start = max(0, until - options.window)
         if until - start < FEWEST:
             return
-        due = self.fitted < 0 or session - self.fitted >= max(_FIT_EVERY, _FIT_GROWN * (until - start))
+        due = self.fitted < 0 or session - self.fitted >= max(SEVERAL, TENTH * (until - start))
         if due or renewed:
             self.counted = self._there(start, until)
         else:
@@ -145,8 +154,8 @@ class Usual:
         self.streak[judged] = least_of_streak(away) * own[judged] / self.spread[judged]
         rows = np.arange(judged.size)
         tail = upper_tail(away[sample_of(rows[:-1] if judged[-1] == len(self.count) - 1 else rows)])
-        known = tail is not None and tail.ordered.size >= _FEWEST_FOR_JUMP
-        self.jump = max(_LEAST_JUMP, _JUMP_MARGIN * tail.quantile(1 / _JUMP_SESSIONS)) if tail and known else np.inf
+        known = tail is not None and tail.ordered.size >= FEWEST_FOR_JUMP
+        self.jump = max(LEAST_JUMP, JUMP_MARGIN * tail.quantile(1 / JUMP_SESSIONS)) if tail and known else np.inf
 
     def follow(self, session: int, deviation: Floats, open_: Flags) -> None:
         """Levels by one session more; what happens in an alert is not a level."""
@@ -182,14 +191,6 @@ class Usual:
     def score(self, deviation: Floats) -> Floats:
         """The standard normal value that is as improbable as a deviation, cut off at what one session may count for."""
         return np.minimum(normal_score(deviation, np.maximum(self.count, FEWEST)), CLIP)
-
-
-# Fewer metrics tell too little of what all have in common.
-FEWEST_FOR_COMMON = 20
-# What at least so many of the metrics do is what all do.
-_OUTER = 0.35
-# The skipped median stands after a few.
-_ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +232,7 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
         filtered = CUT * whole[follows], gain[follows], keep[follows]
         level[follows] = level_of(error[follows], *filtered)
         error[follows, :until] = errors_of(error[follows, :until], *filtered)
-        error[follows, :FIRST] = np.nan
+        error[follows, :SEVERAL] = np.nan
         own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
     return Baseline(count, centre, whole, own, gain, keep, level, error[:, :until])
 
@@ -244,10 +245,10 @@ def shift_of_all(values: Floats, spread: Floats) -> tuple[float, float]:
     part of the metrics lost by itself would move the median of all by up to a spread.
     """
     there = np.flatnonzero(np.isfinite(values) & np.isfinite(spread))
-    if there.size < FEWEST_FOR_COMMON:
+    if there.size < ENOUGH:
         return float("nan"), 0.0
     low, middle, high = _quantiles(values[there], spread[there])
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_STEPS):
         kept = there[np.abs(values[there] - middle) <= CUT * spread[there]]
         before, middle = middle, _quantiles(values[kept], spread[kept])[1] if kept.size else middle
         if middle == before:
@@ -256,9 +257,9 @@ def shift_of_all(values: Floats, spread: Floats) -> tuple[float, float]:
 
 
 def _quantiles(values: Floats, spread: Floats) -> tuple[float, float, float]:
-    """By weight, without an _OUTER share on either side, and between them the median."""
+    """By weight, without an OUTER share on either side, and between them the median."""
     order = np.argsort(values, kind="stable")
     share = np.cumsum(1 / spread[order])
-    places = np.searchsorted(share, np.asarray([_OUTER, 0.5, 1 - _OUTER]) * share[-1])
+    places = np.searchsorted(share, np.asarray([OUTER, 0.5, 1 - OUTER]) * share[-1])
     low, middle, high = (float(values[order[min(each, order.size - 1)]]) for each in places)
     return low, middle, high

@@ -14,23 +14,18 @@ from scipy.special import ndtri
 
 from fabricheck.errors import UserError
 from fabricheck.history.accepted import Accepted, accepted_sessions
-from fabricheck.history.charts import CHARTS, CLIP, LENGTH
-from fabricheck.history.incidents import AFTER, BEFORE, Alert, Incident, incidents_of
+from fabricheck.history.charts import CHARTS
+from fabricheck.history.incidents import Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.slow_nodes import slow_nodes
 from fabricheck.history.usual import Options
+from fabricheck.judge.constants import AFTER, BEFORE, CLIP, CONFIDENCE, FEWEST_FOR_MIDDLE, OF_STREAK, STAYS, WEEK
 from fabricheck.records.component import Component
 
 Floats = npt.NDArray[np.float64]
 
-# An alert that was over after fewer sessions was about a few sessions.
-_BRIEF = 10
-# A metric is missed when it was not measured for this many times as long as it usually is not.
-_MISSED = 3
-_WEEK = 7
-_POWER = float(ndtri(0.95))  # of 95%
-_OF_STREAK = 1.1
+_POWER = float(ndtri(CONFIDENCE))
 _LOSSES = np.geomspace(0.5, 100.0, 150)  # in spreads
 
 
@@ -207,7 +202,7 @@ def _alert(series: Series, raised: MetricAlert) -> Alert:
     )
     sessions = [session for session in window if np.isfinite(series.values[row, session])]
     alert = sessions.index(raised.session)
-    if raised.ended is not None and raised.ended - raised.session < _BRIEF and not (raised.accepted or raised.worsened):
+    if raised.ended is not None and raised.ended - raised.session < STAYS and not (raised.accepted or raised.worsened):
         # What lasted for a few sessions is not half of what is looked at: the rise of the chart shows it.
         sessions = sessions[: alert + 1]
         place = max(next(n for n, each in enumerate(sessions) if each >= raised.began), 1)
@@ -263,7 +258,7 @@ def _state(
         status = "alert"
     elif any(metric == row and session > last for metric, session in accepted):
         status = "retired"
-    elif len(series.sessions) - 1 - last > _MISSED * usual:
+    elif len(series.sessions) - 1 - last > FEWEST_FOR_MIDDLE * usual:
         status = "missing"
     elif monitored.count[row] < options.warm_up:
         status = "warming up"
@@ -288,12 +283,14 @@ def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
     """The least loss that a chart, a streak or a jump shows within a week with 95% probability, of whose sessions each
     moves the level of the next."""
     left, level = [], 0.0
-    for _ in range(_WEEK):
+    for _ in range(WEEK):
         left.append(1 - level)
         level = float(monitored.keep[row] * (level + monitored.gain[row] * left[-1]))
     losses = _LOSSES[:, None] * np.asarray(left)
-    unsure = _POWER * np.sqrt(np.arange(1, _WEEK + 1))
-    shown = (losses[:, 0] >= monitored.jump + _POWER) | (losses[:, LENGTH - 1] >= monitored.streak[row] + _OF_STREAK)
+    unsure = _POWER * np.sqrt(np.arange(1, WEEK + 1))
+    shown = (losses[:, 0] >= monitored.jump + _POWER) | (
+        losses[:, FEWEST_FOR_MIDDLE - 1] >= monitored.streak[row] + OF_STREAK
+    )
     for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True):
         # A session counts for no more than CLIP in a chart.
         sums = np.cumsum(np.minimum(losses, CLIP) - chart.allowance, axis=1)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fabricheck.judge.constants import ENOUGH, OF_DEVIATION, SEVERAL
 from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
-from fabricheck.judge.statistics import OF_DEVIATION
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.judgement import Judgement
@@ -33,11 +33,6 @@ from fabricheck.topology.nic import nic_of
 from fabricheck.topology.orbits import orbit
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks, nics_of_lone_ranks
 from fabricheck.units import format_size
-
-# Fewer iterations do not tell how much a series varies.
-_FEWEST_ITERATIONS = 5
-# Of so many one is beyond the 95th percentile.
-_FEWEST_FOR_TAIL = 20
 
 _Round = tuple[str, int, int]
 
@@ -95,7 +90,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
     for number, judgement in enumerate(judged.judgements):
         samples = judgement.samples
         sound = judgement.verdict is not Verdict.INVALID and samples.statistic == "iterations"
-        if not sound or samples.wrong_bytes > 0 or samples.count < _FEWEST_ITERATIONS:
+        if not sound or samples.wrong_bytes > 0 or samples.count < SEVERAL:
             continue
         role = where.role(samples, host_memory_of(run, samples))
         # How near a GPU is to a NIC no topology says.
@@ -139,7 +134,7 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
     inside = OF_DEVIATION * float(np.median(np.abs(values - middle))) / middle
     places, parts = where.places(judged.samples)
     times = judged.samples.times_ns
-    tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= _FEWEST_FOR_TAIL else None
+    tail = float(np.log(np.percentile(times, 95) / np.median(times))) if times.size >= ENOUGH else None
     return Member(number, float(np.log(judged.value)) * (-1 if higher else 1), inside, places, parts, tail)
 
 

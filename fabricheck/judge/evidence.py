@@ -14,8 +14,6 @@ from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 
-_BUSY_SHARE, _BUSY_CORES = 0.5, 1.0
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -75,7 +73,7 @@ class NodeReport:
     def is_busy(self) -> bool:
         """Whether others kept half of its cores at work before the test began."""
         state = self.before
-        return state is not None and state.cores > 0 and state.busy_cores > max(_BUSY_SHARE * state.cores, _BUSY_CORES)
+        return state is not None and state.cores > 0 and 2 * state.busy_cores > state.cores
 
     @property
     def has_others(self) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fabricheck.judge.constants import LEAST_BUSY, LEAST_OF_CONTEXT
 from fabricheck.judge.counter_rules import (
     GPU_COUNTERS,
     LINK_COUNTERS,
@@ -61,10 +62,6 @@ def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> 
         yield from _xids(node)
 
 
-# Of the last moment; a context of CUDA takes at least so much of a GPU's memory.
-_LEAST_BUSY, _LEAST_OF_CONTEXT = 5, 100_000_000
-
-
 @dataclass(frozen=True)
 class _Gpu:
     """A GPU of a node as it was last, and before the run where both are known."""
@@ -109,7 +106,7 @@ def _unseen(seen: _Gpu) -> Iterator[Evidence]:
     before = seen.before
     if before is None or before.processes or not before.busy_percent or not before.memory_used_bytes:
         return
-    if before.busy_percent >= _LEAST_BUSY and before.memory_used_bytes >= _LEAST_OF_CONTEXT:
+    if before.busy_percent >= LEAST_BUSY and before.memory_used_bytes >= LEAST_OF_CONTEXT:
         power = f", {before.power_w:.0f} W" if before.power_w else ""
         clock = f", {before.clock_mhz} MHz" if before.clock_mhz else ""
         text = (

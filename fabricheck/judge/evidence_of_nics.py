@@ -9,6 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import (
+    ENOUGH,
+    FEWEST_FOR_MIDDLE,
+    FEWEST_RECOVERIES,
+    GAPS_ALONE,
+    MOST,
+    NEARLY_ALL,
+    RECOVERIES_SHARE,
+    RESENT_AT_ONCE,
+    TAKEN,
+    TCP_SHARE,
+    TIMES_OTHERS,
+    TWICE,
+)
 from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.node_state import BlockedPath, NicState
@@ -20,19 +34,6 @@ from fabricheck.topology.network import fold
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import few
-
-# Of the segments that a node received, the share that came after a gap, and of those that the others sent, the share
-# that made them recover from a loss. On healthy shaped links, whose shaper drops what is too fast, up to 6% and 0.036%;
-# where 1% of the packets to a node are lost, 6% to 44% and 0.047% to 0.11% (docs/state.md). So many gaps tell alone.
-# With 0.1%, 3% to 8% and 11 to 25 recoveries, at every other node and of a packet or few each: at the middle one 1.0 to
-# 4.7 segments were sent again for a recovery, where a shaper, which drops what comes together, had 25. Who is late on
-# busy cores has as many.
-_GAPS_SHARE, _RECOVERIES_SHARE, _GAPS_ALONE = 0.02, 5e-4, 0.1
-_RESENT_AT_ONCE, _FEWEST_OF_A_NODE, _MOST_NODES = 8.0, 2, 0.75
-# Of those that it sent, the share that it sent again: on the same links up to 0.6% where pairs take turns, and up to
-# 3.6% where four nodes sent to one another at once.
-_RESENT_SHARE = 0.02
-_FEWEST, _FEWEST_RECOVERIES, _TIMES_OTHERS, _FEWEST_NODES = 20, 10, 4.0, 3
 
 
 def evidence_of_nics(
@@ -94,21 +95,21 @@ def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
 
     idle = not any(node.is_busy for node in nodes)
     gaps = {host: (rise.get("TCPOFOQueue", 0), rise.get("InSegs", 0)) for host, rise in rises.items()}
-    for above in _above(gaps, _GAPS_SHARE):
+    for above in _above(gaps, TCP_SHARE):
         host, share, _ = above
         others = [rise for other, rise in rises.items() if other != host]
         # Of these, what belongs to nodes with more gaps is not this one's.
         more = sum(part for other, (part, whole) in gaps.items() if other != host and part > share * whole)
         recoveries = sum(rise.get("TCPSackRecovery", 0) for rise in others) * gaps[host][0] / (gaps[host][0] + more)
-        told = share > _GAPS_ALONE or (idle and _one_by_one(others))
-        usual = 0 if told else _RECOVERIES_SHARE * sum(map(_sent, others))
-        if recoveries >= max(_FEWEST_RECOVERIES, usual):
+        told = share > GAPS_ALONE or (idle and _one_by_one(others))
+        usual = 0 if told else RECOVERIES_SHARE * sum(map(_sent, others))
+        if recoveries >= max(FEWEST_RECOVERIES, usual):
             count, segments = gaps[host]
             counted = f"{count:,} of {segments:,} TCP segments came after a gap"
-            verdict = Verdict.DEGRADED if len(rises) >= _FEWEST_NODES else None
+            verdict = Verdict.DEGRADED if len(rises) >= FEWEST_FOR_MIDDLE else None
             yield say(above, counted, "packets to this node are lost", verdict)
     sent = {host: (rise.get("RetransSegs", 0), _sent(rise)) for host, rise in rises.items()}
-    for above in _above(sent, _RESENT_SHARE):
+    for above in _above(sent, TCP_SHARE):
         again, segments = sent[above[0]]
         counted = f"TCP sent {again:,} of {segments:,} segments again"
         meaning = "packets from this node are lost, or its port or path is slow"
@@ -118,11 +119,9 @@ def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
 def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
     """Whether nearly all of the nodes that sent had to recover, and most of a packet or few each time."""
     resent = [
-        rise.get("RetransSegs", 0) / count
-        for rise in others
-        if (count := rise.get("TCPSackRecovery", 0)) >= _FEWEST_OF_A_NODE
+        rise.get("RetransSegs", 0) / count for rise in others if (count := rise.get("TCPSackRecovery", 0)) >= TWICE
     ]
-    return len(resent) >= _MOST_NODES * len(others) and statistics.median(resent) <= _RESENT_AT_ONCE
+    return len(resent) >= MOST * len(others) and statistics.median(resent) <= RESENT_AT_ONCE
 
 
 def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tuple[str, float, float]]:
@@ -130,12 +129,12 @@ def _above(counts: Mapping[str, tuple[int, int]], share: float) -> Iterator[tupl
     shares = {host: part / whole if whole else 0.0 for host, (part, whole) in counts.items()}
     ordered = sorted(shares.values())
     for host, (part, _) in counts.items():
-        if part < _FEWEST or shares[host] <= share or len(shares) < 2:
+        if part < ENOUGH or shares[host] <= share or len(shares) < 2:
             continue
         others = ordered.copy()  # there may be thousands: a sorted list has its median at once
         others.remove(shares[host])
         usual = statistics.median(others)
-        if shares[host] > _TIMES_OTHERS * usual:
+        if shares[host] > TIMES_OTHERS * usual:
             yield host, shares[host], usual
 
 
@@ -150,12 +149,6 @@ def _tcp_rise(node: NodeReport) -> Mapping[str, int]:
     return {name: value - node.before.tcp.get(name, 0) for name, value in node.after.tcp.items()}
 
 
-# The kernel counts more than the kept iterations, never less, where it counts them at all. A library may stripe a GPU's
-# data over some NICs; of one that it does not use at all there is next to nothing.
-_COUNTED, _TAKEN = 0.9, 0.2
-_FEWEST_BYTES = 1 << 20
-
-
 def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evidence]:
     """A NIC that sent next to nothing of what its GPUs sent by *CCL, while all NICs of the node sent it together.
 
@@ -168,10 +161,10 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
     for host, least in _least_sent(run, topology).items():
         counted = {nic.name: int(sent.get(host, {}).get(nic.name, 0)) for nic in topology.nics}
         whole = sum(least.values())
-        if whole < _FEWEST_BYTES or sum(counted.values()) < _COUNTED * whole:
+        if sum(counted.values()) < NEARLY_ALL * whole:
             continue
         for nic, bytes_ in least.items():
-            if counted[nic] < _TAKEN * bytes_:
+            if counted[nic] < TAKEN * bytes_:
                 most = max(counted, key=lambda name: counted[name] - least.get(name, 0))
                 text = (
                     f"sent {counted[nic] / 1e6:,.0f} MB of the {bytes_ / 1e6:,.0f} MB of its GPUs; {most} sent "

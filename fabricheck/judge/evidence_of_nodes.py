@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.extras import parse_cores
+from fabricheck.judge.constants import CLOCK_S, TENTH
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run
@@ -17,9 +18,6 @@ from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
 from fabricheck.units import FEW, few
 
-# A launcher starts all nodes within its own time-out (fabricheck.rfm.command_line); larger differences are of clocks.
-_CLOCK_S = 60.0
-_LITTLE_MEMORY = 0.1
 # What makes copies and libraries slower or chooses their way, whoever set it.
 _CHANGES = re.compile(r"(NCCL|RCCL)_.*|(CUDA|HIP)_LAUNCH_BLOCKING|CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|LD_PRELOAD")
 _NO_SETTINGS = ("NCCL_VERSION", "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
@@ -44,7 +42,7 @@ def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[
     yield from _load(nodes)
     for node in nodes:
         total, free = node.last.memory_bytes, node.last.memory_free_bytes
-        if total and free < _LITTLE_MEMORY * total:
+        if total and free < TENTH * total:
             text = f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of memory are free"
             yield Evidence("memory-low", node.host, "", text, Verdict.PASS)
 
@@ -256,7 +254,7 @@ def _clocks(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
         return
     usual = statistics.median_low(times.values())
     for host, time_s in times.items():
-        if abs(time_s - usual) > _CLOCK_S:
+        if abs(time_s - usual) > CLOCK_S:
             way = "ahead of" if time_s > usual else "behind"
             text = f"its clock is {abs(time_s - usual):,.0f} s {way} the other nodes'"
             yield Evidence("clock-off", host, "", text, Verdict.DEGRADED)

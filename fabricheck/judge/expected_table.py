@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import LARGE
 from fabricheck.judge.references import References
 from fabricheck.records.metrics import parse_metric_name
 from fabricheck.records.operations import COLLECTIVES, PAIRS
@@ -18,9 +19,6 @@ from fabricheck.topology.memory import host_device_gbps, host_link_gbps
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.nic import alltoall_asymptotic_gbps, node_gbps
 from fabricheck.topology.of_metric import expectation
-
-# Large enough that start-up times do not count.
-_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def _row(
         schedule="uncontended",
         devices=devices,
         nodes=1,
-        bytes=_BYTES,
+        bytes=LARGE,
         quantity="goodput",
         host_copy_gbps=None,
     )

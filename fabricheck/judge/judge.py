@@ -187,10 +187,6 @@ def _unverified(run: Run, policy: Policy) -> Iterator[Finding]:
         yield Finding("not-verified", Verdict.INVALID, f"{run.path}: {text}")
 
 
-# Two that share a link fairly have half of it each.
-_FAIR_SHARE = 0.5
-
-
 def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
     """INVALID for a victim whose aggressors hardly sent: that it was not slowed down proves nothing then.
 
@@ -200,7 +196,8 @@ def _beside_traffic(judged: Judgement, expect: Expect) -> Judgement:
     if aggressor is None:
         return judged
     expectation = expect(aggressor, "goodput")
-    least = (expectation.expected or 0.0) * expectation.floor_fraction * _FAIR_SHARE
+    # Two that share a link fairly have half of it each.
+    least = (expectation.expected or 0.0) * expectation.floor_fraction / 2
     reached = float(np.median(aggressor.goodput_gbps))
     if reached >= least:
         return judged

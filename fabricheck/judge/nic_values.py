@@ -9,18 +9,13 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
 from fabricheck.judge.part_values import RunContext, Unmapped, alarm_of
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.topology.schema import Rate
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
-
-# Perftest has 128 messages under way, fabricbench one: in one of this size at 400 Gb/s the 5 us of a message, which OCI
-# requires of ib_write_lat, are 0.4%.
-_LEAST_BYTES = 64 << 20
-# Perftest's size is 2 B; up to this size NICs take a message with its descriptor, and the time is the same.
-_MOST_BYTES = 64
 
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -92,9 +87,9 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
     ((model, rate),) = models
     memory = "gpu" if run.on_gpus and plan.get("buffers") in (None, "device-device") else "host"
     measured = (plan.get("access", "write"), samples.operation, metric.quantity)
-    if measured == ("write", "unidirectional", "goodput") and samples.bytes >= _LEAST_BYTES:
+    if measured == ("write", "unidirectional", "goodput") and samples.bytes >= FILLS_A_NIC:
         tool, least = "ib_write_bw", min
-    elif measured == ("send", "pingpong", "latency") and samples.bytes <= _MOST_BYTES:
+    elif measured == ("send", "pingpong", "latency") and samples.bytes <= INLINE_BYTES:
         tool, least = "ib_write_lat", max
     else:
         return

@@ -13,26 +13,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes half a second to import
 
-from fabricheck.judge.statistics import OF_DEVIATION, OF_MEDIAN
+from fabricheck.judge.constants import (
+    CUT,
+    FEWEST,
+    MOST_FAULTS,
+    MOST_FOR_TWO,
+    MOST_PARTS,
+    OF_DEVIATION,
+    OF_MEDIAN,
+    PRIOR_FREEDOM,
+    SEVERAL,
+)
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 T = TypeVar("T")
-
-# How well the spread of equals is known before they are looked at, in degrees of freedom. With 8 the tails are those of
-# recorded launches: of 3,000 goodputs of healthy H200 one lay 5 standard deviations from its equals.
-_PRIOR_FREEDOM = 8
-# The median of so many has lighter tails than each of them; those of fewer are no lighter than with so many degrees of
-# freedom more than the prior's, however many equals there are.
-_FEWEST_FOR_NORMAL = 5
-_MOST_OF_FEW = 4
-# From so many equals on a few wild ones do not count for the spread, beyond so many robust standard deviations.
-_FEWEST_TO_CUT, _CUT = 6, 3.0
-# Faults of two units at once are looked for among so many.
-_MOST_FOR_TWO = 16
-_MOST_FAULTS = 8
-# Of a large system, the parts whose members are slowest are looked at more closely.
-_MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ def outliers(
     faults: list[Outlier[T]] = []
     # Faults do not add to the noise of the healthy: the spread inside a series is that of the middle one.
     given = _Given(values, inside, max(least_spread, float(np.median(inside))), error)
-    while len(left) > 1 and len(faults) < _MOST_FAULTS:
+    while len(left) > 1 and len(faults) < MOST_FAULTS:
         best = _best(given, parts, left)
         if best is None:
             break
@@ -122,7 +117,7 @@ def outliers(
 def critical_value(count: int, inside: Floats, least_spread: float, error: float) -> float:
     """By how much, as a logarithm, one of `count` peers has to be slower than the others to be found for itself."""
     prior = max(least_spread, float(np.median(inside)))
-    return _quantile(error / (2 * count), _PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
+    return _quantile(error / (2 * count), PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 
 
 def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) -> Outlier[T] | None:
@@ -132,7 +127,7 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
         return None
     # Half of the error for single members, of which the worst is the one that can be an outlier; half for parts.
     middle = float(np.median(values))
-    slowest = sorted(shared, key=lambda members: -_urgency(values, members, middle))[:_MOST_PARTS]
+    slowest = sorted(shared, key=lambda members: -_urgency(values, members, middle))[:MOST_PARTS]
     asked = [frozenset([int(np.argmax(values))]), *(each for each in slowest if len(each) < count)]
     tests = np.array([count] + [len(shared)] * (len(asked) - 1))
     masks = _masks(asked, count)
@@ -174,8 +169,8 @@ def _urgency(values: Floats, members: frozenset[int], middle: float) -> float:
 def _least_range(given: _Given, count: int, tests: int) -> float:
     """Peers that differ by less have no outlier, however they are split: the smallest variance that a split can have,
     between halves."""
-    freedom = _PRIOR_FREEDOM + max(count - 2, 0)
-    variance = given.prior**2 * _PRIOR_FREEDOM / freedom * 4 / count
+    freedom = PRIOR_FREEDOM + max(count - 2, 0)
+    variance = given.prior**2 * PRIOR_FREEDOM / freedom * 4 / count
     return _quantile(given.error / (2 * max(tests, 1)), freedom) * float(np.sqrt(variance)) * (count > 3)
 
 
@@ -202,7 +197,7 @@ def _shared(parts: Sequence[CrossedParts[T]], members: Sequence[int]) -> Mapping
         key = frozenset(crossed)
         crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name), (key,))
     units = dict.fromkeys(name for one in members for name in parts[one].units)
-    for first, second in itertools.combinations(units, 2) if len(units) <= _MOST_FOR_TWO else ():
+    for first, second in itertools.combinations(units, 2) if len(units) <= MOST_FOR_TWO else ():
         ends = frozenset(crossing[first]), frozenset(crossing[second])
         crossings.setdefault(ends[0] | ends[1], _Crossed((first, second), ends))
     return {crossed: names for crossed, names in crossings.items() if len(crossed) > 1}
@@ -215,16 +210,14 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
     count, size = masks.sum(axis=-1), masks.shape[-1]
     rest = size - count
     # One fast one among few others makes none slow.
-    centre = np.where(
-        rest >= _FEWEST_FOR_NORMAL, _median(values, ~masks), np.where(~masks, values, -np.inf).max(axis=-1)
-    )
+    centre = np.where(rest >= SEVERAL, _median(values, ~masks), np.where(~masks, values, -np.inf).max(axis=-1))
     centre_of_slow = _median(values, masks)
     left = values - np.where(masks, centre_of_slow[..., None], centre[..., None])
     cost = np.abs(left).sum(axis=-1)
     freedom = max(size - 2, 0)
     left = _cut(left, prior)
     own = np.maximum(prior, _median(inside, masks))
-    variance = (_PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (_PRIOR_FREEDOM + freedom)
+    variance = (PRIOR_FREEDOM * own**2 + (left**2).sum(axis=-1)) / (PRIOR_FREEDOM + freedom)
     excess = centre_of_slow - centre
     statistic = excess / np.sqrt(variance * (_weight(count) + _weight(rest)))
     return _Splits(excess, np.sqrt(variance), statistic, _freedom(count, rest), left, cost)
@@ -232,9 +225,9 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
 
 def _cut(left: Floats, prior: float | Floats) -> Floats:
     """What is left of several along the last axis, wild ones cut off."""
-    if left.shape[-1] < _FEWEST_TO_CUT:
+    if left.shape[-1] < FEWEST:
         return left
-    reach = (_CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
+    reach = (CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
     return np.clip(left, -reach, reach)
 
 
@@ -247,7 +240,7 @@ def _among_parts(
     What parts vary by is what the others do, and before that the noise of their members, with the weight of 8 parts.
     """
     size = np.array([len(each[0]) for each in parts])
-    statistic, freedom = np.full(size.size, np.inf), np.full(size.size, _PRIOR_FREEDOM)
+    statistic, freedom = np.full(size.size, np.inf), np.full(size.size, PRIOR_FREEDOM)
     like = masks & np.array([len(each) == 1 for each in parts])[:, None]
     for split in np.flatnonzero(size > 1).tolist():
         left = splits.left[split]
@@ -258,7 +251,7 @@ def _among_parts(
         noise = float(splits.spread[split] * np.sqrt(_weight(size[split])))
         levels = _cut(others @ left / others.sum(axis=1), noise)
         freedom[split] += levels.size
-        variance = (_PRIOR_FREEDOM * noise**2 + float((levels**2).sum())) / freedom[split]
+        variance = (PRIOR_FREEDOM * noise**2 + float((levels**2).sum())) / freedom[split]
         own = min(float(np.median(left[list(members)])) for members in parts[split])
         statistic[split] = (splits.excess[split] + own) / np.sqrt(variance * (1 + 1 / levels.size))
     return statistic, freedom
@@ -294,8 +287,8 @@ def _quantile(error: float, freedom: int) -> float:
 def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
     """Degrees of freedom of what so many have against the rest."""
     together = np.maximum(slow + rest - 2, 0)
-    few = np.minimum(slow, rest) < _FEWEST_FOR_NORMAL
-    return np.asarray(_PRIOR_FREEDOM + np.where(few, np.minimum(together, _MOST_OF_FEW), together))
+    few = np.minimum(slow, rest) < SEVERAL
+    return np.asarray(PRIOR_FREEDOM + np.where(few, np.minimum(together, SEVERAL - 1), together))
 
 
 def _weight(count: Numbers) -> Floats:

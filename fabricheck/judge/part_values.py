@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from fabricheck.judge.constants import MOST_OF_METRIC
 from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
@@ -46,8 +47,6 @@ from fabricheck.yamlfile import read_yaml
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 Unit = Literal["Gb/s", "GB/s", "GB/s busbw", "us", "share of nominal"]
-# Between machines of a part, beyond this many standard deviations.
-_SPREADS = 6.0
 
 
 class Where(BaseModel):
@@ -336,7 +335,7 @@ def _of_part(part: Part, known: PartValue, metric: Metric, value: float, policy:
         least = max(least, policy.part_margin_of_latencies)
     if known.machines == 1 and kind == "measured":  # of which nobody knows how far it is from others
         least *= 2
-    margin = max(least, _SPREADS * known.spread)
+    margin = max(least, MOST_OF_METRIC * known.spread)
     higher = BETTER[metric.quantity] == "higher"
     worse, tolerance = 1 - margin if higher else 1 + margin, f"margin {margin:.0%}"
     if known.range is not None:

@@ -14,16 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.judge.constants import LEAST_LOSS, MOST_FAULTS, TWICE
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: All metrics of a launch, and of a session, by the kinds of parts.
 LAUNCH, SESSION = "launch", "session"
-#: Standard deviations that one metric counts for at most: no one speaks for a part.
-CUT = 6.0
-_FEWEST, _MOST_FOUND = 2, 8
-#: Of a smaller loss (logarithm) no part is at fault: to 1% a median is measured (docs/methodology.md, How often).
-LEAST_LOSS = 0.01
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[PartMet
     several = {(name, -1): members for name, members in _joined(numbers).items() if len(launches[name]) > 1}
     merged: dict[bytes, list[tuple[str, str]]] = {}
     for (name, of), members in (numbers | several).items():
-        if len(members) >= _FEWEST:
+        if len(members) >= TWICE:
             kind = kind_of(name) if name else SESSION if of < 0 else LAUNCH
             merged.setdefault(np.asarray(members, dtype=np.int64).tobytes(), []).append((name, kind))
     return tuple(
@@ -145,7 +142,7 @@ def slow_parts(
     """
     values, number = values.copy(), 0
     lost = np.array([np.median(worse[each.metrics]) >= LEAST_LOSS for each in parts], dtype=np.bool_)
-    while lost.any() and number < _MOST_FOUND:
+    while lost.any() and number < MOST_FAULTS:
         scores = standardised(*scores_of(values, launch, parts, together.launch), parts, together.parts)
         worst = int(np.where(lost, scores, -np.inf).argmax())
         if scores[worst] <= together.limit:

@@ -11,6 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from fabricheck.judge.constants import (
+    FILLS_A_NIC,
+    LEAST_EXCESS,
+    LEAST_LOST_S,
+    LEAST_SPREAD_OF_TAILS,
+    SETUP_S,
+    SLOW_AT_FIRST,
+    STALL_S,
+    TWICE,
+)
 from fabricheck.judge.equal_metrics import Equals, Member
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.outliers import Outlier, outliers
@@ -33,12 +43,6 @@ from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import FEW
 
-# Of 26,830 recorded series of healthy machines (docs/results) none has an iteration that took 0.37 s more than its
-# median; retransmission after a lost link, a hung driver or a paused process take seconds.
-_STALL_S = 1.0
-# The slowest set-up of 1,359 recorded runs took 4 s, on four GPUs; libraries need more for many nodes, so that it is
-# told only.
-_SETUP_S = 20.0
 _FLAPS = frozenset(("nic-flaps", "gpu-links-down"))
 
 
@@ -49,7 +53,7 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
     for number, series in enumerate(run.samples):
         if series.times_ns.size > 1:
             middle = float(np.median(series.times_ns))
-            late = series.times_ns[series.times_ns - middle > max(middle, _STALL_S * 1e9)]
+            late = series.times_ns[series.times_ns - middle > max(middle, STALL_S * 1e9)]
             slow += [(float(late.max()) / 1e9, late.size, number)] if late.size else []
     flapped = any(each.code in _FLAPS for each in judged.problems)
     name = run.path or judged.test
@@ -67,7 +71,7 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         verdict = Verdict.DEGRADED if count > 1 or flapped else Verdict.PASS
         yield Finding("stalled", verdict, text, tuple(map(Component.of_node, hosts)), seconds, usual / 1e3, "s")
     setup_s = float((run.footer or {}).get("setup_ns", 0)) / 1e9
-    if setup_s > _SETUP_S:
+    if setup_s > SETUP_S:
         text = f"{name}: the set-up of {len(run.ranks):,} ranks took {setup_s:.3g} s"
         yield Finding("stalled", Verdict.DEGRADED if flapped else Verdict.PASS, text, (), setup_s, None, "s")
 
@@ -105,7 +109,6 @@ def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:
     return None
 
 
-_LEAST_BYTES = 256 << 20
 _STRONGER = LADDER[: LADDER.index("siblings")]
 
 
@@ -128,7 +131,7 @@ def nics_not_filled(judged: RunJudgement, topology: Topology, policy: Policy) ->
         for each in judged.judgements
         if each.samples.operation in (PAIRS if mover == "ccl nic pair" else ONE_AT_A_TIME)
         and each.better == "higher"
-        and each.samples.bytes >= _LEAST_BYTES
+        and each.samples.bytes >= FILLS_A_NIC
         and each.expectation.expected
         and each.expectation.achievable is None
         and facts.nodes(each.samples) > 1
@@ -174,14 +177,6 @@ def _numbers(names: Iterable[str]) -> set[str]:
     return {_ALSO.get(number, number) for name in names for number in _NUMBER.findall(name)}
 
 
-# A tail that is longer by less costs nobody anything; and how much those of healthy equals differ at least.
-_LEAST_EXCESS, _LEAST_SPREAD = 0.1, 0.02
-# A series is slow at first where so many iterations, and so much of it, took so much longer than its median, and lost
-# so much together. Of 26,668 recorded series of healthy machines (docs/results) 45 have the first three, 40 of these
-# on the busy cores of an emulated cluster; they lost 42 ms at most.
-_FIRST, _FIRST_SHARE, _SLOW_AT_FIRST, _LEAST_LOST_S = 2, 0.1, 1.5, 0.2
-
-
 def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Finding]:
     """Parts that are slow now and then among peers, with the error of a healthy group: one line for each part.
 
@@ -200,8 +195,8 @@ def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Compone
     if len(members) < 2:
         return ()
     values, inside = (np.array([getattr(each, name) for each in members]) for name in ("tail", "inside"))
-    slow = outliers(values, inside, [each.parts for each in members], _LEAST_SPREAD, error)
-    return tuple(one for one in slow if one.excess >= _LEAST_EXCESS and len(one.members) > 1)
+    slow = outliers(values, inside, [each.parts for each in members], LEAST_SPREAD_OF_TAILS, error)
+    return tuple(one for one in slow if one.excess >= LEAST_EXCESS and len(one.members) > 1)
 
 
 def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
@@ -231,10 +226,10 @@ def _slow_iterations(run: RunJudgement, number: int) -> int:
     """With how many slow iterations a series begins; 0 where these are too few, or cost too little."""
     times = run.judgements[number].samples.times_ns
     middle = np.median(times)
-    fast = np.flatnonzero(times <= _SLOW_AT_FIRST * middle)
+    fast = np.flatnonzero(times <= SLOW_AT_FIRST * middle)
     count = int(fast[0]) if fast.size else 0
     lost_s = float((times[:count] - middle).sum()) / 1e9
-    enough = count >= max(_FIRST, _FIRST_SHARE * times.size) and lost_s >= _LEAST_LOST_S
+    enough = count >= TWICE and lost_s >= LEAST_LOST_S
     return count if enough else 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import NEARLY_ALL
 from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
@@ -25,8 +26,6 @@ from fabricheck.units import FEW, apart, few
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
-# A group has lost something as a whole where no metric of it passes but so many in a hundred.
-_WHOLE = 0.9
 
 
 @dataclass(frozen=True)
@@ -310,7 +309,7 @@ def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterato
         judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
         slow = [one for one in judgements if one.verdict.is_slow]
         kinds = sorted({"minimum" if one.judged_by == "floor" else one.judged_by for one in slow})
-        if len(judgements) > 1 and len(slow) >= _WHOLE * len(judgements) and "siblings" not in kinds:
+        if len(judgements) > 1 and len(slow) >= NEARLY_ALL * len(judgements) and "siblings" not in kinds:
             value = float(np.median([one.value for one in slow]))
             text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit}"
             text += f" (baseline: {', '.join(kinds)})"

@@ -10,20 +10,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import MOST_OF_METRIC
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_levels import is_of
-from fabricheck.judge.parts import (
-    CUT,
-    LAUNCH,
-    SESSION,
-    Floats,
-    Ints,
-    PartMetrics,
-    SlowPart,
-    Together,
-    parts_of,
-    slow_parts,
-)
+from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, either
@@ -122,8 +112,8 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
 
 
 def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
-    """By how much a metric is worse than its reference, in standard deviations, up to its bound and CUT, and as a
-    logarithm; None where that is unknown."""
+    """By how much a metric is worse than its reference, in standard deviations, up to its bound and MOST_OF_METRIC,
+    and as a logarithm; None where that is unknown."""
     reference = judged.reference
     if reference is None or reference.unit not in bounds or not is_of(reference, source):
         return None
@@ -136,7 +126,7 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     reach = abs(math.log1p(bound))
     worse = math.log(reference.value / judged.value) * (1 if higher else -1)
     stray = float(np.clip(worse / reach, -1, 1)) * bounds[reference.unit]
-    return float(np.clip(stray, -CUT, CUT)), worse
+    return float(np.clip(stray, -MOST_OF_METRIC, MOST_OF_METRIC)), worse
 
 
 def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], parts: int) -> Finding:

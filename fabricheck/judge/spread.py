@@ -11,16 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, polygamma
 
+from fabricheck.judge.constants import BATCHES, LEAST_SPREAD
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-#: Values further than this from the median of their side, in spreads, count as if they were here: one bad launch or
-#: session is no change.
-CUT = 2.0
-#: Metrics that vary less, relative, are taken to vary by this: the resolution of a clock is no certainty.
-LEAST_SPREAD = 1e-4
-#: The spread of a metric is not estimated from fewer others.
-FEWEST_ALIKE = 10
 
 
 @dataclass(frozen=True)
@@ -59,13 +53,13 @@ def moderate(
     use = (freedom > 0) & np.isfinite(variance)
     # Kinds of few metrics are one kind.
     numbers, inverse, count = np.unique(kind, return_inverse=True, return_counts=True)
-    group = np.where(count >= FEWEST_ALIKE, np.arange(numbers.size), numbers.size)[inverse]
+    group = np.where(count >= BATCHES, np.arange(numbers.size), numbers.size)[inverse]
     typical, worth = np.zeros(len(squares)), np.zeros(len(squares))
     x = np.ones((len(squares), 1)) if trend is None else np.vander(trend - trend.mean(), 3)
     for group_number in np.unique(group):
         of = group == group_number
         known = of & use
-        if known.sum() < FEWEST_ALIKE:
+        if known.sum() < BATCHES:
             continue
         coefficients, worth[of] = _prior(variance[known], freedom[known], x[known], independent)
         typical[of] = np.exp(x[of] @ coefficients)

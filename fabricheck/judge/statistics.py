@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,18 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-#: Of a normal distribution: its standard deviation over its median absolute deviation, 1 / Φ⁻¹(3/4); the variance of a
-#: median over that of a mean, π / 2; and how many standard deviations 1 value in 100 is above, Φ⁻¹(0.99).
-OF_DEVIATION, OF_MEDIAN, ONE_IN_100 = 1.482602, math.pi / 2, 2.326348
-# What 8 normal values without their ends need so that an interval of 99.9% covers that much; more values need less.
-_WIDTH_OF_TRIMMED = 1.11
-_FEWEST_TO_TRIM = 8
-
-# Batches of a series, fewer where ten are too short: a batch outlasts what neighbours have in common, as five
-# correlation times do (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3). benchmarks/intervals.py
-# has the coverage.
-BATCHES = 10
-_CORRELATION_TIMES = 5
+from fabricheck.judge.constants import BATCHES, CONFIDENCE, FEWEST, MARGIN, SEVERAL, WIDTH_OF_TRIMMED
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ def median_interval(
 def rank_error_of(series: npt.NDArray[np.float64]) -> float:
     """The standard error of the rank of the median of a series of iterations that depend on each other; that of fewer
     batches than `BATCHES` is as much larger as Student's t is."""
-    count = min(BATCHES, int(series.size / (_CORRELATION_TIMES * correlation_time(series))))
+    count = min(BATCHES, int(series.size / (SEVERAL * correlation_time(series))))
     if count < 2:
         return float(series.size)
     length = series.size // count
@@ -103,7 +91,7 @@ def correlation_time(series: npt.NDArray[np.float64]) -> float:
     for lag in range(1, series.size // 2):
         time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
         longest = max(longest, time)
-        if lag >= _CORRELATION_TIMES * longest:
+        if lag >= SEVERAL * longest:
             break
     return longest
 
@@ -169,7 +157,7 @@ def robust_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Mean:
         raise ValueError("an interval of a mean needs two or more values")
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
-    cut, widened = (1, _WIDTH_OF_TRIMMED) if data.size >= _FEWEST_TO_TRIM else (0, 1.0)
+    cut, widened = (1, WIDTH_OF_TRIMMED) if data.size >= FEWEST else (0, 1.0)
     kept = data[cut : data.size - cut]
     spread = float(np.clip(data, kept[0], kept[-1]).std(ddof=1)) * data.size**0.5 / kept.size
     reach = widened * float(stdtrit(kept.size - 1, (1 + confidence) / 2)) * spread
@@ -196,13 +184,6 @@ def _checked(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         raise ValueError("statistics need one or more finite values")
     return data
 
-
-CONFIDENCE = 0.95
-# Less is no difference: two jobs that measure the same, one after the other, may differ by so much
-# (interleaved.cross_check).
-MARGIN = 0.03
-#: A tenth of a percent: what a clock cannot tell of a time, relative, and nobody acts on.
-RESOLUTION = 0.001
 
 # True, False, or None where the data are inconclusive.
 Truth = bool | None

@@ -186,7 +186,7 @@ def the_same_read_once() -> Iterator[None]:
             stack.enter_context(mock.patch.object(reading, name, of_entry(getattr(reading, name))))
         stack.enter_context(mock.patch.object(reading, "ThreadPoolExecutor", InTurn))
         stack.enter_context(mock.patch.object(html, "packed_plotly", lambda: ""))  # 2 MB of each page
-        stack.enter_context(mock.patch.object(shift_test, "_DRAWS", 500))  # of 20,000, the most of `compare`
+        stack.enter_context(mock.patch.object(shift_test, "DRAWS", 500))  # of 20,000, the most of `compare`
         yield
 
 

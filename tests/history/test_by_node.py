@@ -14,9 +14,9 @@ from fabricheck.history import calibrate as calibrating
 from fabricheck.history.by_node import measured_at_once, nodes_of
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
-from fabricheck.history.robust import FEWEST
 from fabricheck.history.text import calibration_lines
 from fabricheck.history.writing import append
+from fabricheck.judge.constants import FEWEST
 from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge

@@ -9,14 +9,15 @@ import pytest
 from benchmarks.calibration import KINDS, bounds, runs_of
 from benchmarks.noise import autocorrelated
 from fabricheck.errors import UserError
-from fabricheck.history.calibrate import ALONE, FALSE_ALARMS, METRICS, Calibration, calibrate
+from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.levels import persistence_of
 from fabricheck.history.limits import limits_of_system
 from fabricheck.history.references_file import diff, updated_text, write
-from fabricheck.history.robust import FEWEST, centre_and_spread, normal_score, prediction_factor
+from fabricheck.history.robust import centre_and_spread, normal_score, prediction_factor
 from fabricheck.history.series import MetricKey
 from fabricheck.history.tails import Floats, Tail, deviations_of, joined_tail
 from fabricheck.history.text import calibration_lines
+from fabricheck.judge.constants import ALONE, FALSE_ALARMS, FEWEST, MANY_METRICS
 from fabricheck.judge.references import load_references
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
@@ -118,7 +119,7 @@ def tail_of(metrics: Floats, least: float) -> Tail:
 def test_noise_with_heavy_tails_takes_more_runs_and_the_command_says_how_many() -> None:
     def needed(kind: str, runs: int) -> int:
         rng = np.random.default_rng(1)
-        return tail_of(runs_of(kind, rng, 300, runs), 0.0).runs_needed(0.01 / METRICS, runs)
+        return tail_of(runs_of(kind, rng, 300, runs), 0.0).runs_needed(0.01 / MANY_METRICS, runs)
 
     assert needed("normal", FEWEST) < needed("with dips", FEWEST)
     few = calibrated(two(FEWEST))
@@ -135,12 +136,12 @@ def test_what_is_refused_for_one_reason_is_one_line() -> None:
 def test_thousands_of_deviations_tell_a_light_tail_from_a_heavy_one() -> None:
     def factor(kind: str, metrics: int) -> float:
         values = runs_of(kind, np.random.default_rng(1), metrics, 20)
-        return tail_of(values, 1.0).factor(0.005 / METRICS, 20)
+        return tail_of(values, 1.0).factor(0.005 / MANY_METRICS, 20)
 
-    assert factor("normal", METRICS) < 5.5
+    assert factor("normal", MANY_METRICS) < 5.5
     assert factor("normal", 100) > 6
     # Of t with four degrees of freedom one in 200,000 lies 27.8 away, 19.6 standard deviations.
-    assert factor("heavy-tailed", METRICS) > 19.6
+    assert factor("heavy-tailed", MANY_METRICS) > 19.6
 
 
 def test_the_bounds_of_many_metrics_are_those_of_their_tail_and_not_of_the_least_of_them() -> None:
@@ -244,7 +245,7 @@ def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:
     assert goodput.value == pytest.approx(400, rel=0.02)
     assert goodput.lower is not None and latency.upper is not None
     spread = np.log(np.asarray(two()[0].values, dtype=np.float64)).std(ddof=1)
-    factor = Tail(np.zeros(0)).factor(FALSE_ALARMS * ALONE / METRICS, 20)
+    factor = Tail(np.zeros(0)).factor(FALSE_ALARMS * ALONE / MANY_METRICS, 20)
     wider = persistence_of(np.log(np.asarray([two()[0].values], dtype=np.float64))).widening
     assert goodput.lower == pytest.approx(np.expm1(-factor * spread * wider), rel=0.02)
     assert latency.upper > 0.1

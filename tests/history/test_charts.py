@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ndtr
 
-from fabricheck.history.charts import _DEVIATIONS, _EDGES, CHARTS, CLIP, Chart, shares_of_deviations
+from fabricheck.history.charts import _DEVIATIONS, _EDGES, CHARTS, Chart, shares_of_deviations
+from fabricheck.judge.constants import CLIP
 
 Floats = npt.NDArray[np.float64]
 NORMAL: Floats = np.diff(ndtr(_EDGES), prepend=0.0, append=1.0)

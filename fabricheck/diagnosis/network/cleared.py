@@ -10,15 +10,11 @@ import numpy as np
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.localize import Localization
 from fabricheck.diagnosis.network.routes import Ways, design
-from fabricheck.judge.statistics import ONE_IN_100
+from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, ONE_IN_100
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.network import node_of
-
-_FEWEST_PAIRS = 3
-# Of the loss in the screen (the lower end of its interval); a fault that comes and goes shows more again.
-_LEFT = 0.5
 
 
 def find_cleared(
@@ -45,16 +41,17 @@ def find_cleared(
     cleared: dict[SlowGroup, Finding] = {}
     for suspect in localization.suspects:
         small = suspect.low < least_loss
-        if small and beside.size < _FEWEST_PAIRS:
+        if small and beside.size < FEWEST_FOR_MIDDLE:
             continue
         level = float(np.median(beside)) if small else 1.0
-        most = _LEFT * (suspect.loss if small else suspect.low)
+        # Halfway between none and that in the screen (the lower end of its interval).
+        most = (suspect.loss if small else suspect.low) / 2
         over = [
             shares[~made.doubtful & np.array([_is_over(ways, pair, part.text) for pair in made.places])] / level
             for part in suspect.components
         ]
         if all(
-            each.size >= _FEWEST_PAIRS and _most_lost(each, localization.noise, 0.0 if small else ONE_IN_100) < most
+            each.size >= FEWEST_FOR_MIDDLE and _most_lost(each, localization.noise, 0.0 if small else ONE_IN_100) < most
             for each in over
         ):
             worst = min(over, key=lambda losses: float(np.median(losses)))

@@ -15,20 +15,25 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
-from fabricheck.judge.statistics import OF_DEVIATION, RESOLUTION
+from fabricheck.judge.constants import (
+    FEWEST_FOR_MIDDLE,
+    LEAST_LOSS,
+    LEAST_SPREAD,
+    MOST_AT_ONCE,
+    MOST_STEPS,
+    OF_DEVIATION,
+    OUTLIERS,
+    RANGE,
+    RESOLUTION,
+)
 
-# So many readings are anything at all, evenly over a range of logarithms: the density of a normal value, without its
-# 1/sqrt(2 pi), next to which they stand.
-_OUTLIERS, _RANGE = 0.05, 2.0
-OUTLIER_DENSITY = _OUTLIERS * math.sqrt(2 * math.pi) / _RANGE
-# Steps between readings that are larger are not rounding.
-_COARSEST = 0.011
+OUTLIER_DENSITY = OUTLIERS * math.sqrt(2 * math.pi) / RANGE
 
 
 def density_of(residual: FloatArray, noise: float | FloatArray) -> FloatArray:
     """Density of residuals (logarithms). It is nowhere less than that of outliers, which bounds what one can prove
     (bounded influence: Maronna, Martin, Yohai, Robust Statistics, 2006, section 2.2)."""
-    near = (1 - _OUTLIERS) / noise * np.exp(-0.5 * (residual / noise) ** 2)
+    near = (1 - OUTLIERS) / noise * np.exp(-0.5 * (residual / noise) ** 2)
     density: FloatArray = near + OUTLIER_DENSITY
     return density
 
@@ -40,7 +45,7 @@ def least_noise(y: FloatArray) -> float:
     if values.size > y.size / 2 or values.size < 2:
         return RESOLUTION
     step = float(np.diff(values).min())
-    return max(RESOLUTION, step) if step <= _COARSEST else RESOLUTION
+    return max(RESOLUTION, step) if step <= LEAST_LOSS + RESOLUTION else RESOLUTION
 
 
 def p_value(gain: float, readings: int, hypotheses: int) -> float:
@@ -86,12 +91,7 @@ def without_fault(state: State, position: int) -> State:
 _BLUR = (0.1, 0.03, 0.01, 0.003)
 # Losses that are tried, as -log(1 - loss): 1% to 95%.
 _GRID: FloatArray = np.geomspace(0.01, 3.0, 20)
-_LEAST_LOSS = 1e-4
 _AROUND: FloatArray = np.linspace(-1, 1, 9)
-# Turns of a fit, and how many of them in a row may gain nothing.
-_MOST_TURNS, _PATIENCE = 40, 3
-# Densities that are held at the same time.
-_MOST_AT_ONCE = 500_000
 
 
 class Model:
@@ -185,7 +185,7 @@ class Model:
         effect = self.effect(state.faults, state.losses)
         residual = y[self.reading] - state.scale
         gains = np.empty((starts.size, grid.size))
-        chunk = max(_MOST_AT_ONCE // max(way.size, self.reading.size), 1)
+        chunk = max(MOST_AT_ONCE // max(way.size, self.reading.size), 1)
         for first in range(0, grid.size, chunk):
             loss = grid[first : first + chunk, np.newaxis]
             noise = np.maximum(state.noise, blur * loss)
@@ -246,13 +246,13 @@ class Model:
         loss changes in that is looked at again in each turn, so that a turn can lose likelihood: the best one counts.
         """
         best, now, idle = replace(state, likelihood=-math.inf), state, 0
-        for _ in range(_MOST_TURNS):
+        for _ in range(MOST_STEPS):
             effect, cause, room = self._worst(now.faults, now.losses)
             weight, likelihood = self._near(y, now.scale, now.noise, effect)
             idle = 0 if likelihood > best.likelihood + 1e-2 else idle + 1
             if likelihood > best.likelihood:
                 best = replace(now, likelihood=likelihood)
-            if idle == _PATIENCE or not weight.any():
+            if idle == FEWEST_FOR_MIDDLE or not weight.any():
                 break
             now = self._step(y, now, weight, cause, room)
         return best
@@ -265,7 +265,7 @@ class Model:
         mean = np.bincount(cause + 1, weight * (y[self.reading] - room), count) / (total + 1e-300)
         scale = float(mean[0]) if total[0] > 1e-6 else state.scale
         losses = tuple(
-            max(scale - float(mean[1 + each]), _LEAST_LOSS) if total[1 + each] > 1e-6 else loss
+            max(scale - float(mean[1 + each]), LEAST_SPREAD) if total[1 + each] > 1e-6 else loss
             for each, loss in enumerate(state.losses)
         )
         left = y[self.reading] + self.effect(state.faults, losses)

@@ -24,30 +24,30 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value, without_fault
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
-from fabricheck.judge.statistics import OF_DEVIATION, ONE_IN_100
+from fabricheck.judge.constants import (
+    CANDIDATES,
+    CONFIDENCE,
+    DOUBT,
+    FEWEST,
+    FIRST_FAULT,
+    FURTHER,
+    MOST_AT_ONCE,
+    MOST_OF_ONE,
+    MOST_STEPS,
+    OF_DEVIATION,
+    ONE_IN_100,
+    TENTH,
+    TWICE,
+)
 
-# Of the probability of a false alarm, what the first fault gets: tails that are heavier than the model's (t with three
-# degrees of freedom) make false alarms several times as frequent. The second gets twice _FURTHER of it, the third three
-# times: what counts is the share of false ones among the faults that are named (Benjamini and Hochberg, 1995).
-_FIRST, _FURTHER = 0.1, 0.2
-# How far a component that is really at fault falls behind another in 1 of 100 cases at most: the difference of two log
-# likelihoods is normal (d²/2, d²).
-_AMBIGUOUS = 0.5 * ONE_IN_100**2
 # Half of the 95% quantile of chi-squared with one degree of freedom.
-_INTERVAL = 1.92
-_CANDIDATES, _SECONDS = 4, 2
-_FEWEST_READINGS = 8
-# Parts that a tenth of the readings goes over are tried together: so many parts, and sets of them times readings.
-_WIDE, _MOST_WIDE, _MOST_UNIONS = 0.1, 24, 5_000_000
-_MOST_MOVES = 20
-# What the fit of a move may add to what it gains before, at most: others are not tried.
-_SLACK = 4.0
+_INTERVAL = float(ndtri((1 + CONFIDENCE) / 2)) ** 2 / 2
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,10 @@ class Locator:
     def __init__(self, design: Design, *, false_alarm: float = 0.01, most: int = 4) -> None:
         self.design, self.false_alarm, self.most = design, false_alarm, most
         readings = int((~design.doubtful).sum())
-        if readings < _FEWEST_READINGS:
-            raise UserError(
-                f"{readings} usable readings are too few to tell a fault from noise: {_FEWEST_READINGS} are needed"
-            )
+        if readings < FEWEST:
+            raise UserError(f"{readings} usable readings are too few to tell a fault from noise: {FEWEST} are needed")
         self.model = Model(design)
-        levels = [false_alarm * share for share in (_FIRST, *(_FURTHER * number for number in range(2, most + 1)))]
+        levels = [false_alarm * share for share in (FIRST_FAULT, *(FURTHER * number for number in range(2, most + 1)))]
         # What each fault has to gain in log likelihood, the first, the second, ...
         self._prices = [gain_of(level, readings, self._distinct) for level in levels]
 
@@ -130,7 +128,7 @@ class Locator:
 
     def _search(self, y: FloatArray, state: State) -> State:
         """The best fit that single moves reach from `state`."""
-        for _ in range(_MOST_MOVES):
+        for _ in range(MOST_STEPS):
             best = max(self._moves(y, state), key=self._worth, default=state)
             if self._worth(best) < self._worth(state) + 1e-3:
                 break
@@ -140,7 +138,7 @@ class Locator:
     def _moves(self, y: FloatArray, state: State) -> Iterator[State]:
         """Fits with one fault more, one less, and one for another."""
         if len(state.faults) < self.most:
-            for move in self._further(y, state, _CANDIDATES, self._prices[len(state.faults)] - _SLACK):
+            for move in self._further(y, state, CANDIDATES, self._prices[len(state.faults)] - MOST_OF_ONE):
                 yield self.model.fit(y, move)
             if self.model.mixed:
                 # A fault that all pairs may go over shows in nothing but the shape of the noise.
@@ -151,14 +149,14 @@ class Locator:
             rest = without_fault(state, position)
             left = self.model.fit(y, rest)
             yield left
-            for move in self._further(y, rest, _SECONDS, state.likelihood - self.model.likelihood(y, rest) - _SLACK):
+            for move in self._further(y, rest, TWICE, state.likelihood - self.model.likelihood(y, rest) - MOST_OF_ONE):
                 yield self.model.fit(y, move)
             if self.model.mixed and len(state.faults) < self.most:
                 # One fault of which any pair may have had a share may lie between two.
-                for move in self._further(y, left, _SECONDS):
+                for move in self._further(y, left, TWICE):
                     if move.faults[-1] != state.faults[position]:
                         other = self.model.fit(y, move)
-                        for two in self._further(y, other, 1, self._prices[len(other.faults)] - _SLACK):
+                        for two in self._further(y, other, 1, self._prices[len(other.faults)] - MOST_OF_ONE):
                             yield self.model.fit(y, two)
 
     def _further(self, y: FloatArray, state: State, count: int, least: float = 0.0) -> list[State]:
@@ -208,9 +206,9 @@ class Locator:
         readings, entries = model.used.size, model.entries
         over = np.bincount(entries.hypothesis, model.probability[entries.way], len(model.members))
         full = np.bincount(entries.hypothesis, entries.headroom, len(model.members)) == 0
-        wide = np.flatnonzero(full & (over >= _WIDE * readings))
-        wide = wide[np.argsort(-over[wide], kind="stable")][:_MOST_WIDE]
-        while wide.size > 3 and math.comb(wide.size, 3) * readings > _MOST_UNIONS:
+        wide = np.flatnonzero(full & (over >= TENTH * readings))
+        wide = wide[np.argsort(-over[wide], kind="stable")]
+        while wide.size > 3 and math.comb(wide.size, 3) * readings > MOST_AT_ONCE:
             wide = wide[:-1]
         slow = [model.effect([each], [1.0]) > 0 for each in wide.tolist()]
         on = np.array(slow, dtype=np.bool_).reshape(wide.size, model.probability.size)
@@ -265,7 +263,7 @@ class Locator:
     # What was found
 
     def _report(self, y: FloatArray, state: State) -> Localization:
-        next_ = [each.faults[-1] for each in self._further(y, state, _CANDIDATES)][:_CANDIDATES]
+        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
         closest = [
             *(name for each in next_ for name in self._alike([each])),
@@ -294,7 +292,7 @@ class Locator:
         low, high = -np.expm1(-inside[[0, -1]])
         gains, losses = self.model.scan(y, others)
         # The grid of the scan is coarse: who may come near is looked at more closely.
-        for candidate in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * _AMBIGUOUS).tolist():
+        for candidate in np.flatnonzero(gains >= 0.9 * profile.max() - 2 * DOUBT).tolist():
             best = self.model.sharpen(y, others, candidate, float(losses[candidate]))
             near = best + np.linspace(-1, 1, 13) * min(0.15 * best, 3 * state.noise)
             near_gains = self.model.profile(y, others, candidate, near)
@@ -302,7 +300,7 @@ class Locator:
         gains[fault], losses[fault] = profile.max(), grid[profile.argmax()]
         near_best = [
             each
-            for each in np.flatnonzero(gains >= gains.max() - _AMBIGUOUS).tolist()
+            for each in np.flatnonzero(gains >= gains.max() - DOUBT).tolist()
             if gains[each] >= gains.max() - self._margin(others, int(gains.argmax()), each, losses)
         ]
         left = self.model.fit(y, others)
@@ -323,7 +321,7 @@ class Locator:
         """
         model = self.model
         if model.mixed:
-            return _AMBIGUOUS
+            return DOUBT
         effect, two = (
             model.effect((*others.faults, each), (*others.losses, float(losses[each]))) for each in (best, other)
         )

@@ -21,8 +21,8 @@ from fabricheck.diagnosis.network.localize import Localization, locate
 from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of, places_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_PORTS, QUANTILE, RESOLUTION
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.statistics import RESOLUTION
 from fabricheck.records.component import either
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -33,13 +33,6 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import Network, node_of
 from fabricheck.units import plural
-
-# Degrees of freedom, which five other ports on the two switches leave.
-_LEAST_FREEDOM = 3
-# All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
-_MOST_PORTS = 4096
-# Of the times of a pair: processors and other traffic add to them, and take nothing away.
-_QUANTILE = 25
 
 
 @dataclass(frozen=True)
@@ -98,9 +91,9 @@ def _latencies(run: Run, topology: Topology, network: Network) -> tuple[FloatArr
     for samples in small:
         pair = [known[rank] for rank in samples.ranks]
         if samples.bytes == least and len(pair) == 2 and all(pair) and len({*map(node_of, pair)}) == 2:
-            latencies[min(pair), max(pair)].append(math.log(np.percentile(samples.latency_us, _QUANTILE)))
+            latencies[min(pair), max(pair)].append(math.log(np.percentile(samples.latency_us, QUANTILE)))
     ports = sorted({port for pair in latencies for port in pair})
-    if len(ports) > _MOST_PORTS:
+    if len(ports) > MOST_PORTS:
         return np.empty((0, 0)), ()
     number = {port: at for at, port in enumerate(ports)}
     values = np.full((len(ports), len(ports)), np.nan)
@@ -153,15 +146,12 @@ def _chance(sides: Sequence[FloatArray]) -> float:
     """
     sizes = [each.size for each in sides]
     freedom = sum(sizes) - 2
-    if min(sizes) < 1 or freedom < _LEAST_FREEDOM:
+    if min(sizes) < 1 or freedom < FEWEST_FOR_MIDDLE:
         return 1.0
     mean = sum(float(each.mean()) for each in sides)
     variance = sum(float(((each - each.mean()) ** 2).sum()) for each in sides) / freedom
     error = math.sqrt(variance * sum(1 / each for each in sizes)) + RESOLUTION
     return float(stdtr(freedom, -mean / error))
-
-
-_FEWEST_NODES = 3
 
 
 def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None = None) -> Iterator[Finding]:
@@ -177,7 +167,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
     if network is None:
         return
     operation = next((each for each in OPERATIONS if any(one.operation == each for one in run.samples)), None)
-    if operation is None or run.footer is None or len({each.host for each in run.ranks}) < _FEWEST_NODES:
+    if operation is None or run.footer is None or len({each.host for each in run.ranks}) < FEWEST_FOR_MIDDLE:
         return
     try:
         rounds = pairs_of(run, topology, operation=operation)

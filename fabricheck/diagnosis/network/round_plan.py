@@ -17,13 +17,8 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
+from fabricheck.judge.constants import LOCAL_NODES, TRIES, TWICE
 from fabricheck.topology.network import fold, node_of
-
-# Nodes of a leaf whose partner in every second round is on the same leaf: they tell the leaf from its trunks.
-_LOCAL_NODES = 2
-_FEWEST_FOR_LOCAL = 4
-# How many partners are tried for one that a node has not met, and how many pairs whose known way is free are compared.
-_TRIES, _FREE = 12, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +215,8 @@ class _Screen:
             self.load.now[:] = 0
             waiting = [self.random.permutation(nodes).tolist() for nodes in self.groups]
             limit = list(self.limit)
-            local = _LOCAL_NODES if turn % 2 else 0
-            stay = [local if len(nodes) >= _FEWEST_FOR_LOCAL else 0 for nodes in self.groups]
+            local = LOCAL_NODES if turn % 2 else 0
+            stay = [local if len(nodes) >= 2 * LOCAL_NODES else 0 for nodes in self.groups]
             pairs: list[tuple[int, int]] = []
             for _ in range(max(limit)):
                 for group, other in self.random.permutation(turns[slot % len(turns)]).tolist():
@@ -319,7 +314,7 @@ class _Screen:
     def _pair(self, nodes: list[int], others: list[int]) -> tuple[int, int]:
         """Take one node out of each list, if possible two that have not met."""
         node = nodes.pop()
-        tried = range(len(others) - 1, max(-1, len(others) - 1 - _TRIES), -1)
+        tried = range(len(others) - 1, max(-1, len(others) - 1 - TRIES), -1)
         best = next((each for each in tried if not self._met(node, others[each])), len(others) - 1)
         return self._take(node, others.pop(best))
 
@@ -335,7 +330,7 @@ class _Screen:
             capacities = self.ways.capacities[links]
             if ((self.load.now[links] + 1) * capacities.min(initial=np.inf) <= capacities * (1 + 1e-9)).all():
                 free.append((self._met(node, other), float(self.load.total[links].sum()), node, other))
-            if len(free) == _FREE:
+            if len(free) == TWICE:
                 break
         if not free:
             return None
