@@ -147,7 +147,7 @@ std::vector<Operation> group_operations() {
   std::vector<Operation> result;
   for (const Description& row : all_operations()) {
     const Operation operation = row.operation;
-    if (has_shape(operation) && !is_striping(operation)) result.push_back(operation);
+    if (row.direction != Direction::none) result.push_back(operation);
   }
   return result;
 }
