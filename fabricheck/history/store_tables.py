@@ -328,8 +328,9 @@ def _samples(row: Mapping[str, Any], kept: pl.Series) -> Samples:
     if values["statistic"].startswith(_KEPT_OF):
         count, _, error = values["statistic"].removeprefix(_KEPT_OF).partition(_RANK_ERROR)
         values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
-    lists = [([3, 4], each) for each in row["messages"]] + [([3], row["groups"])] * (row["groups"] is not None)
-    if any(len(each) not in lengths or None in each for lengths, each in lists):
+    groups, messages = row["groups"] if row["groups"] is not None else [0, 0, 0], row["messages"]
+    odd = len(groups) != 3 or any(len(each) not in (3, 4) for each in messages)
+    if odd or any(None in each for each in (groups, *messages)):
         raise ValueError("has groups or messages that are not triples of numbers")
     return Samples(
         **values,
