@@ -59,8 +59,8 @@ class Ccl final : public Transport {
     return transfer.source_place == Place::device && transfer.destination_place == Place::device;
   }
   bool has_library(Operation operation) const override {
-    // What each rank has of the buffer is in one piece only where one communicator has all of it.
     if (is_training(operation)) return !modes_.any();
+    // What each rank has of the buffer is in one piece only where one communicator has all of it.
     const bool in_pieces =
         operation == Operation::alltoall || operation == Operation::allgather || operation == Operation::reduce_scatter;
     if (in_pieces && modes_.communicators > 1) return false;
