@@ -31,6 +31,57 @@ class SparseAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     tags = {"acceptance"}
 
 
+#: Dispatch and combine of three layers of experts, one after the other: sizes and skew in src/data/moe.py.
+MOE_LAYERS = ",".join(f"src/data/moe-{layer}-{way}.mtx" for layer in (3, 60, 58) for way in ("dispatch", "combine"))
+
+
+@rfm.simple_test
+class MoeDispatch(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """Dispatch and combine of experts (DeepSeek-R1's load of 32 ranks, DeepSeek-V3's sizes): skewed, and other sizes in
+    each layer."""
+
+    descr = "tokens to experts and back, layer after layer, by grouped sends and receives"
+    transport = parameter(["ccl", "mpi"])
+    nodes = parameter([1, 2])
+    operations = ["sparse"]
+    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    matrix = MOE_LAYERS
+    ranks = 2
+    warmup = 2
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class MoeAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """The same by MPI_Alltoallv, which is told other sizes in each call."""
+
+    descr = "tokens to experts and back, layer after layer, by the MPI library's alltoallv"
+    transport = "mpi"
+    nodes = parameter([1, 2])
+    operations = ["sparse_alltoallv"]
+    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    matrix = MOE_LAYERS
+    ranks = 2
+    warmup = 2
+    tags = {"acceptance"}
+
+
+@rfm.simple_test
+class TrainingStep(rfm.RunOnlyRegressionTest, FabricbenchCheck):
+    """An allreduce of tensor-parallel groups while a layer is reduce-scattered and gathered across them (GPT-3 175B,
+    Narayanan et al., SC21)."""
+
+    descr = "collectives of a layer in training: inside groups and across them at the same time"
+    transport = parameter(["ccl", "mpi"])
+    nodes = parameter([1, 2])
+    operations = ["training_step"]
+    sizes = {"host": "2MiB", "other": "1056MiB"}
+    ranks = 4
+    least_ranks = 4
+    warmup = 2
+    tags = {"acceptance"}
+
+
 @rfm.simple_test
 class VictimsAndAggressors(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     """Some GPUs alone and with an alltoall or an incast of others, interleaved (De Sensi et al., SC24, figure 12)."""

@@ -55,7 +55,14 @@ _MEASURES = {
     ),
     "symmetric_": ("k members of a group send to k members of the others", "sum of the bytes sent by the first group"),
     "striping": ("a message split over k ranks, sent, and assembled again, or one step of that", "the whole message"),
-    "sparse": ("the messages of a matrix: all of them, inside groups, or between groups", "the sum of the messages"),
+    "training_step": (
+        "an allreduce of each group, and at the same time a reduce-scatter and an allgather across groups",
+        "the three buffers of a rank",
+    ),
+    "sparse": (
+        "the messages of matrices, one step after another: all of them, inside groups, or between groups",
+        "the sum of the messages",
+    ),
     "victim_": (
         "a ping-pong or alltoall, alone and with an alltoall or incast of other ranks",
         "message or buffer of the victim",

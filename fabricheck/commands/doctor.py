@@ -11,6 +11,8 @@ from fabricheck.errors import UserError
 
 #: Seconds of `--prolog` for the node's answers; `fabricheck.prolog` ends all of it.
 PROLOG_ASKS_S = 2.5
+#: Seconds of the others, for all that they do.
+USUAL_S, FULL_S = 20.0, 30.0
 
 
 @click.command()
@@ -29,7 +31,8 @@ PROLOG_ASKS_S = 2.5
     show_default=True,
     help="With --built: the environment whose program and mpirun are used.",
 )
-@click.option("--limit", type=click.FloatRange(1), default=20.0, show_default=True, help="Time limit in seconds.")
+@click.option("--full", is_flag=True, help="With --built: measure the memory of each GPU too, in 30 s at most.")
+@click.option("--limit", type=click.FloatRange(1), help="Time limit in seconds.  [default: 20; with --full 30]")
 @click.option(
     "--prolog",
     is_flag=True,
@@ -37,31 +40,39 @@ PROLOG_ASKS_S = 2.5
 )
 @click.pass_context
 def doctor(
-    context: click.Context, *, system: str | None, built: Path | None, environment: str, limit: float, prolog: bool
+    context: click.Context,
+    *,
+    system: str | None,
+    built: Path | None,
+    environment: str,
+    full: bool,
+    limit: float | None,
+    prolog: bool,
 ) -> None:
     """Check whether this node is fit: read its state, and with --built start one rank on each of its GPUs.
 
-    When: before a job (--prolog), after a repair or an upgrade. It takes seconds and measures nothing. Each fault is
-    one line: where, how much, what to do. The exit status is that of the worst fault: 0 no fault, 1 DEGRADED, 3 a rank
-    failed, 4 a part does not respond, 5 a GPU is in use by others; 2 is a mistake in the input.
+    When: before a job (--prolog), after a repair or an upgrade. It takes seconds, and measures nothing without --full,
+    which compares the memory bandwidth of each GPU with that of its model. Each fault is one line: where, how much,
+    what to do. The exit status is that of the worst fault: 0 no fault, 1 DEGRADED, 3 a rank failed, 4 a part does not
+    respond, 5 a GPU is in use by others; 2 is a mistake in the input.
 
     \b
-    fabricheck doctor --system alps --built /shared/programs
+    fabricheck doctor --system alps --built /shared/programs --full
     fabricheck doctor --system alps --prolog
     """
     from fabricheck.judge.node_state import evidence_of_node, finding_of
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
     from fabricheck.report.lines import steps
-    from fabricheck.session.doctor import NodeHangs, ask_this_node, start_ranks
+    from fabricheck.session.doctor import NodeHangs, ask_this_node, measure_memory, start_ranks
     from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
         raise UserError("--prolog starts no ranks, to end in time: leave out --built")
-    if prolog:
-        limit = PROLOG_ASKS_S
-    begin = time.monotonic()
-    topology = None
+    if full and built is None:
+        raise UserError("--full measures with the program of a folder: give it with --built")
+    begin, topology = time.monotonic(), None
+    limit = PROLOG_ASKS_S if prolog else limit or (FULL_S if full else USUAL_S)
     try:
         topology = find_topology(system, site_root(system) / "site_configs") if system is not None else None
     except UserError as error:
@@ -92,6 +103,11 @@ def doctor(
         if launch.verdict is not Verdict.PASS:
             verdicts.append(launch.verdict)
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
+        left = limit - (time.monotonic() - begin)
+        measured = measure_memory(built, environment, len(state.gpus), max(left, 1.0), system)
+        for verdict, line in measured if full and launch.verdict is Verdict.PASS and state.gpus else ():
+            verdicts.append(verdict)
+            click.echo(f"{verdict.value:<12}{state.host}: {line}")
     # Processes of the job before may still be ending: that is no reason to take the node away.
     verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
     said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports read in {time.monotonic() - begin:.1f} s"

@@ -328,15 +328,16 @@ def _samples(row: Mapping[str, Any], kept: pl.Series) -> Samples:
     if values["statistic"].startswith(_KEPT_OF):
         count, _, error = values["statistic"].removeprefix(_KEPT_OF).partition(_RANK_ERROR)
         values |= {"statistic": "iterations", "kept_of": int(count), "rank_error": float(error or 0)}
-    three = [*row["messages"], *([row["groups"]] if row["groups"] is not None else [])]
-    if any(len(each) != 3 or None in each for each in three):
+    groups, messages = row["groups"] if row["groups"] is not None else [0, 0, 0], row["messages"]
+    odd = len(groups) != 3 or any(len(each) not in (3, 4) for each in messages)
+    if odd or any(None in each for each in (groups, *messages)):
         raise ValueError("has groups or messages that are not triples of numbers")
     return Samples(
         **values,
         ranks=tuple(row["ranks"]),
         times_ns=times,
         groups=None if row["groups"] is None else Groups(*row["groups"]),
-        messages=tuple((source, destination, size) for source, destination, size in row["messages"]),
+        messages=tuple(tuple(each) for each in row["messages"]),
     )
 
 

@@ -65,7 +65,7 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
             buffers=run.header["plan"].get("buffers"),
             floor_fraction=rule.fraction if rule is not None else FLOOR_FRACTION,
             groups=samples.groups,
-            messages=[(place[a], place[b], size) for a, b, size in samples.messages],
+            messages=[(place[a], place[b], *rest) for a, b, *rest in samples.messages],
             places=[hosts.index(each.host) for each in members],
             step_transports=run.header["plan"].get("step_transports") or (),
             nics=[nics[each.rank] for each in members],

@@ -85,6 +85,13 @@ class SystemJudge:
             return cls.of(system)
         return cls(None, None, load_policy(suite_root() / "config" / "policy.yaml"))
 
+    @classmethod
+    def of_parts(cls) -> SystemJudge:
+        """Without a system: by what the parts gave elsewhere alone."""
+        root = suite_root()
+        parts = tuple(load_parts(root / "reference_values" / "parts"))
+        return replace(cls.of_any(""), parts=parts)
+
     def topology_of(self, partition: str) -> Topology | None:
         """The topology of a `system:partition`; the system's own where that has none, or is empty."""
         return self.partitions.get(partition.partition(":")[2], self.topology)

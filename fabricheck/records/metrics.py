@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, LISTED, MEMORY_PATHS, PAIRS, STRIPING
+from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, SHAPED
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Groups, Run, Samples
 from fabricheck.records.split import Split
@@ -240,7 +240,7 @@ def parse_metric_name(name: str) -> MetricName:
     everyone = who.startswith("all")
     groups = Groups(*numbers) if who.count("x") == 2 else None
     split = Split(*numbers[1:]) if who.count("x") == 1 else None
-    if (groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+    if (groups is not None) != (operation in SHAPED):
         raise UserError(f"no metric is called {name!r}: only patterns between groups have groups, such as 2x4x1")
     # Before they are counted out: a slip of the pen is not to take all memory.
     count = numbers[0] if everyone else 1

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from fabricheck.errors import UserError
 
-Family = Literal["pair", "collective", "group", "striping", "sparse", "victim", "memory"]
+Family = Literal["pair", "collective", "group", "striping", "training", "sparse", "victim", "memory"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class Traits:
     """What an operation is.
 
     `family`: `pair` of two ranks; `collective` of a group; `group`, a pattern between groups of ranks (CommBench,
-    section 4.3); `striping`, a message in stripes, its parts, or whole (section 4.2); `sparse`, the messages of a
-    matrix (section 4.4); `victim`, a pattern alone and beside an aggressor; `memory`, a path of a GPU by itself.
+    section 4.3); `striping`, a message in stripes, its parts, or whole (section 4.2); `training`, collectives of groups
+    and, at the same time, across them; `sparse`, the messages of matrices (section 4.4); `victim`, a pattern alone and
+    beside an aggressor; `memory`, a path of a GPU by itself.
     `round_trip`: its times are those of there and back. `rooted`: a collective with one root, the first rank.
     `in_place`: a collective that libraries know with its result where its input was.
     `host`: between a GPU's own memory and that of the host. `victim`: the pattern that an aggressor disturbs.
@@ -62,6 +63,7 @@ OPERATIONS: Mapping[str, Traits] = {
     "striping_translate": Traits("striping"),
     "striping_assemble": Traits("striping"),
     "striping_direct": Traits("striping"),
+    "training_step": Traits("training"),
     "sparse": Traits("sparse"),
     "sparse_intra": Traits("sparse"),
     "sparse_inter": Traits("sparse"),
@@ -98,11 +100,14 @@ MEMORY_PATHS = _of("memory")
 #: Of these, what goes one way: data do not share a path with others.
 ONE_WAY_MEMORY_PATHS = tuple(name for name in MEMORY_PATHS if name != "host_bidirectional")
 STRIPING = _of("striping")
+TRAINING = _of("training")
 SPARSE = _of("sparse")
 #: Patterns that are lists of messages.
-LISTED = _of("group", "striping", "sparse", "victim")
+LISTED = _of("group", "striping", "training", "sparse", "victim")
+#: Those of groups of ranks, which have a number, a size and active members.
+SHAPED = _of("group", "striping", "training")
 #: What no transfers stand in for, where an MPI library's own collectives cannot take device memory.
-COLLECTIVES_ONLY = ("allreduce", "reduce_scatter", "reduce", "sparse_alltoallv")
+COLLECTIVES_ONLY = ("allreduce", "reduce_scatter", "reduce", "training_step", "sparse_alltoallv")
 ROOTED = tuple(name for name, traits in OPERATIONS.items() if traits.rooted)
 HOST_PATHS = tuple(name for name, traits in OPERATIONS.items() if traits.host)
 ROUND_TRIPS = tuple(name for name, traits in OPERATIONS.items() if traits.round_trip)

@@ -98,7 +98,7 @@ class Samples:
     ascending order; 0 where it has them all. `rank_error`: the standard error of the rank of their median, from the
     order that these have lost (`fabricheck.judge.statistics.median_interval`).
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
-    each; only of the messages of a matrix.
+    each, and the step where it is not the first; only of the messages of matrices.
     `aggressor`: what went on beside a victim, as the messages of a repetition; its times are those of the attacks.
     """
 
@@ -115,7 +115,7 @@ class Samples:
     statistic: Literal["iterations", "mean"] = "iterations"
     placement: Literal["", "out-of-place", "in-place"] = ""
     groups: Groups | None = None
-    messages: tuple[tuple[int, int, int], ...] = ()
+    messages: tuple[tuple[int, ...], ...] = ()
     kept_of: int = 0
     rank_error: float = 0.0
     aggressor: Samples | None = None

@@ -184,7 +184,7 @@ class IterationsModel(_Line):
 Groups = Annotated[list[Positive], Field(min_length=3, max_length=3)]
 
 # Source, destination and bytes.
-Message = Annotated[list[Count], Field(min_length=3, max_length=3)]
+Message = Annotated[list[Count], Field(min_length=3, max_length=4)]
 
 
 class SeriesModel(_Line):
@@ -202,7 +202,7 @@ class SeriesModel(_Line):
     bytes: Annotated[list[Positive], Field(min_length=1)]
     """the sizes: each is one samples line"""
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
-    """of a matrix: source, destination and bytes of each"""
+    """of matrices: source, destination and bytes of each, and the step where it is not the first"""
     aggressors: Annotated[list[Count], Field(min_length=2)] | None = None
     """ranks that disturb the victim"""
 
@@ -264,7 +264,7 @@ class PlanModel(_Line):
     step_transports: Annotated[list[Transport], Field(min_length=3, max_length=3)] | None = None
     """of the steps of striping: split, translate, assemble; the run's transport where it is left out"""
     matrix: Text | None = None
-    """the file whose messages the sparse operations sent"""
+    """the file whose messages the sparse operations sent, or several with commas: a step each"""
     ccl_mode: CclMode | None = None
     """how NCCL was used beyond its defaults: `registered`, `symmetric`, `copy-engine`, `graph-N`, `communicators-N`,
     or several with commas ([how it is measured](methodology.md))"""

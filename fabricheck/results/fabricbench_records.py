@@ -13,7 +13,17 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.records.operations import COLLECTIVES, GROUP_PATTERNS, MEMORY_PATHS, PAIRS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.operations import (
+    COLLECTIVES,
+    GROUP_PATTERNS,
+    MEMORY_PATHS,
+    PAIRS,
+    SHAPED,
+    SPARSE,
+    STRIPING,
+    TRAINING,
+    VICTIMS,
+)
 from fabricheck.records.order_statistics import LONGEST, kept_ranks
 from fabricheck.records.pair_rule import PairRule
 from fabricheck.records.run import Device, Groups, Rank, Samples, list_ranks
@@ -65,7 +75,7 @@ def samples_of(model: SamplesModel, messages: Sequence[Sequence[int]], kept_of: 
         groups=Groups(*model.groups) if model.groups is not None else None,
         kept_of=kept_of,
         rank_error=model.rank_error if kept_of else 0.0,
-        messages=tuple((source, destination, size) for source, destination, size in messages),
+        messages=tuple(tuple(message) for message in messages),
         aggressor=_aggressor_of(model, model.aggressor) if model.aggressor is not None else None,
     )
 
@@ -272,7 +282,7 @@ def group_mistake(series: SamplesModel | SeriesModel, count: int) -> str | None:
         return f"{operation} needs two ranks or more, not only rank {ranks[0]}"
     if operation in PAIRS and len(ranks) != 2:
         return f"{operation} is between two ranks, not {len(ranks)}"
-    if (series.groups is not None) != (operation in GROUP_PATTERNS or operation in STRIPING):
+    if (series.groups is not None) != (operation in SHAPED):
         return f"{operation} {'has groups' if series.groups is not None else 'does not name its groups'}"
     return _shape_mistake(operation, ranks, *series.groups) if series.groups is not None else None
 
@@ -280,8 +290,10 @@ def group_mistake(series: SamplesModel | SeriesModel, count: int) -> str | None:
 def _shape_mistake(operation: str, ranks: Sequence[int], *groups: int) -> str | None:
     count, size, active = groups
     striping = operation in STRIPING
-    two = striping or GROUP_PATTERNS[operation][0] == "asymmetric"
-    if count < 2 or active > size or (two and count != 2) or (striping and active < 2):
+    two = striping or GROUP_PATTERNS.get(operation, ("", ""))[0] == "asymmetric"
+    least = 2 if striping else size if operation in TRAINING else 1
+    alone = operation in TRAINING and size < 2
+    if count < 2 or active > size or (two and count != 2) or active < least or alone:
         return f"{operation} cannot be among (n, g, k) = {groups}"
     if list(ranks) != list(range(count * size)):
         return f"{operation} among (n, g, k) = {groups} is not on ranks {list_ranks(ranks)}"
@@ -295,11 +307,11 @@ def _company_mistakes(series: SeriesModel, ranks: int) -> Iterator[str]:
         yield f"{operation} {'has messages' if messages else 'does not name its messages'} in the plan"
     if (aggressors is not None) != (operation in VICTIMS):
         yield f"{operation} {'has aggressors' if aggressors else 'names no aggressors'} in the plan"
-    for source, destination, size in messages or ():
+    for source, destination, size, *_ in messages or ():
         if source == destination or size == 0 or not {source, destination} <= set(series.ranks):
             yield f"{operation} has a message from rank {source} to rank {destination}"
             return
-    if messages is not None and [sum(size for *_, size in messages)] != series.bytes:
+    if messages is not None and [sum(message[2] for message in messages)] != series.bytes:
         yield f"the messages of {operation} are not the bytes of the plan"
     if aggressors is not None and (
         max(aggressors) >= ranks or len({*aggressors, *series.ranks}) < len(aggressors) + len(series.ranks)

@@ -49,6 +49,7 @@ class MeasurementPlan:
 
     def options(self, output: str) -> list[str]:
         """The options for a run that leaves its result in the file `output`."""
+        matrices = [each for each in self.matrix.split(",") if each]
         return [
             f"--transport={self.transport}",
             f"--operations={','.join(self.operations)}",
@@ -66,7 +67,7 @@ class MeasurementPlan:
             f"--expect-nodes={self.nodes}",
             f"--output={output}",
             # A relative name is below the suite's folder.
-            *([f"--matrix={suite_root() / self.matrix}"] if self.matrix else []),
+            *([f"--matrix={','.join(str(suite_root() / each) for each in matrices)}"] if matrices else []),
             *(f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()),
             *([f"--ranks-per-device={self.ranks_per_device}"] if self.ranks_per_device > 1 else []),
             *([f"--together={self.together}"] if self.together else []),

@@ -123,7 +123,7 @@ class FabricbenchCheck(RegressionTestPlugin):
     ranks = variable(int, value=0)
     #: Fewer than these cannot measure it: the test is skipped.
     least_ranks = variable(int, value=2)
-    #: File with the messages of sparse operations; a relative name is below the suite's folder.
+    #: Files with the messages of sparse operations, with commas: a step each. Relative names: below the suite's folder.
     matrix = variable(str, value="")
     #: Seconds of measuring for one size of one pair or group.
     budget = variable(float, value=0.1)

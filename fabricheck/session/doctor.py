@@ -1,19 +1,22 @@
-"""One node without ReFrame: its state, and one rank on each of its GPUs."""
+"""One node without ReFrame: its state, one rank on each of its GPUs, and what their memory gives."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.records.node_state import NodeState
+from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
 from fabricheck.state.programs import ask, module_command
+from fabricheck.topology.placement import gpu_of_ranks
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,40 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Ran
 
     Raises UserError where there is no program or no mpirun for it.
     """
+    # Without a second GPU there is nobody to send to.
+    operation = "local_copy" if gpus == 1 else "unidirectional"
+    options = [f"--transport={'copy' if gpus else 'mpi'}", f"--operations={operation}", "--sizes=1MiB"]
+    run = _measured(built, environment, gpus, seconds, [*options, "--iterations=1", "--warmup=1"])
+    return run if isinstance(run, RankStart) else RankStart(Verdict.PASS, f"{_ranks_text(gpus)} sent data correctly")
+
+
+def measure_memory(
+    built: Path, environment: str, gpus: int, seconds: float, system: str | None
+) -> Iterator[tuple[Verdict, str]]:
+    """Copy 1 GiB in the memory of each GPU, one after another, by a kernel as STREAM's copy, and judge the goodput.
+
+    By what is known of `system`, and of the GPU model. A verdict and a line for each GPU, and for each problem. Raises
+    UserError as `start_ranks`.
+    """
+    from fabricheck.judge.system import SystemJudge  # a prolog has no second for it
+
+    judge = SystemJudge.of(system) if system is not None else SystemJudge.of_parts()
+    options = ["--transport=kernel", "--operations=local_copy", "--sizes=1GiB", "--budget=0.5"]
+    run = _measured(built, environment, gpus, seconds, options)
+    if isinstance(run, RankStart):
+        yield run.verdict, run.text
+        return
+    indices, judged = gpu_of_ranks(run), judge.judge(run)
+    for metric in judged.judgements:
+        index, known, why = indices[metric.samples.ranks[0]], metric.yardstick, metric.reason
+        if known is not None:
+            why = f"{metric.value / known.value:.0%} of {known.value / 8:,.0f} GB/s ({known.kind})"
+        yield metric.verdict, f"GPU {index}: copies {metric.value / 8:,.0f} GB/s in its memory: {why}"
+    yield from ((problem.verdict, problem.message) for problem in judged.problems)
+
+
+def _measured(built: Path, environment: str, gpus: int, seconds: float, options: Sequence[str]) -> Run | RankStart:
+    """What one rank on each GPU (two without GPUs) measured, or why there is no complete result."""
     program = built / environment / "fabricbench"
     if not os.access(program, os.X_OK):
         known = ", ".join(sorted(each.parent.name for each in built.glob("*/fabricbench"))) or "none"
@@ -59,22 +96,23 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Ran
     launch = mpi.launch(name, ranks, mpi.physical_cores())
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
         output = Path(folder) / "result.jsonl"
-        # Without a second GPU there is nobody to send to.
-        operation = "local_copy" if ranks == 1 else "unidirectional"
         command = [
-            *(str(installation.mpirun), *launch.options, "-n", str(ranks), str(program)),
-            f"--transport={'copy' if gpus else 'mpi'}",
-            *(f"--operations={operation}", "--schedules=uncontended", "--sizes=1MiB", "--iterations=1", "--warmup=1"),
-            *(f"--expect-ranks={ranks}", "--expect-nodes=1", f"--timeout={seconds:g}", f"--output={output}", "--quiet"),
+            *(str(installation.mpirun), *launch.options, "-n", str(ranks), str(program), *options),
+            *("--schedules=uncontended", f"--expect-ranks={ranks}", "--expect-nodes=1"),
+            *(f"--timeout={seconds:g}", f"--output={output}", "--quiet"),
         ]
         path = installation.environment.get("PATH", "$PATH").replace("$PATH", os.environ.get("PATH", ""))
         variables = {**os.environ, **installation.environment, **launch.environment, "PATH": path}
         got = ask(command, seconds, variables)
-        what = f"one rank on each of {gpus} GPUs" if gpus else "two ranks on the host"
+        what = _ranks_text(gpus)
         if not got.given:
             return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
-        problems = read_run(output).problems if output.exists() else ()
-        if problems or not output.exists():
-            why = problems[0].message if problems else "fabricbench left no result"
-            return RankStart(problems[0].verdict if problems else Verdict.INCOMPLETE, f"{what}: {why}")
-    return RankStart(Verdict.PASS, f"{what} sent data correctly")
+        run = read_run(output) if output.exists() else None
+    if run is None or run.problems:
+        why = run.problems[0].message if run is not None else "fabricbench left no result"
+        return RankStart(run.problems[0].verdict if run is not None else Verdict.INCOMPLETE, f"{what}: {why}")
+    return run
+
+
+def _ranks_text(gpus: int) -> str:
+    return f"one rank on each of {gpus} GPUs" if gpus else "two ranks on the host"

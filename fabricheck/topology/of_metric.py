@@ -10,7 +10,16 @@ from typing import get_args
 
 from fabricheck.errors import UserError
 from fabricheck.records.judgement import Expectation
-from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, STRIPING, Transport
+from fabricheck.records.operations import (
+    COLLECTIVES,
+    LISTED,
+    MEMORY_PATHS,
+    PAIRS,
+    SPARSE,
+    STRIPING,
+    TRAINING,
+    Transport,
+)
 from fabricheck.records.run import Groups
 from fabricheck.topology import memory, transfers
 from fabricheck.topology.achievable import achievable
@@ -57,7 +66,7 @@ def expectation(
     buffers: str | None = None,
     floor_fraction: float = FLOOR_FRACTION,
     groups: Groups | None = None,
-    messages: Sequence[tuple[int, int, int]] = (),
+    messages: Sequence[tuple[int, ...]] = (),
     places: Sequence[int] | None = None,
     company: int = 0,
     step_transports: Sequence[str] = (),
@@ -80,10 +89,10 @@ def expectation(
     each message goes in stripes. `without_switch`: the variable that keeps NCCL from reducing in the switch, where one
     does.
 
-    Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source,
-    destination and bytes of each, counted by place among `devices`; `places`, the node of each rank (default: blocks of
-    equal size, one after another); `company`, how many ranks do something else at the same time;
-    `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
+    Of patterns that are lists of messages (`LISTED`): `groups`, their (n, g, k); `messages`, source, destination,
+    both counted by place among `devices`, and bytes of each, and the step but for the first; `places`, the node of each
+    rank (default: blocks of equal size, one after another); `company`, how many ranks do something else at the same
+    time; `step_transports`, those of a striping's split, translate and assemble (default: `transport`).
 
     Of a latency, only `ceiling` is known: the least plausible time. Raises UserError for unknown names or devices.
     """
@@ -211,6 +220,10 @@ def listed(question: Question) -> Limits:
     ceilings = [_step_ceiling(*each) for each in steps]
     # Pieces let steps overlap, and the slowest alone counts at best.
     ceiling = min(ceilings) if question.operation == "striping_pipelined" else in_turn(ceilings)
+    if question.operation in SPARSE:  # whose ranks go on to the next step while others are busy in this one
+        ceiling = _step_ceiling(question, tuple(message for step in question.steps for message in step))
+    if question.operation in TRAINING:  # switches that reduce and multicast take half of it from the ranks at best
+        ceiling *= 2
     start_up = sum(_step_start_up_us(*each) for each in steps)
     expected = [_step_gbps(*each) for each in steps]
     # All ranks' copies pass one memory, whose sharing is not known; on the host caches and shared cores play in.

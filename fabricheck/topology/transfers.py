@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, TRAINING, VICTIMS
 from fabricheck.records.run import Groups
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu, Nic, Topology
@@ -34,12 +34,12 @@ Step = tuple[Message, ...]
 
 
 def steps_of(
-    operation: str, *, ranks: int, bytes: int, groups: Groups | None, messages: Sequence[tuple[int, int, int]] = ()
+    operation: str, *, ranks: int, bytes: int, groups: Groups | None, messages: Sequence[tuple[int, ...]] = ()
 ) -> tuple[Step, ...]:
     """The steps of one of `LISTED`, as fabricbench takes them; `messages` are those of a sparse operation.
 
-    A pipelined striping is given as the three steps that it overlaps. Raises UserError where what they depend on is
-    not given.
+    A pipelined striping is given as the three steps that it overlaps, and a training step as what rings send. Raises
+    UserError where what they depend on is not given.
     """
     if operation in GROUP_PATTERNS and groups is not None:
         family, direction = GROUP_PATTERNS[operation]
@@ -48,8 +48,13 @@ def steps_of(
         return (tuple(Message(source, destination, share) for source, destination in pattern.transfers()),)
     if operation in STRIPING and groups is not None:
         return _striping(operation, groups)
+    if operation in TRAINING and groups is not None:
+        return (_training(groups),)
     if operation in SPARSE and messages:
-        return (tuple(Message(source, destination, size / bytes) for source, destination, size in messages),)
+        steps: dict[tuple[int, ...], list[Message]] = defaultdict(list)
+        for source, destination, size, *step in messages:
+            steps[tuple(step)].append(Message(source, destination, size / bytes))
+        return tuple(map(tuple, steps.values()))
     if operation in VICTIMS and ranks > 1:
         if VICTIMS[operation] == "pingpong":
             return ((Message(0, 1, 1.0),),)
@@ -70,6 +75,24 @@ def _striping(operation: str, groups: Groups) -> tuple[Step, ...]:
         "striping_translate": (translate,),
         "striping_assemble": (assemble,),
     }.get(operation, (split, translate, assemble))
+
+
+#: Shares of the bytes of a training step: the buffer of the allreduce, and that of the reduce-scatter or allgather, as
+#: a layer of GPT-3 175B needs them (`training_parts` in src/fabricbench/patterns.hpp).
+TENSOR_SHARE, LAYER_SHARE = 4 / 22, 9 / 22
+
+
+def _training(groups: Groups) -> Step:
+    """All at once: rings inside groups, of which an allreduce sends the buffer twice but for a rank's own part, and
+    rings of the ranks of one place in all groups, on which a reduce-scatter and an allgather each send it once."""
+    count, size = groups.count, groups.size
+    inside, across = 2 * (size - 1) / size * TENSOR_SHARE, 2 * (count - 1) / count * LAYER_SHARE
+    ring = []
+    for group, place in ((i, j) for i in range(count) for j in range(size)):
+        rank = group * size + place
+        ring.append(Message(rank, group * size + (place + 1) % size, inside))
+        ring.append(Message(rank, (group + 1) % count * size + place, across))
+    return tuple(ring)
 
 
 def slowest(loads: Mapping[Hashable, float], rates: Mapping[Hashable, float]) -> float:

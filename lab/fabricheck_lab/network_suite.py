@@ -65,8 +65,9 @@ class Site:
     def __post_init__(self) -> None:
         root = suite_root()
         (self.root / "checks").mkdir()
-        for name in ("network.py", "group_patterns.py"):
+        for name in ("network.py", "group_patterns.py", "application.py"):
             shutil.copy(root / "checks" / name, self.root / "checks")
+        shutil.copytree(root / "src" / "data", self.root / "src" / "data")
         shutil.copytree(root / "config", self.root / "config")
         shutil.copytree(root / "site_configs" / "emulated", self.root / "site_configs" / "emulated")
         (self.root / "reference_values").mkdir()

@@ -142,8 +142,13 @@ void groups_json(Json& json, const Series& series, const std::vector<int>& ranks
   json.field("bytes", series.sizes);
   if (!series.steps.empty()) {
     json.key("messages").begin_array();
-    for (const Transfer& transfer : series.steps[0])
-      json.begin_array().value(transfer.source).value(transfer.destination).value(transfer.bytes).end_array();
+    for (std::size_t step = 0; step < series.steps.size(); ++step) {
+      for (const Transfer& transfer : series.steps[step]) {
+        json.begin_array().value(transfer.source).value(transfer.destination).value(transfer.bytes);
+        if (step > 0) json.value(step);
+        json.end_array();
+      }
+    }
     json.end_array();
   }
   if (!series.aggressors.empty()) json.field("aggressors", series.aggressors);
@@ -186,7 +191,7 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
   if (!options.rounds_file.empty()) json.field("rounds", options.rounds_file);
   if (!options.step_transports.empty()) json.field("step_transports", options.step_transports);
   if (!options.split.empty()) json.field("split", options.split);
-  if (!options.matrix_file.empty()) json.field("matrix", options.matrix_file);
+  if (!options.matrix_files.empty()) json.field("matrix", options.matrix_files);
   if (options.ccl.any()) json.field("ccl_mode", join(names(options.ccl), ","));
   if (options.train > 0) json.field("train", options.train);
   json.key("iterations").begin_object();

@@ -24,6 +24,7 @@ const std::vector<Family>& families() {
                                           {"of all ranks", {Kind::collective}},
                                           {"between groups", {Kind::rail, Kind::asymmetric, Kind::symmetric}},
                                           {"over two groups", {Kind::striping}},
+                                          {"of groups and across them", {Kind::training}},
                                           {"of a matrix", {Kind::sparse}},
                                           {"of victims", {Kind::victim}},
                                           {"of each GPU (host_stream: host to host)", {Kind::memory}}};
@@ -104,8 +105,9 @@ constexpr char kAfter[] =
   --split WHICH           the groups of collectives: nodes, rails (ranks of the same place in their
                           nodes), or NxS, N ranks that are S apart; uncontended: one group at a
                           time, contended: all groups at the same time                      [one of all]
-  --matrix FILE           of sparse operations: bytes from each rank to each rank, in Matrix
-                          Market's coordinate format; with --sizes, scaled to that total
+  --matrix FILE,...       of sparse operations: bytes from each rank to each rank, in Matrix
+                          Market's coordinate format; with --sizes, scaled to that total;
+                          several files: one step after the other
   --victims RANKS         of victim operations                            [0,LAST; every other]
   --aggressor-size SIZE   of each message to an incast, of each rank's alltoall buffer      [1MiB]
   --buffers ENDS          where the buffers of the first and second rank of a pair lie, such

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -46,10 +47,16 @@ class Loop {
         options_(options),
         context_(context),
         totals_(totals),
-        verifier_(context, measurement, find_group()),
         lanes_(measurement.aggressor ? 2 : 1),
         calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
         times_(measurement.groups.size() * lanes_) {
+    for (const TrainingPart& part : measurement.parts) {
+      Measurement alone = measurement;
+      alone.operation = part.operation;
+      const Group group{part.ranks, part.steps};
+      verifiers_.push_back(std::make_unique<Verifier>(context, alone, &group));
+    }
+    if (measurement.parts.empty()) verifiers_.push_back(std::make_unique<Verifier>(context, measurement, find_group()));
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
       work_ = transport.prepare(measurement, *group);
@@ -194,7 +201,10 @@ class Loop {
       }
     }
     if (contention_ && !keep) contention_->forget_attacks();
-    if (verifies()) wrong_ = verifier_.wrong_bytes();
+    if (verifies()) {
+      wrong_ = 0;
+      for (const auto& verifier : verifiers_) wrong_ += verifier->wrong_bytes();
+    }
     gather(keep);
     // Where a cache is slow to give its lines back, that takes longer than the copies do.
     if (is_memory_path(measurement_.operation)) {
@@ -212,14 +222,14 @@ class Loop {
     const std::int64_t start = now_ns();
     // Nobody may still be reading what this rank sent before.
     context_.shared.barrier();
-    verifier_.fill();
+    for (const auto& verifier : verifiers_) verifier->fill();
     totals_.verify_ns += now_ns() - start;
   }
 
   void stamp() {
     if (!verifies()) return;
     const std::int64_t start = now_ns();
-    verifier_.stamp();
+    for (const auto& verifier : verifiers_) verifier->stamp();
     totals_.verify_ns += now_ns() - start;
   }
 
@@ -227,11 +237,13 @@ class Loop {
   void check(bool last) {
     if (!verifies()) return;
     const std::int64_t start = now_ns();
-    if (options_.injected == "wrong-byte" && injected_here() && last) verifier_.plant_wrong_byte();
-    if (last) {
-      verifier_.check_all();
-    } else {
-      verifier_.check_stamps();
+    if (options_.injected == "wrong-byte" && injected_here() && last) verifiers_.back()->plant_wrong_byte();
+    for (const auto& verifier : verifiers_) {
+      if (last) {
+        verifier->check_all();
+      } else {
+        verifier->check_stamps();
+      }
     }
     totals_.verify_ns += now_ns() - start;
   }
@@ -393,7 +405,7 @@ class Loop {
   const Options& options_;
   const Context& context_;
   Totals& totals_;
-  Verifier verifier_;
+  std::vector<std::unique_ptr<Verifier>> verifiers_;  // of all that this rank moves, or of each of its parts
   std::unique_ptr<Work> work_;
   std::vector<std::pair<const std::byte*, std::size_t>> uncached_;
   std::vector<int> wait_for_;

@@ -21,7 +21,7 @@ std::string to_string(Operation operation) { return describe(operation).name; }
 
 std::string to_string(Kind kind) {
   const char* const names[] = {"pair",     "collective", "rail",   "asymmetric", "symmetric",
-                               "striping", "sparse",     "victim", "memory"};
+                               "striping", "training",   "sparse", "victim",     "memory"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -41,9 +41,10 @@ Operation parse_operation(const std::string& name) {
 
 bool is_pair_operation(Operation operation) { return describe(operation).kind == Kind::pair; }
 bool has_shape(Operation operation) {
-  return is_striping(operation) || describe(operation).direction != Direction::none;
+  return is_striping(operation) || is_training(operation) || describe(operation).direction != Direction::none;
 }
 bool is_striping(Operation operation) { return describe(operation).kind == Kind::striping; }
+bool is_training(Operation operation) { return describe(operation).kind == Kind::training; }
 bool is_sparse(Operation operation) { return describe(operation).kind == Kind::sparse; }
 bool is_victim(Operation operation) { return describe(operation).kind == Kind::victim; }
 bool is_memory_path(Operation operation) { return describe(operation).kind == Kind::memory; }

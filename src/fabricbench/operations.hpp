@@ -9,9 +9,9 @@
 namespace fabricbench {
 
 // Who takes part: a pair of ranks, all of them, groups of them (rail, asymmetric and symmetric: CommBench, ICS'24,
-// section 4.3; striping: section 4.2), who a matrix says (section 4.4), victims beside an aggressor, or each rank alone
-// with its memories.
-enum class Kind { pair, collective, rail, asymmetric, symmetric, striping, sparse, victim, memory };
+// section 4.3; striping: section 4.2), groups and those of the same place in them at once (training), who a matrix says
+// (section 4.4), victims beside an aggressor, or each rank alone with its memories.
+enum class Kind { pair, collective, rail, asymmetric, symmetric, striping, training, sparse, victim, memory };
 enum class Direction { none, unidirectional, bidirectional, omnidirectional };
 
 // Properties, of which an operation may have several.
@@ -53,6 +53,7 @@ enum Property : unsigned {
   X(striping_translate, striping, none, kPlain) \
   X(striping_assemble, striping, none, kPlain) \
   X(striping_direct, striping, none, kPlain) \
+  X(training_step, training, none, kReduces) \
   X(sparse, sparse, none, kPlain) \
   X(sparse_intra, sparse, none, kPlain) \
   X(sparse_inter, sparse, none, kPlain) \
@@ -97,11 +98,13 @@ Operation parse_operation(const std::string& name);
 
 // An operation between two ranks, the first of which begins.
 bool is_pair_operation(Operation operation);
-// A pattern between groups of ranks, which has a shape.
+// A pattern of groups of ranks, which has a shape.
 bool has_shape(Operation operation);
 // One message from rank to rank in stripes, or a part of that, over the ranks of two groups.
 bool is_striping(Operation operation);
-// The messages of a matrix that the user hands in.
+// Collectives of groups of ranks, and at the same time others of those ranks that have the same place in their groups.
+bool is_training(Operation operation);
+// The messages of matrices that the user hands in.
 bool is_sparse(Operation operation);
 // A pattern that is measured alone and beside an aggressor, interleaved.
 bool is_victim(Operation operation);

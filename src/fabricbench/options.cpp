@@ -156,7 +156,7 @@ const OptionRow kOptions[] = {
        parse_split(text, 2, 1);
        o.split = text;
      }},
-    {"matrix", true, [](Options& o, const std::string& text) { o.matrix_file = parse_file_name(text, "--matrix"); }},
+    {"matrix", true, [](Options& o, const std::string& text) { o.matrix_files = parse_file_name(text, "--matrix"); }},
     {"victims", true, [](Options& o, const std::string& text) { o.victims = parse_ranks(text, ','); }},
     {"aggressor-size", true, [](Options& o, const std::string& text) { o.aggressor_size = parse_size(text); }},
     {"together", true,

@@ -52,8 +52,8 @@ struct Options {
   std::vector<Shape> shapes;               // of the patterns between groups; empty: the ones that the ranks allow
   int group_size = 0;                      // ranks of a group where `shapes` is empty; 0: half of the ranks
   std::string split;                       // of the collectives, as parse_split reads it; empty: all ranks together
-  std::string matrix_file;                 // of the sparse operations
-  CommunicationMatrix matrix;
+  std::string matrix_files;                // of the sparse operations, with commas: a step each
+  std::vector<CommunicationMatrix> matrices;
   std::vector<int> victims;  // empty: the plan chooses
   std::uint64_t aggressor_size = 1 << 20;
   std::vector<std::vector<int>> together;  // sets of ranks that use their memory paths at once; empty: as planned

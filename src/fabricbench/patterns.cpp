@@ -24,7 +24,8 @@ class Layout {
     received += bytes;
     extent_ = std::max({extent_, sent, received});
   }
-  Step step() && { return std::move(step_); }
+  // What was added since the last step; the next one lies behind it.
+  Step take_step() { return std::exchange(step_, {}); }
   // Bytes of the largest buffer of all ranks.
   std::uint64_t extent() const { return extent_; }
 
@@ -57,6 +58,11 @@ std::vector<std::pair<int, int>> members(Kind kind, const Shape& shape, bool fro
   }
   return result;
 }
+
+// Of a training step.
+constexpr std::uint64_t kTensorShares = 4;
+constexpr std::uint64_t kLayerShares = 9;
+constexpr std::uint64_t kTrainingShares = kTensorShares + 2 * kLayerShares;
 
 // A rank that no run has: what remains of a layout is how large its buffers are.
 constexpr int kNobody = -1;
@@ -240,6 +246,7 @@ std::vector<int> numbers(const Shape& shape) { return {shape.groups, shape.size,
 
 bool can_have(Operation operation, const Shape& shape) {
   const bool two_groups = is_striping(operation) || describe(operation).kind == Kind::asymmetric;
+  if (is_training(operation)) return shape.size >= 2 && shape.active == shape.size;
   return (!two_groups || shape.groups == 2) && (!is_striping(operation) || shape.active >= 2);
 }
 
@@ -259,6 +266,7 @@ std::vector<std::vector<int>> groups_of(const Split& split, int ranks) {
 std::uint64_t granularity(Operation operation, std::size_t ranks, const Shape& shape) {
   const Description& description = describe(operation);
   if (is_striping(operation)) return static_cast<std::uint64_t>(shape.active) * kStripingPieces;
+  if (is_training(operation)) return kTrainingShares * ranks * sizeof(float);
   if (has_shape(operation)) return messages_of_first_group(description, shape);
   return (description.has(kDivides) ? ranks : 1) * (description.has(kReduces) ? sizeof(float) : 1);
 }
@@ -275,13 +283,14 @@ std::vector<Step> transfers(Operation operation, const std::vector<int>& ranks, 
     case Kind::rail:
     case Kind::asymmetric:
     case Kind::symmetric:
-      return {group_layout(description, ranks, bytes, shape, only).step()};
+      return {group_layout(description, ranks, bytes, shape, only).take_step()};
     case Kind::striping:
       return striping_steps(operation, ranks, bytes, shape);
     case Kind::victim:
       return transfers(description.has(kDivides) ? Operation::alltoall : Operation::pingpong, ranks, bytes, {}, only);
+    case Kind::training:
     case Kind::sparse:
-      break;  // their transfers are in the user's matrix
+      break;  // their transfers are in their parts, and in the user's matrices
     case Kind::memory: {
       Step step;
       for (const int rank : ranks) {
@@ -349,17 +358,43 @@ Origin origin_of(const std::vector<Step>& steps, std::size_t step, std::size_t p
   throw std::logic_error("a transfer relays what no earlier step brings");
 }
 
-Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages) {
+std::vector<Step> sparse_steps(const std::vector<Messages>& messages) {
   Layout layout;
-  for (auto row = messages.begin(); row != messages.end();) {
-    const int source = row->first.first;
-    const auto end = messages.lower_bound({source + 1, 0});
-    const auto next = messages.lower_bound({source, source + 1});
-    for (auto entry = next; entry != end; ++entry) layout.add(source, entry->first.second, entry->second);
-    for (auto entry = row; entry != next; ++entry) layout.add(source, entry->first.second, entry->second);
-    row = end;
+  std::vector<Step> steps;
+  for (const Messages& of_step : messages) {
+    for (auto row = of_step.begin(); row != of_step.end();) {
+      const int source = row->first.first;
+      const auto end = of_step.lower_bound({source + 1, 0});
+      const auto next = of_step.lower_bound({source, source + 1});
+      for (auto entry = next; entry != end; ++entry) layout.add(source, entry->first.second, entry->second);
+      for (auto entry = row; entry != next; ++entry) layout.add(source, entry->first.second, entry->second);
+      row = end;
+    }
+    steps.push_back(layout.take_step());
   }
-  return std::move(layout).step();
+  return steps;
+}
+
+std::vector<TrainingPart> training_parts(const Shape& shape, int rank, std::uint64_t bytes) {
+  std::vector<int> group;
+  std::vector<int> replicas;
+  for (int i = 0; i < shape.size; ++i) group.push_back(rank / shape.size * shape.size + i);
+  for (int i = 0; i < shape.groups; ++i) replicas.push_back(i * shape.size + rank % shape.size);
+  const std::uint64_t share = bytes / kTrainingShares;
+  std::vector<TrainingPart> parts{{Operation::allreduce, group, kTensorShares * share, 0, {}},
+                                  {Operation::reduce_scatter, replicas, kLayerShares * share, 0, {}},
+                                  {Operation::allgather, replicas, kLayerShares * share, 0, {}}};
+  std::uint64_t offset = 0;
+  for (TrainingPart& part : parts) {
+    part.offset = offset;
+    part.steps = transfers(part.operation, part.ranks, part.bytes, {}, rank);
+    for (Transfer& transfer : part.steps.front()) {
+      transfer.source_offset += offset;
+      transfer.destination_offset += offset;
+    }
+    offset += part.bytes;
+  }
+  return parts;
 }
 
 std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
@@ -367,7 +402,7 @@ std::vector<Step> aggressor_transfers(Operation operation, const std::vector<int
   if (!describe(operation).has(kIncast)) return transfers(Operation::alltoall, ranks, bytes, {}, only);
   Layout layout(only);
   for (std::size_t i = 1; i < ranks.size(); ++i) layout.add(ranks[i], ranks[0], bytes);
-  return {std::move(layout).step()};
+  return {layout.take_step()};
 }
 
 std::uint64_t aggressor_extent(Operation operation, std::size_t ranks, std::uint64_t bytes) {
@@ -377,8 +412,7 @@ std::uint64_t aggressor_extent(Operation operation, std::size_t ranks, std::uint
 std::uint64_t buffer_extent(Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
                             const Shape& shape) {
   const Description& description = describe(operation);
-  if (has_shape(operation) && !is_striping(operation))
-    return group_layout(description, ranks, bytes, shape, kNobody).extent();
+  if (description.direction != Direction::none) return group_layout(description, ranks, bytes, shape, kNobody).extent();
   return description.kind == Kind::memory ? bytes / ranks.size() : bytes;
 }
 

@@ -99,8 +99,26 @@ struct Origin {
 // Of the transfer at `place` in step `step`. std::logic_error where no earlier step brings what is relayed.
 Origin origin_of(const std::vector<Step>& steps, std::size_t step, std::size_t place);
 
-// Messages of these sizes in bytes by (source, destination), all in one step. Each rank begins with the one after it.
-Step sparse_step(const std::map<std::pair<int, int>, std::uint64_t>& messages);
+// Messages of these sizes in bytes by (source, destination), those of a map in one step, with buffers of their own.
+// Each rank begins with the one after it.
+using Messages = std::map<std::pair<int, int>, std::uint64_t>;
+std::vector<Step> sparse_steps(const std::vector<Messages>& messages);
+
+// A collective of some of the ranks beside others: its buffers of `bytes` begin at `offset`, as its steps say.
+struct TrainingPart {
+  Operation operation;
+  std::vector<int> ranks;
+  std::uint64_t bytes;
+  std::uint64_t offset;
+  std::vector<Step> steps;
+};
+// What a rank does in a training step: an allreduce of its group, and at the same time, one after the other, the
+// reduce_scatter and the allgather of a layer among the ranks that have its place in their groups. `bytes` is the sum.
+// Their shares are those of a layer of GPT-3 175B (hidden size 12,288, sequences of 2,048, micro-batch 1, 8 ranks of
+// tensor parallelism: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM", SC21, section 3.2 and table 1): four allreduces of 2,048 x 12,288 activations, and the 12 x 12,288^2 /
+// 8 gradients and weights of a rank, all of two bytes: 4 to 9 to 9.
+std::vector<TrainingPart> training_parts(const Shape& shape, int rank, std::uint64_t bytes);
 
 // What the aggressor of a victim operation does among `ranks`: an alltoall of buffers of `bytes`, or all but the first
 // sending `bytes` each to the first. `only` as in `transfers`.

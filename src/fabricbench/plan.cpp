@@ -109,16 +109,23 @@ std::vector<Shape> shapes_for(Operation operation, const Options& options, int r
                        " ranks and this run has " + std::to_string(ranks) + " ranks: start more or give others");
     }
   }
-  shapes.erase(
-      std::remove_if(shapes.begin(), shapes.end(), [&](const Shape& shape) { return !can_have(operation, shape); }),
-      shapes.end());
+  const auto fits = [&](const Shape& shape) {
+    return can_have(operation, shape) && (!is_training(operation) || shape.ranks() == ranks);
+  };
+  shapes.erase(std::remove_if(shapes.begin(), shapes.end(), [&](const Shape& shape) { return !fits(shape); }),
+               shapes.end());
+  if (shapes.empty() && is_training(operation)) {
+    throw InputError(to_string(operation) + " is of all ranks, in full groups of two at least, and this run has " +
+                     std::to_string(ranks) + " in groups of " + std::to_string(size) +
+                     ": give --group-size or --groups NxGxG");
+  }
   if (shapes.empty()) {
     throw InputError(to_string(operation) + " is between two groups" +
                      (is_striping(operation) ? ", with two active ranks at least," : "") +
                      " and there are none: give --groups 2xGxK");
   }
-  // A message is striped over all that there is.
-  if (is_striping(operation) && options.shapes.empty()) return {shapes.back()};
+  // A message is striped over all that there is, and all train.
+  if ((is_striping(operation) || is_training(operation)) && options.shapes.empty()) return {shapes.back()};
   return shapes;
 }
 
@@ -179,34 +186,41 @@ void add_shapes(std::vector<Series>& plan, const Options& options, int ranks, Se
 }
 
 void add_matrix(std::vector<Series>& plan, const Options& options, int ranks, Series series) {
-  if (options.matrix.entries.empty()) throw InputError(to_string(series.operation) + " needs a --matrix");
+  if (options.matrices.empty()) throw InputError(to_string(series.operation) + " needs a --matrix");
   series.groups = {first_ranks(ranks)};
   const int group = options.group_size > 0 ? options.group_size : std::max(1, ranks / 2);
   if (options.group_size == kNoCommonSize) {
     throw InputError("the nodes have different numbers of ranks, or ranks that do not follow one another, so " +
                      to_string(series.operation) + " cannot tell them apart: give --group-size");
   }
-  const auto whole = folded(options.matrix, ranks);
+  std::vector<std::map<std::pair<int, int>, double>> whole;
   double total = 0;
-  for (const auto& [ends, value] : whole) total += value;
+  for (const CommunicationMatrix& matrix : options.matrices) {
+    whole.push_back(folded(matrix, ranks));
+    for (const auto& [ends, value] : whole.back()) total += value;
+  }
   // Without --sizes the entries are bytes.
   std::vector<double> scales;
   for (const std::uint64_t size : options.sizes) scales.push_back(static_cast<double>(size) / total);
   if (!options.sizes_given) scales = {1.0};
   bool any = false;
   for (const double scale : scales) {
-    std::map<std::pair<int, int>, std::uint64_t> messages;
+    std::vector<Messages> steps;
     std::uint64_t bytes = 0;
-    for (const auto& [ends, value] : whole) {
-      const bool inside = ends.first / group == ends.second / group;
-      if (series.operation == (inside ? Operation::sparse_inter : Operation::sparse_intra)) continue;
-      const auto message = static_cast<std::uint64_t>(value * scale);
-      if (message > 0) messages[ends] = message;
-      bytes += message;
+    for (const auto& values : whole) {
+      Messages messages;
+      for (const auto& [ends, value] : values) {
+        const bool inside = ends.first / group == ends.second / group;
+        if (series.operation == (inside ? Operation::sparse_inter : Operation::sparse_intra)) continue;
+        const auto message = static_cast<std::uint64_t>(value * scale);
+        if (message > 0) messages[ends] = message;
+        bytes += message;
+      }
+      if (!messages.empty()) steps.push_back(std::move(messages));
     }
     if (bytes == 0 || (any && plan.back().sizes[0] == bytes)) continue;
     series.sizes = {bytes};
-    series.steps = {sparse_step(messages)};
+    series.steps = sparse_steps(steps);
     plan.push_back(series);
     any = true;
   }
@@ -300,6 +314,7 @@ Measurement Series::at(std::uint64_t bytes, std::optional<int> rank, std::size_t
   } else {
     for (const std::vector<int>& ranks : groups) add(ranks);
   }
+  if (is_training(operation) && rank && *rank < shape.ranks()) measurement.parts = training_parts(shape, *rank, bytes);
   if (!aggressors.empty()) {
     measurement.aggressor = Group{aggressors, aggressor_transfers(operation, aggressors, aggressor_bytes, rank)};
     measurement.aggressor_bytes = aggressor_bytes;

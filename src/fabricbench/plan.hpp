@@ -29,6 +29,7 @@ struct Measurement {
   // Goes on beside the groups in every second turn until they are done with it.
   std::optional<Group> aggressor;
   std::uint64_t aggressor_bytes = 0;
+  std::vector<TrainingPart> parts = {};  // of a training step: what this rank has in it
 };
 
 // The same groups at all sizes, in ascending order; or, by a rule, those of many rounds, each at all sizes.
@@ -41,7 +42,7 @@ struct Series {
   std::vector<std::vector<int>> groups;
   std::vector<std::uint64_t> sizes;
   Shape shape;
-  std::vector<Step> steps;  // where they do not follow from the operation: the messages of a matrix, of one size
+  std::vector<Step> steps;  // where they do not follow from the operation: the messages of matrices, of one size
   std::vector<int> aggressors;
   std::uint64_t aggressor_bytes;
   Ends ends;      // of pairs

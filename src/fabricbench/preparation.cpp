@@ -100,8 +100,9 @@ void read_inputs(Options& options, const World& world) {
   if (!options.rounds_file.empty()) {
     options.rounds = parse_rounds(input(world, options.rounds_file, "--rounds"), options.rounds_file, world.size);
   }
-  if (!options.matrix_file.empty())
-    options.matrix = parse_matrix(input(world, options.matrix_file, "--matrix"), options.matrix_file);
+  if (options.matrix_files.empty()) return;
+  for (const std::string& file : split(options.matrix_files, ','))
+    options.matrices.push_back(parse_matrix(input(world, file, "--matrix"), file));
 }
 
 Implementation choose(const Transport& transport, Operation operation, Implementation wanted, bool in_place) {
@@ -126,7 +127,7 @@ Implementation choose(const Transport& transport, Operation operation, Implement
 
 bool moves_between_ranks(const std::vector<Series>& plan) {
   return std::any_of(plan.begin(), plan.end(), [](const Series& series) {
-    if (is_collective(series.operation)) return true;
+    if (is_collective(series.operation) || is_training(series.operation)) return true;
     const Transfer first = series.first_transfer();
     return first.source != first.destination;
   });
@@ -134,7 +135,7 @@ bool moves_between_ranks(const std::vector<Series>& plan) {
 
 void check_paths(const Options& options, const Transport& transport, const std::vector<Series>& plan) {
   for (const Series& series : plan) {
-    if (is_collective(series.operation)) continue;
+    if (is_collective(series.operation) || is_training(series.operation)) continue;
     const bool by_cores = describe(series.operation).has(kByCores) && options.transport != "cores";
     if (by_cores || !transport.reaches(series.first_transfer())) {
       throw InputError("the transport " + options.transport + " does not run " + to_string(series.operation) +

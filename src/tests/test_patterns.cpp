@@ -147,7 +147,7 @@ std::vector<Operation> group_operations() {
   std::vector<Operation> result;
   for (const Description& row : all_operations()) {
     const Operation operation = row.operation;
-    if (has_shape(operation) && !is_striping(operation)) result.push_back(operation);
+    if (row.direction != Direction::none) result.push_back(operation);
   }
   return result;
 }
@@ -253,13 +253,37 @@ TEST(what_is_relayed_without_being_brought_is_a_mistake) {
   CHECK(check::message_of<std::logic_error>([&] { origin_of(steps, 1, 0); }).find("relays") != std::string::npos);
 }
 
-TEST(messages_of_a_matrix_lie_apart_and_begin_with_the_next_rank) {
-  const std::map<std::pair<int, int>, std::uint64_t> messages{{{0, 1}, 5}, {{1, 0}, 2}, {{1, 2}, 3}, {{3, 1}, 4}};
-  const Step step = sparse_step(messages);
+TEST(messages_of_matrices_lie_apart_and_begin_with_the_next_rank) {
+  const Messages messages{{{0, 1}, 5}, {{1, 0}, 2}, {{1, 2}, 3}, {{3, 1}, 4}};
+  const std::vector<Step> steps = sparse_steps({messages, {{{1, 0}, 7}}});
+  const Step& step = steps[0];
   CHECK(communication_matrix(step) == messages);
   CHECK_EQUAL(step[1], (Transfer{1, 2, 3, 0, 0}));
   CHECK_EQUAL(step[2], (Transfer{1, 0, 2, 3, 0}));
   CHECK_EQUAL(buffer_extent({step}), 9u);
+  CHECK_EQUAL(steps[1], (Step{{1, 0, 7, 5, 2}}));
+  CHECK_EQUAL(buffer_extent(steps), 12u);
+}
+
+TEST(a_training_step_has_collectives_of_a_group_and_across_groups_in_buffers_of_their_own) {
+  const Shape shape{3, 2, 2};
+  const std::uint64_t share = granularity(Operation::training_step, 6, shape) / 22;
+  const auto parts = training_parts(shape, 3, 22 * share);
+  CHECK_EQUAL(parts.size(), 3u);
+  CHECK_EQUAL(parts[0].ranks, (std::vector<int>{2, 3}));
+  CHECK_EQUAL(parts[1].ranks, (std::vector<int>{1, 3, 5}));
+  CHECK_EQUAL(parts[2].ranks, parts[1].ranks);
+  CHECK_EQUAL(parts[0].bytes, 4 * share);
+  CHECK_EQUAL(parts[2].offset, 13 * share);
+  for (const TrainingPart& part : parts) {
+    CHECK_EQUAL(part.bytes % granularity(part.operation, part.ranks.size()), 0u);
+    for (const Transfer& transfer : part.steps.front()) {
+      CHECK(transfer.source == 3 || transfer.destination == 3);
+      CHECK(transfer.source_offset >= part.offset && transfer.destination_offset >= part.offset);
+    }
+  }
+  CHECK_EQUAL(buffer_extent(parts[2].steps), buffer_extent(Operation::training_step, ranks(6), 22 * share, shape));
+  CHECK(can_have(Operation::training_step, shape) && !can_have(Operation::training_step, {3, 2, 1}));
 }
 
 TEST(aggressors_do_alltoall_or_send_all_to_the_first) {

@@ -215,7 +215,7 @@ TEST(plan_tells_messages_inside_a_group_from_those_between) {
   Options options = options_for({Operation::sparse, Operation::sparse_intra, Operation::sparse_inter}, "1:64:8");
   const auto message = [&] { return check::message_of<InputError>([&] { make_plan(options, 4, as_transfers); }); };
   CHECK(message().find("needs a --matrix") != std::string::npos);
-  options.matrix = {4, {{0, 1, 100}, {2, 3, 20}, {0, 3, 30}, {1, 1, 9}}};
+  options.matrices = {{4, {{0, 1, 100}, {2, 3, 20}, {0, 3, 30}, {1, 1, 9}}}};
   options.group_size = 2;
   auto plan = make_plan(options, 4, as_transfers);
   CHECK_EQUAL(plan.size(), 3u);  // the entries as they stand
@@ -229,6 +229,32 @@ TEST(plan_tells_messages_inside_a_group_from_those_between) {
   CHECK_EQUAL(plan[1].sizes, (std::vector<std::uint64_t>{62}));
   options.group_size = 4;
   CHECK(message().find("sparse_inter sends nothing") != std::string::npos);
+}
+
+TEST(plan_has_a_step_for_each_matrix_that_sends_something) {
+  Options options = options_for({Operation::sparse, Operation::sparse_inter}, "1:64:8");
+  options.matrices = {{2, {{0, 1, 100}}}, {2, {{1, 1, 3}}}, {2, {{1, 0, 20}}}};
+  options.group_size = 1;
+  const auto plan = make_plan(options, 2, as_transfers);
+  CHECK_EQUAL(plan.size(), 2u);
+  CHECK_EQUAL(plan[0].steps, (std::vector<Step>{{{0, 1, 100}}, {{1, 0, 20}}}));
+  CHECK_EQUAL(plan[1].sizes, (std::vector<std::uint64_t>{120}));
+}
+
+TEST(plan_of_a_training_step_is_of_all_ranks) {
+  Options options = options_for({Operation::training_step}, "16384");
+  options.group_size = 2;
+  const Chooser library = [](Operation, Implementation) { return Implementation::library; };
+  const auto plan = make_plan(options, 6, library);
+  CHECK_EQUAL(plan.size(), 1u);
+  CHECK_EQUAL(plan[0].shape, (Shape{3, 2, 2}));
+  CHECK_EQUAL(plan[0].at(plan[0].sizes[0], 1).parts.size(), 3u);
+  const auto mistake = [&](int ranks) {
+    return check::message_of<InputError>([&] { make_plan(options, ranks, library); });
+  };
+  CHECK(mistake(7).find("full groups of two at least") != std::string::npos);
+  options.group_size = 1;
+  CHECK(mistake(4).find("full groups of two at least") != std::string::npos);
 }
 
 TEST(plan_splits_collectives_into_groups_that_go_alone_and_at_once) {

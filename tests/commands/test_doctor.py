@@ -15,10 +15,12 @@ import pytest
 from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.records.node_state import GpuProcess, NodeState
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.session import doctor
 from fabricheck.suite import suite_root
+from tests.judge.test_part_values import named
 from tests.support.bench import built
+from tests.support.equal_runs import run_of
 from tests.support.states import gpu, nic, node
 
 
@@ -102,6 +104,35 @@ def test_a_node_that_says_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(UserError, match="the state of this node cannot be read: ended with exit status 1"):
         doctor.ask_this_node(5)
+
+
+@pytest.mark.parametrize(
+    ("model", "gbps", "verdict"),
+    [
+        ("NVIDIA H100 80GB HBM3", 11880.0, Verdict.PASS),
+        ("NVIDIA H100 80GB HBM3", 9000.0, Verdict.DEGRADED),
+        ("a new model", 11880.0, Verdict.INCOMPLETE),
+    ],
+)
+def test_the_memory_of_each_gpu_is_compared_with_its_model(
+    model: str, gbps: float, verdict: Verdict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slower: dict[tuple[int, ...], float] = {(1,): 1 - gbps / 11880}
+    run = run_of(["nid001"] * 2, [(0,), (1,)], operation="local_copy", transport="kernel", level=11880, slower=slower)
+    monkeypatch.setattr(doctor, "start_ranks", lambda *_: doctor.RankStart(Verdict.PASS, "sent data"))
+    monkeypatch.setattr(doctor, "_measured", lambda *_: named(run, model, 79.6))
+    made(monkeypatch, node("nid001", gpus=(gpu(0), gpu(1))))
+    assert call("--full", "--built=.") == EXIT_CODES[verdict]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "in its memory" in line]
+    assert lines[1].split()[0] == verdict.value
+    assert [line.split(":")[1] for line in lines] == [" GPU 0", " GPU 1"]
+    assert max(map(len, lines)) <= 160
+
+
+def test_a_full_look_needs_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--full") == 2
+    assert "--built" in capsys.readouterr().err
+    assert call("--full", "--prolog", f"--built={tmp_path}") == 2
 
 
 @pytest.mark.e2e

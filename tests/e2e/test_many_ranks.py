@@ -20,6 +20,7 @@ from fabricheck.records.operations import (
     SPARSE,
     STRIPING,
     SYMMETRIC_PAIRS,
+    TRAINING,
     VICTIMS,
 )
 from fabricheck.records.run import Groups
@@ -65,6 +66,7 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, ranks: int
     patterns = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
     if number > 2:
         patterns = [each for each in GROUP_PATTERNS if not each.startswith("asymmetric")]
+    patterns += TRAINING
     shapes = {Groups(number, size, active) for active in range(1, size + 1)}
     options = f"--operations={','.join(patterns)} --groups={','.join(map(str, shapes))} --group-size={size}"
     job = openmpi.run(tmp_path, f"{options} --matrix={MATRIX} {SHORT}", ranks=ranks)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import expected_metric_names, metrics_of
-from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, VICTIMS
+from fabricheck.records.operations import GROUP_PATTERNS, SPARSE, STRIPING, TRAINING, VICTIMS
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from tests.support.bench import Bench
@@ -16,7 +17,8 @@ from tools import build
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
 MATRIX = build.ROOT / "src" / "data" / "irregular48.mtx"
-PATTERNS = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
+MOE = ",".join(str(MATRIX.with_name(f"moe-58-{way}.mtx")) for way in ("dispatch", "combine"))
+PATTERNS = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(TRAINING), *sorted(SPARSE), *VICTIMS]
 
 
 def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> None:
@@ -34,6 +36,29 @@ def test_every_pattern_brings_the_right_data(bench: Bench, tmp_path: Path) -> No
     assert [metric.name for metric in metrics_of(run)] == list(expected_metric_names(run.header))
     beside = {each.operation for each in run.samples if each.aggressor is not None and each.schedule == "contended"}
     assert beside == set(VICTIMS)
+
+
+def test_matrices_are_steps_one_after_another(openmpi: Bench, tmp_path: Path) -> None:
+    job = openmpi.run(
+        tmp_path,
+        f"--operations=sparse,sparse_alltoallv,sparse_inter --matrix={MOE} --group-size=2",
+        "--sizes=64KiB --iterations=8 --warmup=2 --verify=every --quiet --output=result.jsonl",
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    run = read_run(tmp_path / "result.jsonl")
+    assert (run.problems, {each.wrong_bytes for each in run.samples}) == ((), {0})
+    whole, _, between = run.samples
+    sent: list[dict[tuple[int, int], int]] = [{}, {}]
+    for source, destination, size, *step in whole.messages:
+        sent[step[0] if step else 0][source, destination] = size
+    there, back = sent
+    # What was dispatched comes back, in numbers of about twice the bytes; and one rank has far more than the others.
+    assert there.keys() == {(destination, source) for source, destination in back} and len(there) == 12
+    assert all(size / there[b, a] == pytest.approx(14336 / 7392, rel=0.01) for (a, b), size in back.items())
+    received = [sum(size for (_, rank), size in there.items() if rank == one) for one in range(4)]
+    assert max(received) > 1.2 * sum(received) / 4
+    assert {len(each) for each in between.messages} == {3, 4}
+    assert SystemJudge.of("local").judge(run).verdict is not Verdict.INVALID
 
 
 # Rank 2 receives something in each but one: it is the first of the second group, and an aggressor or a victim.

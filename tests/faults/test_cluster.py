@@ -97,6 +97,19 @@ def test_a_slow_link(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_a_slow_link_under_the_traffic_of_jobs(site: Site) -> None:
+    """Pairs tell the link; experts' tokens and a step of training lose as much as it has lost."""
+    faults.slow(site.cluster, "nid002:hsn0", 80)
+    done = site.run(LEAF, "--launches=1", name="^(NodePairs|MoeDispatch|TrainingStep)")
+    said = "[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]"
+    expect(done, "a link is 80% slower under a job's traffic", "fault slow nid002:hsn0 80", Verdict.FAIL, said)
+    for operation in ("sparse", "training_step"):
+        assert any(line.startswith(f"FAIL: {operation}_") and "[below-floor]" in line for line in done.problems), (
+            done.output
+        )
+
+
+@pytest.mark.full
 def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
     """On the same two nodes of the four that are idle: others would be healthy."""
     faults.slow(site.cluster, "nid002:hsn0", 30)

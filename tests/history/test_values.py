@@ -83,6 +83,15 @@ def test_values_that_nobody_measured(  # noqa: PLR0917
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
+def test_messages_keep_their_steps(root: Path, store: Path) -> None:
+    entry, _ = add(root, store, 0)
+    messages = [[0, 1, 8], [1, 0, 8, 1]]
+    forge_value(entry, SAMPLES, "messages", lambda _: messages)
+    assert tuple(map(tuple, messages)) in {
+        samples.messages for run in stored_runs(entry) for samples in run.run.samples
+    }
+
+
 def test_a_damaged_table_is_not_given_to_the_reader_of_parquet(
     root: Path, store: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

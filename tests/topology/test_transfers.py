@@ -9,7 +9,7 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import parse_metric_name
-from fabricheck.records.operations import GROUP_PATTERNS, LISTED, STRIPING
+from fabricheck.records.operations import LISTED, SHAPED, STRIPING
 from fabricheck.records.run import Groups
 from fabricheck.topology import nic
 from fabricheck.topology.of_metric import expectation
@@ -102,6 +102,29 @@ def test_messages_of_a_matrix_share_nics() -> None:
         ask("frontier", "sparse", None, nodes=2, per_node=8)
 
 
+def test_steps_of_matrices_follow_one_another() -> None:
+    there = [(0, 8, GIB // 4), (1, 9, GIB // 4)]
+    back = [(8, 0, GIB // 4, 1), (9, 1, GIB // 4, 1)]
+    at_once = ask("frontier", "sparse", None, nodes=2, per_node=8, messages=[*there, *(each[:3] for each in back)])
+    in_steps = ask("frontier", "sparse", None, nodes=2, per_node=8, messages=[*there, *back])
+    assert at_once.expected == pytest.approx(400)  # both directions of the NIC that GPUs 0 and 1 share
+    assert in_steps.expected == pytest.approx(200)
+    assert in_steps.ceiling == at_once.ceiling  # ranks that are done with a step do not wait for others
+
+
+def test_a_training_step_loads_links_and_nics_at_the_same_time() -> None:
+    def expected(count: int, size: int, nodes: int) -> float:
+        found = ask("alps", "training_step", Groups(count, size, size), nodes=nodes, per_node=count * size // nodes)
+        assert found.expected is not None and found.ceiling is not None and found.ceiling >= found.expected
+        return found.expected
+
+    # Between n nodes a GPU sends 9/22 of the bytes twice, less its own n-th, by a NIC of 200 Gb/s.
+    assert expected(2, 4, 2) == pytest.approx(200 / (9 / 22))
+    assert expected(4, 4, 4) == pytest.approx(200 / (9 / 22 * 3 / 2))
+    # On one node the other of the group and the one across groups are reached over links of 1,200 Gb/s of their own.
+    assert expected(2, 2, 1) == pytest.approx(1200 / (9 / 22))
+
+
 def test_a_victim_beside_others_may_be_slower_and_never_faster() -> None:
     def victim(**others: Any) -> Expectation:
         return ask("frontier", "victim_alltoall_incast", None, nodes=2, per_node=4, **others)
@@ -123,7 +146,7 @@ def test_host_memory_has_a_floor_for_every_pattern() -> None:
     groups = Groups(2, 2, 2)
     for operation in LISTED:
         others: dict[str, Any] = {"messages": [(0, 1, GIB // 2), (2, 3, GIB // 2)]} if "sparse" in operation else {}
-        shape = groups if operation in GROUP_PATTERNS or operation in STRIPING else None
+        shape = groups if operation in SHAPED else None
         ranks = 2 if "victim_pingpong" in operation else 4
         found = ask("local", operation, shape, nodes=1, devices=(), ranks=ranks, per_node=ranks, **others)
         assert found.expected is not None, operation

@@ -59,6 +59,7 @@ class Ccl final : public Transport {
     return transfer.source_place == Place::device && transfer.destination_place == Place::device;
   }
   bool has_library(Operation operation) const override {
+    if (is_training(operation)) return !modes_.any();
     // What each rank has of the buffer is in one piece only where one communicator has all of it.
     const bool in_pieces =
         operation == Operation::alltoall || operation == Operation::allgather || operation == Operation::reduce_scatter;
@@ -91,12 +92,12 @@ class Ccl final : public Transport {
     for (std::size_t i = 1; i < lanes_.size(); ++i) more_streams_[i - 1].synchronize();
     context_->stream.synchronize();
   }
+  void enter(ncclComm_t& communicator, const Members& members) const;
   // What the log of a first call, and its graphs, say of a measurement.
   void note(const Measurement& measurement, const CclLogFacts& facts, const GpuGraph* graph, const GpuGraph* one_call);
 
  private:
   void enter(ncclComm_t& communicator) const;
-  void enter(ncclComm_t& communicator, const Members& members) const;
 
   CclModes modes_;
   const Context* context_ = nullptr;
@@ -436,7 +437,50 @@ class CclCollective final : public CclWork {
   std::size_t ranks_;
 };
 
+// Communicators of the group and of the ranks across groups, each on a stream of its own, as frameworks have them.
+class CclTrainingStep final : public Work {
+ public:
+  CclTrainingStep(const Measurement& measurement, Ccl& ccl) : parts_(measurement.parts), context_(ccl.context()) {
+    ccl.enter(group_, Members(context_.world, parts_[0].ranks));
+    ccl.enter(replicas_, Members(context_.world, parts_[1].ranks));
+  }
+  ~CclTrainingStep() override {
+    ncclCommDestroy(group_);
+    ncclCommDestroy(replicas_);
+  }
+  void run() override {
+    const TrainingPart& tensor = parts_[0];
+    const TrainingPart& gradients = parts_[1];
+    const TrainingPart& weights = parts_[2];
+    const DataType type = context_.data_type;
+    const std::size_t element = describe(type).format.bytes;
+    const auto of = [](device::Stream& stream) { return static_cast<gpuStream_t>(stream.native()); };
+    const std::byte* send = context_.send.data();
+    std::byte* receive = context_.receive.data();
+    const std::size_t count = gradients.ranks.size();
+    check(ncclAllReduce(send + tensor.offset, receive + tensor.offset, tensor.bytes / element, of_ccl(type), ncclSum,
+                        group_, of(context_.stream)),
+          "ncclAllReduce");
+    check(ncclReduceScatter(send + gradients.offset, receive + gradients.offset, gradients.bytes / element / count,
+                            of_ccl(type), ncclSum, replicas_, of(stream_)),
+          "ncclReduceScatter");
+    check(ncclAllGather(send + weights.offset, receive + weights.offset, weights.bytes / count, ncclInt8, replicas_,
+                        of(stream_)),
+          "ncclAllGather");
+    stream_.synchronize();
+    context_.stream.synchronize();
+  }
+
+ private:
+  const std::vector<TrainingPart>& parts_;
+  const Context& context_;
+  device::Stream stream_;
+  ncclComm_t group_ = nullptr;
+  ncclComm_t replicas_ = nullptr;
+};
+
 std::unique_ptr<Work> Ccl::prepare(const Measurement& measurement, const Group& group) {
+  if (is_training(measurement.operation)) return std::make_unique<CclTrainingStep>(measurement, *this);
   if (measurement.implementation == Implementation::library)
     return std::make_unique<CclCollective>(measurement, group, *this);
   return std::make_unique<CclTransfers>(measurement, group, *this);

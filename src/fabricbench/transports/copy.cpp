@@ -25,7 +25,8 @@ class Copy final : public Transport {
       : by_kernel_(by_kernel), for_a_step_(for_a_step), wanted_(wanted) {}
   bool has_library(Operation) const override { return false; }
   bool has_transfers(Operation operation) const override {
-    return operation != Operation::sparse_alltoallv && !(by_kernel_ && is_reduction(operation));
+    return operation != Operation::sparse_alltoallv && !is_training(operation) &&
+           !(by_kernel_ && is_reduction(operation));
   }
   bool reaches(const Transfer& transfer) const override {
     const int on_host =

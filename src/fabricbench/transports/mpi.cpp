@@ -51,10 +51,39 @@ class MpiCollective final : public Work {
   const Context& context_;
 };
 
+// The allreduce of a group goes on while the blocking calls across groups drive it.
+class MpiTrainingStep final : public Work {
+ public:
+  MpiTrainingStep(const Measurement& measurement, const Context& context)
+      : parts_(measurement.parts),
+        context_(context),
+        group_(context.world, parts_[0].ranks),
+        replicas_(context.world, parts_[1].ranks) {}
+  void run() override {
+    const TrainingPart& tensor = parts_[0];
+    MPI_Request reduced = MPI_REQUEST_NULL;
+    mpi_check(MPI_Iallreduce(context_.send.data() + tensor.offset, context_.receive.data() + tensor.offset,
+                             as_count(tensor.bytes / sizeof(float)), MPI_FLOAT, MPI_SUM, group_.communicator, &reduced),
+              "MPI_Iallreduce");
+    for (std::size_t i = 1; i < parts_.size(); ++i) {
+      const TrainingPart& part = parts_[i];
+      run_mpi_collective(part.operation, replicas_, part.bytes, context_.send.data() + part.offset,
+                         context_.receive.data() + part.offset);
+    }
+    mpi_check(MPI_Wait(&reduced, MPI_STATUS_IGNORE), "MPI_Wait");
+  }
+
+ private:
+  const std::vector<TrainingPart>& parts_;
+  const Context& context_;
+  Members group_;
+  Members replicas_;
+};
+
 class Mpi final : public Transport {
  public:
   bool has_library(Operation operation) const override {
-    return is_collective(operation) || operation == Operation::sparse_alltoallv;
+    return is_collective(operation) || is_training(operation) || operation == Operation::sparse_alltoallv;
   }
   bool reaches(const Transfer& transfer) const override { return transfer.source != transfer.destination; }
   // MPI has the result of a reduce_scatter at the beginning of the buffer, *CCL at the rank's own place.
@@ -66,6 +95,7 @@ class Mpi final : public Transport {
   std::unique_ptr<Work> prepare(const Measurement& measurement, const Group& group) override {
     if (measurement.operation == Operation::sparse_alltoallv)
       return std::make_unique<MpiTransfers<MpiAlltoallv>>(group, *context_);
+    if (is_training(measurement.operation)) return std::make_unique<MpiTrainingStep>(measurement, *context_);
     if (measurement.implementation == Implementation::library)
       return std::make_unique<MpiCollective>(measurement, *context_);
     return std::make_unique<MpiTransfers<MpiStep>>(group, *context_);
