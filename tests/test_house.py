@@ -117,7 +117,7 @@ def test_the_numbers_of_judging_stand_in_one_table() -> None:
         f"{name}: {constant}"
         for name, file in modules()
         if name.partition(".")[0] in ROOMS_OF_CONSTANTS and name != "judge.constants"
-        for constant, _ in constants(file.read_text(encoding="utf-8"))
+        for constant, _ in constants(file)
     ] == []
 
 
