@@ -254,15 +254,13 @@ LEAST_US = 200.0
 
 #: Rounds after which a fit that does not settle ends, and what it settles at.
 MOST_STEPS, SETTLED = 50, 1e-9
-#: Rows that are worked on, drawn or simulated at once, and of which some tell what all have in common: of a year of
-#: sessions 6 MB.
+#: Rows that are worked on, drawn or simulated at once, of which some tell what all have in common, and that are asked
+#: about a component: a fleet has 100,000 metrics that cross its driver. Of a year of sessions they take 6 MB.
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
 #: Orders of the residuals that are drawn for all metrics together.
 DRAWS = 20_000
-#: Metrics that are asked about a component, of all that cross it: a fleet has 100,000 that cross its driver.
-MOST_ROWS = 256
 #: Least squares of more nodes than these take minutes for a few metrics.
 MOST_NODES_OF_PAIRS = 1000
 #: All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
