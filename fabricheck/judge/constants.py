@@ -187,9 +187,6 @@ CAUTION, CAUTION_OF_PEAKS = 0.84, 2.5
 WIDER = 1.25
 #: An improvement was better by so much each session, in spreads: ten in a row by chance 1 time in 10⁸. Chosen.
 BETTER_EACH = 1.0
-#: What a loss has to be above the threshold of a streak, in spreads, to be seen: of seven normal values three in a row
-#: are above -1.1 with 94%.
-OF_STREAK = 1.1
 
 # Time, in sessions of a night
 
