@@ -28,7 +28,7 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, BEFORE, MOST_ROWS, TWICE, WEEK
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, TWICE, WEEK
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -199,7 +199,7 @@ class _Incidents:
             same_kind = np.isin(self._kind[over], self._kind[alerted])
             telling = np.isin(self._unit[over], self._unit[alerted]) & (same_kind == same_test)
             over = over[telling & ~np.isin(over, alerted)]
-            chosen.update(over[np.linspace(0, over.size - 1, min(over.size, MOST_ROWS)).astype(np.int64)].tolist())
+            chosen.update(over[np.linspace(0, over.size - 1, min(over.size, AT_ONCE)).astype(np.int64)].tolist())
         rows = sorted(chosen)
         since = min(self._place[each.first_bad.session] for each in alerts)
         worse = series.worse[rows]

@@ -1,6 +1,6 @@
 """What nodes of a metric differ by, where sessions measure it on some of them, others each time.
 
-A value is taken to be the level of late, times what its node usually differs by, times noise. The effect of a
+A value is taken to be the level of its session, times what its node usually differs by, times noise. The effect of a
 node is the best linear unbiased prediction from the sessions before (Henderson, 1975): its mean, drawn to that of all
 nodes the more, the fewer sessions it had; both variances come from the moments of all nodes (Searle, Casella and
 McCulloch, *Variance Components*, 1992, section 3.6). Of a node with few sessions before, the effect is known less well:
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fabricheck.judge.constants import BEFORE, CLIP, FEWEST
+from fabricheck.judge.constants import BEFORE, CLIP, FEWEST, FEWEST_FOR_MIDDLE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,10 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
         nodes, known = where[start:end], _known(count, total, squares)
         left = logs[start:end] - known.effect[nodes]
         levels.append(_Level(float(np.median(left)), float(known.unknown[nodes].mean()), left.size))
-        level, drawn = _level(levels, known, nodes)
+        if left.size >= FEWEST_FOR_MIDDLE:
+            level, drawn = levels[-1].value, np.ones(left.size)
+        else:
+            level, drawn = _level(levels, known, nodes)
         levelled[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
         reach = CLIP * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)

@@ -20,7 +20,7 @@ from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.slow_nodes import slow_nodes
 from fabricheck.history.usual import Options
-from fabricheck.judge.constants import AFTER, BEFORE, CLIP, CONFIDENCE, FEWEST_FOR_MIDDLE, OF_STREAK, STAYS, WEEK
+from fabricheck.judge.constants import AFTER, BEFORE, CLIP, CONFIDENCE, FEWEST_FOR_MIDDLE, STAYS, WEEK
 from fabricheck.records.component import Component
 
 Floats = npt.NDArray[np.float64]
@@ -289,7 +289,7 @@ def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
     losses = _LOSSES[:, None] * np.asarray(left)
     unsure = _POWER * np.sqrt(np.arange(1, WEEK + 1))
     shown = (losses[:, 0] >= monitored.jump + _POWER) | (
-        losses[:, FEWEST_FOR_MIDDLE - 1] >= monitored.streak[row] + OF_STREAK
+        losses[:, FEWEST_FOR_MIDDLE - 1] >= monitored.streak[row] + _POWER
     )
     for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True):
         # A session counts for no more than CLIP in a chart.

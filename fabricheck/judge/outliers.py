@@ -15,7 +15,7 @@ from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes 
 
 from fabricheck.judge.constants import (
     CUT,
-    FEWEST,
+    FEWEST_TO_CUT,
     MOST_FAULTS,
     MOST_FOR_TWO,
     MOST_PARTS,
@@ -225,7 +225,7 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
 
 def _cut(left: Floats, prior: float | Floats) -> Floats:
     """What is left of several along the last axis, wild ones cut off."""
-    if left.shape[-1] < FEWEST:
+    if left.shape[-1] < FEWEST_TO_CUT:
         return left
     reach = (CUT * np.maximum(OF_DEVIATION * np.median(np.abs(left), axis=-1), prior))[..., None]
     return np.clip(left, -reach, reach)
