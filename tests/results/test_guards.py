@@ -119,11 +119,6 @@ def test_a_variable_that_only_rank_0_lacks(tmp_path: Path) -> None:
     assert "was unset instead of '0' on ranks 0:" in messages(problems)
 
 
-def test_a_fall_back_to_tcp_is_invalid(tmp_path: Path) -> None:
-    run = cuda_run(tmp_path, proof={"paths": {"P2P/CUMEM": 20, "NET/Socket/0": 4}, "evidence": "NCCL_DEBUG"})
-    assert "the data took NET/Socket/0, which this check forbids" in messages(require(run, **ASKED))
-
-
 def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -> None:
     """By node, and the GPUs by index and PCI address; of many ranks the first are named."""
     lines = copy.deepcopy(lines_of(CUDA))
