@@ -162,11 +162,16 @@ def _variables(differences: Sequence[StackDifference], exchange: Exchange) -> li
 
 
 def _came(differences: Sequence[StackDifference], exchange: Exchange, footer: Mapping[str, Any]) -> bool:
-    """Whether the libraries that were loaded, and the settings where they are recorded, are those of the exchange."""
+    """Whether the libraries that were loaded, and the settings where they are recorded, are those of the exchange.
+
+    A library of which the old stack has none may come along: another that is exchanged needs it.
+    """
     loaded = {str(each["path"]) for each in footer.get("loaded", ())}
     settings: Mapping[str, str] = footer.get("settings", {})
     new = {differences[number].name: differences[number].new for number in exchange}
     return all(settings.get(name, value) == value for name, value in new.items()) and all(
-        loaded.issuperset(files) if number in exchange else loaded.isdisjoint(files)
-        for number, files in enumerate(map(_preloaded, differences))
+        loaded.issuperset(_preloaded(difference))
+        if number in exchange
+        else not difference.old_files or loaded.isdisjoint(_preloaded(difference))
+        for number, difference in enumerate(differences)
     )

@@ -141,6 +141,13 @@ class _Side:
         return cls(test, tuple(in_order), tuple(runs), tuple(bad), rounds)
 
     @property
+    def is_implausible(self) -> bool:
+        """Whether it measured, and what keeps it from counting are values above what the hardware can do alone."""
+        judged = [case.judged for case in self.bad if case.judged is not None]
+        codes = {each.code for own in judged for each in own.findings if each.verdict is Verdict.INVALID}
+        return codes == {"implausible-value"} and [own.verdict for own in judged] == [Verdict.INVALID] * len(self.bad)
+
+    @property
     def why(self) -> str:
         """Why it did not measure; empty where it always did."""
         if not self.cases:
@@ -201,6 +208,8 @@ class UpgradeComparison:
                 continue  # what only the new one can is no loss
             if before.why:
                 left_out += [] if old_not_built else [f"{old}: {before.why}"]
+            elif after.is_implausible:  # which is no loss
+                left_out.append(f"{names[1]}: {after.why}")
             elif after.why:
                 failures += [] if new_not_built else [after.why]
             elif unlike:

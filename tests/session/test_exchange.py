@@ -33,10 +33,11 @@ site_configuration = {
 
 
 def cause(
-    folder: Path, guilty: set[str], *, ignored: str = "", abi: str = ""
+    folder: Path, guilty: set[str], *, ignored: str = "", abi: str = "", needs: str = ""
 ) -> tuple[UpgradeCause | None, list[dict[str, str]]]:
     """Of an upgrade whose three libraries cost 20% where all of the guilty are loaded, and the LD_PRELOAD of each
-    exchange by job; the loader does not take the library that is `ignored`, and the new `abi` is of another ABI."""
+    exchange by job; the loader does not take the library that is `ignored`, the new `abi` is of another ABI, and the
+    new `needs` loads a further library, which the old stack has not."""
     suite = Suite(make_suite(folder / "suite"))
     suite.settings("hgx-h200").write_text(SETTINGS)
     jobs: list[dict[str, str]] = []
@@ -49,6 +50,7 @@ def cause(
                 f"/opt/{name}-{2 if name in own else 1}/lib/{name}.so{'.2' * (name == abi and name in own)}"
                 for name in LIBRARIES
             ]
+            files += ["/opt/needed/lib/libneeded.so"] * (needs in own)
             lines[-1]["loaded"] = [{"path": file} for file in files]
 
         return list(cases_of(where, HOST, environment, 1.2 if guilty <= set(own) else 1.0, load))
@@ -88,6 +90,12 @@ def test_the_guilty_are_named(tmp_path: Path, guilty: set[str], outcome: Bisecti
     assert (
         jobs[0]["exchange-2"] == "/opt/liba-2/lib/liba.so:/opt/libb-1/lib/libb.so:/opt/libc-1/lib/libc.so:$LD_PRELOAD"
     )
+
+
+def test_a_library_that_a_package_needs_comes_along(tmp_path: Path) -> None:
+    result, _ = cause(tmp_path, {"libb"}, needs="libb")
+    assert result is not None and result.outcome is BisectionOutcome.FOUND
+    assert "libb" in {each.name for each in result.guilty}
 
 
 def test_an_exchange_that_the_loader_did_not_make_proves_nothing(tmp_path: Path) -> None:

@@ -133,6 +133,19 @@ def test_who_does_not_run_is_named(tmp_path: Path, broken: str, status: int) -> 
     assert found.exit_status == status
 
 
+@pytest.mark.parametrize(("code", "status"), [("implausible-value", 4), ("path-forbidden", 1)])
+def test_values_too_good_to_be_true_are_not_compared(tmp_path: Path, code: str, status: int) -> None:
+    """A wrong path is a failure of the new one."""
+    cases = [*cases_of(tmp_path, HOST, "old"), *cases_of(tmp_path, HOST, "new")]
+    bad = next(each for each in cases if each.environment == "new" and each.repetition == 1)
+    invalid = replace(
+        bad, result="fail", phase="sanity", judged=CheckJudgement.of([Finding(code, Verdict.INVALID, "x")])
+    )
+    found = judge(tmp_path, [invalid if each is bad else each for each in cases])
+    assert (len(found.failures), len(found.left_out)) == ((0, 1) if status == 4 else (1, 0))
+    assert found.exit_status == status
+
+
 def test_wrong_data_of_the_new_one_are_a_failure(tmp_path: Path) -> None:
     def wrong(lines: list[Line]) -> None:
         lines[1]["wrong_bytes"] = 4
