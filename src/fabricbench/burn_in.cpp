@@ -6,8 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
@@ -450,7 +451,7 @@ class BurnIn {
     const int right = (world_.rank + 1) % world_.size;
     const int left = (world_.rank + world_.size - 1) % world_.size;
     const std::int64_t end = now_ns() + static_cast<std::int64_t>(kMeetingShare * static_cast<double>(length));
-    for (int goes_on = 1; goes_on == 1;) {
+    for (int more = 1; more == 1;) {
       std::int64_t start = begin_meeting();
       const char sent = 0;
       char received = 0;
@@ -461,7 +462,7 @@ class BurnIn {
       start = begin_meeting();
       // What is added up is whether rank 0 has time for more.
       const int own = world_.rank == 0 && start < end && waits.size() < kMostMeetings ? 1 : 0;
-      mpi_check(MPI_Allreduce(&own, &goes_on, 1, MPI_INT, MPI_SUM, world_.all), "MPI_Allreduce");
+      mpi_check(MPI_Allreduce(&own, &more, 1, MPI_INT, MPI_SUM, world_.all), "MPI_Allreduce");
       waits.push_back(now_ns() - start);
     }
     return delays_of(waits);

@@ -264,7 +264,7 @@ def test_a_burn_in_shows_a_gpu_that_is_throttled_and_one_that_multiplies_wrongly
         {
             "throttle": {throttled: {"factor": 0.25, "reasons": ["hw_thermal_slowdown"]}},
             "products": {faulty: {"wrong_each": 20}},
-            "nvml": {other: {"corrected_ecc_errors": 7, "remapped_rows_uncorrected": 1}},
+            "nvml": {other: {"corrected_ecc_errors": 7, "remapped_rows_pending": 1}},
         }
     )
     options = ("--sizes=64KiB", "--burn-in=4", "--product-order=128", f"--product={product}", *ITERATIONS)
@@ -278,7 +278,7 @@ def test_a_burn_in_shows_a_gpu_that_is_throttled_and_one_that_multiplies_wrongly
     gpus = nodes[-1]["gpus"]
     assert ["hw_thermal_slowdown" in gpu["throttle"] for gpu in gpus] == [False, True, False, False]
     assert [gpu["counters"]["ecc_corrected"] for gpu in gpus] == [0, 0, 0, 7]
-    assert [gpu["counters"]["rows_remapped"] for gpu in gpus] == [0, 0, 0, 1]
+    assert [gpu["counters"]["rows_pending"] for gpu in gpus] == [0, 0, 0, 1]
     assert gpus[1]["clock_mhz"][2] < gpus[0]["clock_mhz"][0]
     assert all(gpu["power_w"][0] > 0 and gpu["temperature_c"][0] > 0 for gpu in gpus)
 
@@ -288,7 +288,7 @@ def test_a_burn_in_by_sycl(aurora: Machine) -> None:
     run = aurora.run("--transport=ccl", "--operations=allreduce", *options, "--inject=wrong-product:0", ranks=2)
     assert run.status == 5, run.said
     windows, _ = windows_of(aurora)
-    assert [sum(window["products"]["wrong_words"]) for window in windows if "products" in window][0] == 0
+    assert next(sum(window["products"]["wrong_words"]) for window in windows if "products" in window) == 0
 
 
 def test_a_run_cannot_be_taken_for_one_on_real_gpus(machine: Machine) -> None:
