@@ -233,17 +233,17 @@ int library_product(void* handle, Type type, int order, const void* a, const voi
   const bool is_double = type == Type::float64;
   const float single[] = {1, 0};
   const double both[] = {1, 0};
-  const void* one = is_double ? static_cast<const void*>(both) : single;
+  const void* unit = is_double ? static_cast<const void*>(both) : single;
   const void* zero = is_double ? static_cast<const void*>(both + 1) : single + 1;
   const int of_factors = Blas::kTypes[static_cast<std::size_t>(type)];
   const int of_result = Blas::kTypes[static_cast<std::size_t>(is_double ? Type::float64 : Type::float32)];
 #if defined(FABRICBENCH_AMD)
-  return blas().gemm(handle, Blas::kAsItIs, Blas::kAsItIs, order, order, order, one, b, of_factors, order, a,
+  return blas().gemm(handle, Blas::kAsItIs, Blas::kAsItIs, order, order, order, unit, b, of_factors, order, a,
                      of_factors, order, zero, c, of_result, order, c, of_result, order, of_result, 0, 0, 0);
 #else
   constexpr int kCompute32 = 68;
   constexpr int kCompute64 = 70;
-  return blas().gemm(handle, Blas::kAsItIs, Blas::kAsItIs, order, order, order, one, b, of_factors, order, a,
+  return blas().gemm(handle, Blas::kAsItIs, Blas::kAsItIs, order, order, order, unit, b, of_factors, order, a,
                      of_factors, order, zero, c, of_result, order, is_double ? kCompute64 : kCompute32, -1);
 #endif
 }
