@@ -7,32 +7,22 @@
 namespace fabricbench::product {
 namespace {
 
-struct Row {
-  const char* name;
-  std::size_t factor_bytes;
-  std::size_t result_bytes;
-};
-constexpr Row kTypes[] = {{"bfloat16", 2, 4}, {"float16", 2, 4}, {"float32", 4, 4}, {"float64", 8, 8}};
-
-const Row& row_of(Type type) { return kTypes[static_cast<std::size_t>(type)]; }
+constexpr const char* kNames[] = {"bfloat16", "float16", "float32", "float64"};
 
 std::uint64_t as_word(std::int64_t number) { return static_cast<std::uint64_t>(number); }
 
 }  // namespace
 
-std::string to_string(Type type) { return row_of(type).name; }
+std::string to_string(Type type) { return kNames[static_cast<std::size_t>(type)]; }
 
 Type parse_type(const std::string& name) {
   std::uint32_t number = 0;
-  for (const Row& row : kTypes) {
-    if (name == row.name) return static_cast<Type>(number);
+  for (const char* known : kNames) {
+    if (name == known) return static_cast<Type>(number);
     ++number;
   }
   throw InputError("there is no product of '" + name + "': choose from bfloat16, float16, float32, float64");
 }
-
-std::size_t factor_bytes(Type type) { return row_of(type).factor_bytes; }
-std::size_t result_bytes(Type type) { return row_of(type).result_bytes; }
 
 Check::Check(Type type, std::uint64_t order) : type_(type), x_(order), expected_(order, 0) {
   for (std::uint64_t i = 0; i < order; ++i) x_[i] = pattern::mix(i);

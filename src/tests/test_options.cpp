@@ -154,7 +154,7 @@ TEST(a_burn_in_has_a_time_and_a_product) {
   for (const char* wrong : {"--burn-in=0", "--burn-in=-1", "--burn-in=1e8", "--burn-in=nan", "--burn-in=x"})
     CHECK(mistake({wrong}).find("'") != std::string::npos);
   for (const char* wrong : {"--product-order=0", "--product-order=100", "--product-order=65536"})
-    CHECK(mistake({"--burn-in=1", wrong}).find("128") != std::string::npos);
+    CHECK(mistake({"--burn-in=1", wrong}).find("' is not a") != std::string::npos);
   CHECK(mistake({"--product=float32"}).find("add --burn-in") != std::string::npos);
   CHECK(mistake({"--burn-in=1", "--train=4", "--operations=unidirectional"}).find("--train") != std::string::npos);
 }

@@ -30,7 +30,7 @@ template <typename Number>
 std::uint64_t wrong_rows(const product::Check& check, const std::vector<Number>& result) {
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 0; i < kOrder; ++i)
-    wrong += check.is_right(i, reinterpret_cast<const std::byte*>(&result[i * kOrder])) ? 0 : 1;
+    wrong += check.is_right(i, reinterpret_cast<const std::byte*>(&result[i * kOrder])) ? 0U : 1U;
   return wrong;
 }
 

@@ -22,8 +22,8 @@ constexpr std::uint64_t kMostOrder = 32768;
 
 std::string to_string(Type type);
 Type parse_type(const std::string& name);
-std::size_t factor_bytes(Type type);
-std::size_t result_bytes(Type type);
+inline std::size_t factor_bytes(Type type) { return type == Type::float64 ? 8 : type == Type::float32 ? 4 : 2; }
+inline std::size_t result_bytes(Type type) { return type == Type::float64 ? 8 : 4; }
 
 // Whether results are right, by exact arithmetic on the processor: for a vector x of random whole numbers, C x must be
 // A (B x), modulo 2^64 (Freivalds, Probabilistic machines can use less running time, IFIP 1977). A wrong row passes
