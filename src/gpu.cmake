@@ -1,6 +1,6 @@
 # The cuda and hip backends: the same sources, the same calls (device/api.hpp gives them their names).
 set(gpu_sources fabricbench/device/device_gpu.cu fabricbench/device/host_memory_gpu.cu fabricbench/device/kernels_gpu.cu
-  fabricbench/device/virtual_memory.cu)
+  fabricbench/device/product_gpu.cu fabricbench/device/virtual_memory.cu)
 target_sources(fabricbench PRIVATE ${gpu_sources} fabricbench/transports/copy.cpp fabricbench/transports/staging.cpp)
 target_compile_definitions(fabricbench PRIVATE FABRICBENCH_GPU)
 

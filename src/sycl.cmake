@@ -3,6 +3,7 @@
 target_sources(fabricbench PRIVATE
   fabricbench/device/device_sycl.cpp
   fabricbench/device/level_zero.cpp
+  fabricbench/device/product_sycl.cpp
   fabricbench/device/sycl_host_memory.cpp
   fabricbench/device/sycl_run_time_kernels.cpp
   fabricbench/transports/copy.cpp

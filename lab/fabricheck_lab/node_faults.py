@@ -42,7 +42,7 @@ FACTS = (
     "compute_mode",
 )
 _LISTS_OF_GPUS = ("missing_gpus", "gpu_order", "hung_gpus", "gdr_lost", "no_fabric_plugin")
-_BY_GPU = ("nvlinks", "pcie", "throttle", "nvml", "nic_of")
+_BY_GPU = ("nvlinks", "pcie", "throttle", "products", "nvml", "nic_of")
 _OTHERS = ("links", "processes", "versions")
 
 

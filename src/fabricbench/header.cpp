@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "fabricbench/burn_in.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/json.hpp"
 #include "fabricbench/numa.hpp"
@@ -208,6 +209,18 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
         .field("budget_s", options.budget_s);
   }
   json.end_object().field("datatype", to_string(options.data_type)).field("verify", to_string(options.verify));
+  if (options.burn_in_s > 0) {
+    const BurnInPlan burn_in = burn_in_plan(options);
+    json.key("burn_in")
+        .begin_object()
+        .field("seconds", burn_in.seconds)
+        .field("alone_seconds", burn_in.alone_seconds)
+        .field("window_seconds", burn_in.window_seconds)
+        .field("product", product::to_string(burn_in.product))
+        .field("order", burn_in.order)
+        .field("copy_bytes", burn_in.copy_bytes)
+        .end_object();
+  }
   if (options.in_place) json.field("in_place", "yes");
   if (has_access(options)) json.field("access", to_string(options.access));
   if (transport.handles() != device::Handles::ipc) json.field("handles", to_string(transport.handles()));

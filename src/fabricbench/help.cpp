@@ -143,6 +143,13 @@ How often
                           take more than the budget; its time is that of one operation
   --warmup N              iterations that are not kept (fewer where they would take
                           more than a fifth of the budget)                                  [10]
+Under load
+  --burn-in SECONDS       after the plan, of one operation at one size: a product of matrices alone,
+                          the operation alone, copies to and from the host alone, then all of them
+                          together; clocks, power, temperature and errors in each window
+  --product TYPE          bfloat16, float16, float32 or float64     [bfloat16; host, sycl: float32]
+  --product-order N       rows of its square matrices, multiple of 128  [8192; sycl: 2048; host: 128]
+  --product-by WHICH      library (cuBLAS or rocBLAS, where it is there) or kernel           [library]
 Safeguards
   --verify WHEN           every byte: after the last iteration of each batch (batch), or
                           after each iteration (every); stamps in each 64 KiB after each
@@ -165,7 +172,8 @@ Output
   --plans FILE            measure a plan for each line of FILE, a folder and then options: MPI starts
                           once. Its files and exit-status are left in the folder; a plan that an
                           earlier launch began is left out
-  --inject DEFECT[:RANK]  plant a defect to test detection: wrong-byte, hang, kill, crash, no-footer
+  --inject DEFECT[:RANK]  plant a defect to test detection: wrong-byte, hang, kill, crash, no-footer,
+                          wrong-product, slow-product (of a burn-in)
   --list-operations       the operations with their properties and the data types, in JSON
   --list-pairs N          the pairs that N ranks would measure, a round in each line, in JSON
   --version, --help

@@ -12,7 +12,7 @@ namespace fabricbench {
 namespace {
 
 const char* const kTransports[] = {"staging", "copy", "kernel", "ccl", "mpi", "fabric", "cores"};
-const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer"};
+const char* const kDefects[] = {"wrong-byte", "hang", "kill", "crash", "no-footer", "wrong-product", "slow-product"};
 
 template <std::size_t N>
 std::string one_of(const std::string& value, const char* const (&choices)[N], const char* what) {
@@ -104,6 +104,22 @@ std::pair<int, int> parse_span(const std::string& text, int minimum, const char*
 std::string parse_file_name(const std::string& text, const char* option) {
   if (text.empty()) throw InputError(std::string(option) + " needs the name of a file");
   return text;
+}
+
+double parse_burn_in(const std::string& text) {
+  constexpr double kLongest = 1e7;
+  const double seconds = parse_positive(text, "a time in seconds");
+  if (seconds > kLongest) throw InputError("'" + text + "' is too long a burn-in: 10,000,000 seconds at most");
+  return seconds;
+}
+
+std::uint64_t parse_order(const std::string& text) {
+  const auto order = static_cast<std::uint64_t>(parse_integer(text, 1, "a number of rows"));
+  if (order % product::kOrderStep != 0 || order > product::kMostOrder) {
+    throw InputError("'" + text + "' is not an order of a product: choose a multiple of " +
+                     std::to_string(product::kOrderStep) + ", " + std::to_string(product::kMostOrder) + " at most");
+  }
+  return order;
 }
 
 // An option: its name, whether it takes a value, and what it sets.
@@ -209,6 +225,14 @@ const OptionRow kOptions[] = {
                           std::to_string(kLongestTrain) + " at least");
        }
      }},
+    {"burn-in", true, [](Options& o, const std::string& text) { o.burn_in_s = parse_burn_in(text); }},
+    {"product", true, [](Options& o, const std::string& text) { o.product = product::parse_type(text); }},
+    {"product-order", true, [](Options& o, const std::string& text) { o.product_order = parse_order(text); }},
+    {"product-by", true,
+     [](Options& o, const std::string& text) {
+       const char* const names[] = {"library", "kernel"};
+       o.product_by_library = one_of(text, names, "way to multiply") == "library";
+     }},
     {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
     {"timeout", true,
      [](Options& o, const std::string& text) { o.timeout_s = parse_positive(text, "a time in seconds"); }},
@@ -308,6 +332,10 @@ void check_together(const Options& options) {
       (options.transport != "ccl" || !options.step_transports.empty() ||
        std::none_of(options.operations.begin(), options.operations.end(), is_reduction)))
     throw InputError("--datatype is for reductions by --transport ccl: leave it out, or choose such an operation");
+  if (options.burn_in_s > 0 && (options.train > 0 || options.ccl.graph_calls > 0))
+    throw InputError("--burn-in repeats an operation by itself: leave out --train and --ccl-mode graph");
+  if (options.burn_in_s == 0 && (options.product || options.product_order || !options.product_by_library))
+    throw InputError("--product, --product-order and --product-by are of a burn-in: add --burn-in, or leave them out");
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }

@@ -10,6 +10,7 @@
 #include "fabricbench/ccl_modes.hpp"
 #include "fabricbench/data_types.hpp"
 #include "fabricbench/device/device.hpp"
+#include "fabricbench/device/product.hpp"
 #include "fabricbench/inputs.hpp"
 #include "fabricbench/nics.hpp"
 #include "fabricbench/patterns.hpp"
@@ -73,6 +74,10 @@ struct Options {
   double budget_s = 1.0;
   std::int64_t warmup = 10;
   std::int64_t train = 0;  // operations of an iteration, one after the other without a wait; 0: one, by itself
+  double burn_in_s = 0;    // 0: none
+  std::optional<product::Type> product;        // of a burn-in; unset: what the backend has
+  std::optional<std::uint64_t> product_order;  // unset: by the backend
+  bool product_by_library = true;              // where it has a library
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
   double limit_s = 0;  // of the whole plan, from its own start; 0: none

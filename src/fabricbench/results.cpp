@@ -136,6 +136,7 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof,
       .field("setup_ns", totals.setup_ns)
       .field("verify_ns", totals.verify_ns)
       .field("recording_ns", totals.recording_ns);
+  if (totals.windows > 0) json.field("windows", totals.windows).field("wrong_words", totals.wrong_words);
   json.key("proof").literal(proof).key("loaded").begin_array();
   for (const LoadedLibrary& library : loaded_libraries()) {
     json.begin_object().field("path", library.path);

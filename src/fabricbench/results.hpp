@@ -50,6 +50,9 @@ struct Totals {
   std::int64_t setup_ns = 0;
   std::int64_t verify_ns = 0;
   std::int64_t recording_ns = 0;
+  std::int64_t windows = 0;       // of a burn-in
+  std::int64_t wrong_words = 0;   // of its products
+  std::int64_t wrong_beside = 0;  // bytes of its traffic
 };
 
 // Only rank 0 has one. An empty path writes no file.

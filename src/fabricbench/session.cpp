@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "fabricbench/burn_in.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/library_settings.hpp"
@@ -68,6 +69,7 @@ class Session {
     });
     check_paths(options_, *transport, plan);
     check_sizes(*transport, plan);
+    check_burn_in(options_, plan);
     if (world.rank == 0) results_ = open_results();
     agree(world, world.rank != 0 || results_ != nullptr);
 
@@ -85,7 +87,7 @@ class Session {
     } catch (const RunError& error) {
       fail(world, shared, error);
     }
-    return totals_.wrong_bytes > 0 ? kExitWrongData : 0;
+    return totals_.wrong_bytes > 0 || totals_.wrong_words > 0 || totals_.wrong_beside > 0 ? kExitWrongData : 0;
   }
 
  private:
@@ -115,6 +117,7 @@ class Session {
     device::Stream stream;
     require(world, transport.why_unsupported());
     require(world, transport.why_no(options_.data_type));
+    require(world, options_.burn_in_s > 0 ? product::why_unsupported(burn_in_plan(options_).product) : "");
     const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
     require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
     device::Memory send = transport.allocate(world, bytes);
@@ -171,11 +174,17 @@ class Session {
       for (std::size_t round = 0, count = series.rounds(); round < count; ++round)
         run_round(series, round, context, transport, planned);
     }
+    if (options_.burn_in_s > 0) {
+      const Measurement measurement = plan[0].at(plan[0].sizes[0], world.rank, 0);
+      if (results_) results_->now_measuring(measurement);
+      burn_in(measurement, options_, context, transport, results_.get(), totals_);
+    }
     if (results_) results_->now_measuring_nothing();
     finish(proof.collect(world, transport.paths(), transport.proof()), begin);
     transport.let_go();
     // Every rank ends with the same exit status.
-    mpi_check(MPI_Bcast(&totals_.wrong_bytes, 1, MPI_INT64_T, 0, world.all), "MPI_Bcast");
+    for (std::int64_t* wrong : {&totals_.wrong_bytes, &totals_.wrong_words, &totals_.wrong_beside})
+      mpi_check(MPI_Bcast(wrong, 1, MPI_INT64_T, 0, world.all), "MPI_Bcast");
     shared.advance();
   }
 

@@ -160,4 +160,48 @@ std::vector<std::int64_t> order_statistics(const std::vector<std::int64_t>& time
   return kept;
 }
 
+namespace {
+
+// 512 bins for each power of two: a time is at most 0.1% from the middle of its bin.
+constexpr int kBinBits = 9;
+
+std::size_t bin_of(std::uint64_t ns) {
+  int shift = 0;
+  while (ns >> shift >= std::uint64_t{2} << kBinBits) ++shift;
+  return (static_cast<std::size_t>(shift) << kBinBits) + static_cast<std::size_t>(ns >> shift);
+}
+
+std::int64_t middle_of(std::size_t bin) {
+  if (bin < std::size_t{2} << kBinBits) return static_cast<std::int64_t>(bin);
+  const std::size_t shift = (bin >> kBinBits) - 1;
+  const std::size_t first = bin - (shift << kBinBits);
+  return static_cast<std::int64_t>((first << shift) + (std::size_t{1} << shift) / 2);
+}
+
+}  // namespace
+
+TimeCounts::TimeCounts() : bins_(bin_of(std::numeric_limits<std::int64_t>::max()) + 1, 0) {}
+
+void TimeCounts::add(std::int64_t ns) {
+  ++bins_[bin_of(static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 0)))];
+  ++count_;
+  most_ = std::max(most_, ns);
+}
+
+void TimeCounts::clear() {
+  std::fill(bins_.begin(), bins_.end(), 0);
+  count_ = 0;
+  most_ = 0;
+}
+
+std::int64_t TimeCounts::quantile(double share) const {
+  std::int64_t left =
+      std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(share * static_cast<double>(count_))), 1);
+  for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
+    left -= bins_[bin];
+    if (left <= 0) return std::min(middle_of(bin), most_);
+  }
+  return 0;
+}
+
 }  // namespace fabricbench

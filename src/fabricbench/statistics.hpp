@@ -61,4 +61,21 @@ std::vector<std::size_t> kept_ranks(std::size_t count);
 // The order statistics of a series at these places; the whole series, as it is, where they are no fewer.
 std::vector<std::int64_t> order_statistics(const std::vector<std::int64_t>& times);
 
+// Times of hours in memory that does not grow: their number, order statistics to 0.1%, and the exact maximum.
+class TimeCounts {
+ public:
+  TimeCounts();
+  void add(std::int64_t ns);
+  void clear();
+  std::int64_t count() const { return count_; }
+  // The time below or at which that share of them lies (nearest rank); 0 where there is none.
+  std::int64_t quantile(double share) const;
+  std::int64_t most() const { return most_; }
+
+ private:
+  std::vector<std::uint32_t> bins_;
+  std::int64_t count_ = 0;
+  std::int64_t most_ = 0;
+};
+
 }  // namespace fabricbench

@@ -144,3 +144,17 @@ TEST(nics_and_messages_are_of_the_transport_fabric) {
   CHECK(mistake({"--access=send", "--transport=copy"}).find("fabric") != std::string::npos);
   CHECK(mistake({"--transport=fabric", "--nic="}).find("near, all") != std::string::npos);
 }
+
+TEST(a_burn_in_has_a_time_and_a_product) {
+  const Options options = parse({"--burn-in=600", "--product=float64", "--product-order=256", "--product-by=kernel"});
+  CHECK_EQUAL(options.burn_in_s, 600.0);
+  CHECK(options.product == product::Type::float64);
+  CHECK_EQUAL(*options.product_order, 256u);
+  CHECK(!options.product_by_library);
+  for (const char* wrong : {"--burn-in=0", "--burn-in=-1", "--burn-in=1e8", "--burn-in=nan", "--burn-in=x"})
+    CHECK(mistake({wrong}).find("'") != std::string::npos);
+  for (const char* wrong : {"--product-order=0", "--product-order=100", "--product-order=65536"})
+    CHECK(mistake({"--burn-in=1", wrong}).find("' is not a") != std::string::npos);
+  CHECK(mistake({"--product=float32"}).find("add --burn-in") != std::string::npos);
+  CHECK(mistake({"--burn-in=1", "--train=4", "--operations=unidirectional"}).find("--train") != std::string::npos);
+}

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -156,4 +157,23 @@ TEST(the_correlation_time_is_that_of_independent_or_dependent_iterations) {
   CHECK(correlation_time(slow) > 10);
   CHECK_EQUAL(correlation_time({7, 7, 7, 7}), 1.0);
   CHECK_EQUAL(correlation_time({7}), 1.0);
+}
+
+TEST(order_statistics_of_counted_times_are_within_a_thousandth) {
+  TimeCounts counts;
+  CHECK_EQUAL(counts.quantile(0.5), 0);
+  std::vector<std::int64_t> times;
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 10001; ++i) times.push_back(static_cast<std::int64_t>(random() >> (20 + random() % 40)));
+  for (const std::int64_t time : times) counts.add(time);
+  std::sort(times.begin(), times.end());
+  for (const double share : {0.01, 0.5, 0.99}) {
+    const std::int64_t exact = times[static_cast<std::size_t>(std::ceil(share * 10001)) - 1];
+    CHECK(std::abs(static_cast<double>(counts.quantile(share) - exact)) <= 0.001 * static_cast<double>(exact));
+  }
+  CHECK_EQUAL(counts.count(), 10001);
+  CHECK_EQUAL(counts.most(), times.back());
+  CHECK(counts.quantile(1) <= counts.most());
+  counts.clear();
+  CHECK_EQUAL(counts.count() + counts.most() + counts.quantile(0.5), 0);
 }

@@ -249,6 +249,48 @@ def test_pairs_and_alltoall_take_what_the_link_graph_says(machine: Machine, tran
     require_rates(machine, wanted, f"--transport={transport}", *options, operations)
 
 
+def windows_of(machine: Machine) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of the last run's burn-in, all windows and what the node told in them."""
+    lines = [json.loads(line) for line in (machine.folder / f"result-{machine.runs}.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if line["record"] == "burn_in")
+    assert set(first["wrong_rows"]) == {0}
+    return tuple([line for line in lines if line["record"] == kind] for kind in ("window", "node"))  # type: ignore
+
+
+@pytest.mark.parametrize("product", ("bfloat16", "float16", "float32", "float64"))
+def test_a_burn_in_shows_a_gpu_that_is_throttled_and_one_that_multiplies_wrongly(alps: Machine, product: str) -> None:
+    throttled, faulty, other = (alps.topology.gpu(index).name for index in (1, 2, 3))
+    alps.plant(
+        {
+            "throttle": {throttled: {"factor": 0.25, "reasons": ["hw_thermal_slowdown"]}},
+            "products": {faulty: {"wrong_each": 20}},
+            "nvml": {other: {"corrected_ecc_errors": 7, "remapped_rows_pending": 1}},
+        }
+    )
+    options = ("--sizes=64KiB", "--burn-in=4", "--product-order=128", f"--product={product}", *ITERATIONS)
+    run = alps.run("--transport=ccl", "--operations=allreduce", *options)
+    assert run.status == 5, run.said
+    windows, nodes = windows_of(alps)
+    products = [window["products"] for window in windows if "products" in window]
+    wrong = [sum(by_rank) for by_rank in zip(*(part["wrong_words"] for part in products), strict=True)]
+    assert wrong[2] > 0 and (wrong[0], wrong[1], wrong[3]) == (0, 0, 0)
+    assert products[0]["median_ns"][1] > 3 * products[0]["median_ns"][0]
+    gpus = nodes[-1]["gpus"]
+    assert ["hw_thermal_slowdown" in gpu["throttle"] for gpu in gpus] == [False, True, False, False]
+    assert [gpu["counters"]["ecc_corrected"] for gpu in gpus] == [0, 0, 0, 7]
+    assert [gpu["counters"]["rows_pending"] for gpu in gpus] == [0, 0, 0, 1]
+    assert gpus[1]["clock_mhz"][2] < gpus[0]["clock_mhz"][0]
+    assert all(gpu["power_w"][0] > 0 and gpu["temperature_c"][0] > 0 for gpu in gpus)
+
+
+def test_a_burn_in_by_sycl(aurora: Machine) -> None:
+    options = ("--sizes=64KiB", "--burn-in=2", "--product-order=128", *ITERATIONS)
+    run = aurora.run("--transport=ccl", "--operations=allreduce", *options, "--inject=wrong-product:0", ranks=2)
+    assert run.status == 5, run.said
+    windows, _ = windows_of(aurora)
+    assert next(sum(window["products"]["wrong_words"]) for window in windows if "products" in window) == 0
+
+
 def test_a_run_cannot_be_taken_for_one_on_real_gpus(machine: Machine) -> None:
     run = machine.run("--transport=copy", "--operations=alltoall", "--sizes=1MiB", *ITERATIONS)
     devices = [rank["device"] for rank in run.header["ranks"]]

@@ -32,6 +32,7 @@
 #define gpuEventCreate GPU_NAME(EventCreate)
 #define gpuEventDestroy GPU_NAME(EventDestroy)
 #define gpuEventRecord GPU_NAME(EventRecord)
+#define gpuEventQuery GPU_NAME(EventQuery)
 #define gpuEventElapsedTime GPU_NAME(EventElapsedTime)
 #define gpuStreamQuery GPU_NAME(StreamQuery)
 #define gpuErrorNotReady GPU_NAME(ErrorNotReady)

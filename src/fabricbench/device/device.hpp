@@ -144,6 +144,23 @@ class Stream {
   void* native_ = nullptr;
 };
 
+// A place in a stream. Where a backend's streams do their work at once, or know no time, recording it waits for them.
+class Mark {
+ public:
+  Mark();
+  ~Mark();
+  Mark(Mark&& other) noexcept;
+  Mark& operator=(Mark&&) = delete;
+  void record(Stream& stream);
+  bool passed() const;
+  // Nanoseconds by the device's clock; once both are passed.
+  std::int64_t ns_since(const Mark& earlier) const;
+
+ private:
+  [[maybe_unused]] void* native_ = nullptr;  // of the runtime
+  [[maybe_unused]] std::int64_t at_ns_ = 0;  // where it has none
+};
+
 // Times what is enqueued on a stream from start to stop by the device's own clock. None of it begins before release(),
 // so that the time in which the processor enqueues it does not count.
 class TrainClock {

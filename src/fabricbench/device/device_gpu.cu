@@ -181,6 +181,34 @@ void Stream::set_byte(void* destination, std::size_t bytes, int value) {
   check(gpuMemsetAsync(destination, value, bytes, native_stream(*this)), "MemsetAsync");
 }
 
+Mark::Mark() {
+  gpuEvent_t event = nullptr;
+  check(gpuEventCreate(&event), "EventCreate");
+  native_ = event;
+}
+Mark::~Mark() {
+  if (native_ != nullptr) report(gpuEventDestroy(static_cast<gpuEvent_t>(native_)), "EventDestroy");
+}
+Mark::Mark(Mark&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
+void Mark::record(Stream& stream) {
+  check(gpuEventRecord(static_cast<gpuEvent_t>(native_), native_stream(stream)), "EventRecord");
+}
+bool Mark::passed() const {
+  const gpuError_t result = gpuEventQuery(static_cast<gpuEvent_t>(native_));
+  if (result == gpuErrorNotReady) {
+    (void)gpuGetLastError();  // not ready, in some versions
+    return false;
+  }
+  check(result, "EventQuery");
+  return true;
+}
+std::int64_t Mark::ns_since(const Mark& earlier) const {
+  float milliseconds = 0;
+  check(gpuEventElapsedTime(&milliseconds, static_cast<gpuEvent_t>(earlier.native_), static_cast<gpuEvent_t>(native_)),
+        "EventElapsedTime");
+  return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
+}
+
 void Stream::synchronize() {
   if (!yields) return check(gpuStreamSynchronize(native_stream(*this)), "StreamSynchronize");
   gpuError_t result = gpuStreamQuery(native_stream(*this));

@@ -7,6 +7,7 @@
 
 #include "fabricbench/device/content.hpp"
 #include "fabricbench/device/device.hpp"
+#include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
 
@@ -69,6 +70,13 @@ void Stream::fill(const pattern::Stretch& stretch, const pattern::Pattern& patte
 void Stream::set_byte(void* destination, std::size_t bytes, int value) { std::memset(destination, value, bytes); }
 
 void Stream::synchronize() {}
+
+Mark::Mark() = default;
+Mark::~Mark() = default;
+Mark::Mark(Mark&&) noexcept = default;
+void Mark::record(Stream&) { at_ns_ = now_ns(); }
+bool Mark::passed() const { return true; }
+std::int64_t Mark::ns_since(const Mark& earlier) const { return at_ns_ - earlier.at_ns_; }
 
 std::string why_no_trains() { return "the host backend has no device"; }
 

@@ -15,6 +15,7 @@
 #include "fabricbench/device/level_zero.hpp"
 #include "fabricbench/device/sycl_devices.hpp"
 #include "fabricbench/device/sycl_launch.hpp"
+#include "fabricbench/environment.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/text.hpp"
 
@@ -303,6 +304,16 @@ void Stream::synchronize() {
   while (yields && !queue_of(*this).ext_oneapi_empty()) sched_yield();
   guarded("the end of work on the device", [&] { queue_of(*this).wait_and_throw(); });
 }
+
+Mark::Mark() = default;
+Mark::~Mark() = default;
+Mark::Mark(Mark&&) noexcept = default;
+void Mark::record(Stream& stream) {
+  stream.synchronize();
+  at_ns_ = now_ns();
+}
+bool Mark::passed() const { return true; }
+std::int64_t Mark::ns_since(const Mark& earlier) const { return at_ns_ - earlier.at_ns_; }
 
 std::string why_no_trains() { return "the sycl backend times no trains of copies"; }
 TrainClock::TrainClock() = default;

@@ -142,6 +142,18 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t numbers_of_word(const Pattern& patte
   return value;
 }
 
+// A factor of a matrix product (product.hpp), of the first or the second matrix, by its place there.
+FABRICBENCH_EVERYWHERE inline int factor(std::uint64_t place, bool second) {
+  return static_cast<int>(mix(place ^ (second ? std::uint64_t{1} << 63 : 0)) % 255) - 127;
+}
+
+// The number of such a product and the place of a word of 4 bytes in its result, in one number. The largest result has
+// 2^31 words.
+constexpr std::uint64_t kPlaceBits = 31;
+FABRICBENCH_EVERYWHERE inline std::uint64_t packed(std::uint64_t product, std::uint64_t place) {
+  return product << kPlaceBits | place;
+}
+
 // A piece of memory with positions [position, position + bytes) of what the rank `source` sends.
 struct Stretch {
   void* data;

@@ -64,6 +64,35 @@ struct Inputs {
   const float* of[kMostInputs];
 };
 
+// The product of a burn-in (product.hpp); the first parameter is its type, float32.
+FABRICBENCH_KERNEL fill_factors(std::uint32_t, float* factors, std::uint64_t count, std::uint64_t second) {
+  const Strides own = strides();
+  for (std::uint64_t i = own.first; i < count; i += own.step)
+    factors[i] = static_cast<float>(pattern::factor(i, second != 0));
+}
+
+FABRICBENCH_KERNEL multiply_by_cores(std::uint32_t, const float* a, const float* b, float* c, std::uint64_t order) {
+  const Strides own = strides();
+  for (std::uint64_t i = own.first; i < order * order; i += own.step) {
+    const float* row = a + i / order * order;
+    float sum = 0;
+    for (std::uint64_t k = 0; k < order; ++k) sum += row[k] * b[k * order + i % order];
+    c[i] = sum;
+  }
+}
+
+FABRICBENCH_KERNEL compare_results(const std::uint32_t* result, const std::uint32_t* expected, std::uint64_t quads,
+                                   std::uint64_t number, std::uint64_t* differences) {
+  const Strides own = strides();
+  for (std::uint64_t i = own.first; i < 4 * quads; i += own.step) {
+    if (result[i] == expected[i]) continue;
+    using Counter = sycl::atomic_ref<std::uint64_t, sycl::memory_order::relaxed, sycl::memory_scope::device,
+                                     sycl::access::address_space::global_space>;
+    Counter(differences[0]) += 1;
+    Counter(differences[1]).fetch_min(pattern::packed(number, i));
+  }
+}
+
 // Four floats a work-item and step in the first 4 `quads`, where everything is aligned: peers are read in 16-byte
 // words.
 FABRICBENCH_KERNEL add_inputs(float* out, Inputs inputs, int number, int onto, std::uint64_t quads,

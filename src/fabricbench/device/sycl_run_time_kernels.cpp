@@ -16,8 +16,9 @@ namespace fabricbench::device {
 namespace {
 
 namespace experimental = sycl::ext::oneapi::experimental;
-constexpr const char* kNames[] = {"fill_bytes",     "fill_numbers", "compare",          "add_inputs",
-                                  "copy_over_link", "copy_inside",  "copy_single_bytes"};
+constexpr const char* kNames[] = {"fill_bytes",        "fill_numbers",   "compare",           "add_inputs",
+                                  "copy_over_link",    "copy_inside",    "copy_single_bytes", "fill_factors",
+                                  "multiply_by_cores", "compare_results"};
 // Never destroyed, as the devices.
 const std::map<std::string, sycl::kernel>* kernels_by_name = nullptr;
 

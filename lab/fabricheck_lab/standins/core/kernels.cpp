@@ -2,6 +2,8 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -11,6 +13,7 @@
 #include "core/managed.hpp"
 #include "core/memory.hpp"
 #include "fabricbench/device/pattern.hpp"
+#include "fabricbench/device/product.hpp"
 
 namespace emulation {
 namespace {
@@ -112,6 +115,99 @@ void copy_items(void** arguments, Stream& stream, std::size_t item) {
 
 void copy_quads(void** arguments, Stream& stream) { copy_items(arguments, stream, 16); }
 
+// The product of a burn-in (product.hpp). A GPU multiplies so many pairs of numbers in a second, whatever their type.
+constexpr double kMultiplications = 5e9;
+
+using Type = fabricbench::product::Type;
+constexpr pattern::Format kHalf{2, 15, 10};
+constexpr pattern::Format kBfloat16{2, 127, 7};
+
+template <typename Word, typename Encode>
+void write_factors(void* out, std::uint64_t count, bool second, Encode encode) {
+  auto* words = static_cast<Word*>(out);
+  for (std::uint64_t i = 0; i < count; ++i) words[i] = encode(pattern::factor(i, second));
+}
+
+void fill_factors(void** arguments, Stream& stream) {
+  const auto type = static_cast<Type>(argument<std::uint32_t>(arguments, 0));
+  auto* out = argument<void*>(arguments, 1);
+  const auto count = argument<std::uint64_t>(arguments, 2);
+  const bool second = argument<std::uint64_t>(arguments, 3) != 0;
+  stream.enqueue({}, latency(), [=] {
+    wrote(out, count * fabricbench::product::factor_bytes(type));
+    if (type == Type::float64) {
+      write_factors<double>(out, count, second, [](int number) { return static_cast<double>(number); });
+    } else if (type == Type::float32) {
+      write_factors<float>(out, count, second, [](int number) { return static_cast<float>(number); });
+    } else {
+      write_factors<std::uint16_t>(out, count, second, [=](int number) {
+        const auto bits =
+            encode(static_cast<std::uint64_t>(std::abs(number)), type == Type::float16 ? kHalf : kBfloat16);
+        return static_cast<std::uint16_t>(bits | (number < 0 ? 0x8000U : 0U));
+      });
+    }
+  });
+}
+
+// All factors are those of fill_factors(), so that the result is known without reading them.
+template <typename Number>
+void write_product(void* out, std::uint64_t order) {
+  auto* c = static_cast<Number*>(out);
+  std::fill_n(c, order * order, Number{0});
+  std::vector<Number> b(order * order);
+  for (std::uint64_t i = 0; i < b.size(); ++i) b[i] = static_cast<Number>(pattern::factor(i, true));
+  for (std::uint64_t i = 0; i < order; ++i) {
+    for (std::uint64_t k = 0; k < order; ++k) {
+      const auto a = static_cast<Number>(pattern::factor(i * order + k, false));
+      for (std::uint64_t j = 0; j < order; ++j) c[i * order + j] += a * b[k * order + j];
+    }
+  }
+}
+
+// A GPU that is throttled takes longer; a fault may have it take longer for products alone, and flip a bit of each
+// N-th: {"products": {"gpu0": {"factor": 0.5, "wrong_each": 100}}}.
+void multiply(void** arguments, Stream& stream) {
+  const auto type = static_cast<Type>(argument<std::uint32_t>(arguments, 0));
+  auto* c = argument<void*>(arguments, 3);
+  const auto order = argument<std::uint64_t>(arguments, 4);
+  const std::string gpu = description().gpus[static_cast<std::size_t>(stream.gpu())].name;
+  const Json& wrong = faults().content["products"][gpu];
+  const double factor = wrong["factor"].number(1) * faults().content["throttle"][gpu]["factor"].number(1);
+  static std::atomic<std::int64_t> products{0};
+  const std::int64_t each = wrong["wrong_each"].integer(0);
+  const bool flips = each > 0 && ++products % each == 0;
+  const auto numbers = static_cast<double>(order);
+  const auto taken = static_cast<std::int64_t>(numbers * numbers * numbers / kMultiplications / factor * 1e9);
+  stream.enqueue({}, latency() + taken, [=] {
+    const std::size_t bytes = order * order * fabricbench::product::result_bytes(type);
+    const Origin origin{order, 3};
+    if (!holds(c, bytes, origin)) {
+      wrote(c, bytes);
+      (type == Type::float64 ? write_product<double> : write_product<float>)(c, order);
+      now_holds(c, bytes, origin);
+    }
+    if (!flips) return;
+    wrote(c, bytes);
+    static_cast<unsigned char*>(c)[bytes / 2] ^= 1;
+  });
+}
+
+void compare_results(void** arguments, Stream& stream) {
+  const auto* result = argument<const std::uint32_t*>(arguments, 0);
+  const auto* expected = argument<const std::uint32_t*>(arguments, 1);
+  const auto quads = argument<std::uint64_t>(arguments, 2);
+  const auto number = argument<std::uint64_t>(arguments, 3);
+  auto* differences = argument<fabricbench::product::Differences*>(arguments, 4);
+  stream.enqueue({}, latency(), [=] {
+    for (std::uint64_t i = 0; i < 4 * quads; ++i) {
+      if (result[i] == expected[i]) continue;
+      wrote(differences, sizeof *differences);
+      ++differences->words;
+      differences->first = std::min(differences->first, pattern::packed(number, i));
+    }
+  });
+}
+
 using Kernel = void (*)(void** arguments, Stream& stream);
 
 const std::map<std::string, Kernel>& kernels() {
@@ -124,6 +220,10 @@ const std::map<std::string, Kernel>& kernels() {
       {"copy_quads", &copy_quads},
       {"copy_over_link", &copy_quads},  // the sycl backend's two
       {"copy_inside", &copy_quads},
+      {"fill_factors", &fill_factors},
+      {"multiply_by_cores", &multiply},
+      {"multiply_by_tensor_cores", &multiply},
+      {"compare_results", &compare_results},
       {"copy_single_bytes", [](void** arguments, Stream& stream) { copy_items(arguments, stream, 1); }},
   };
   return *all;
