@@ -32,6 +32,8 @@ def test_what_gpus_report_is_kept_by_window_and_errors_are_marks(tmp_path: Path)
     lines = burn_in_lines(gpus=2)
     for gpu in gpus_of(lines, "nid001", 1, first=30):
         gpu["counters"]["ecc_uncorrected"] = 2
+    for window, gpu in enumerate(gpus_of(lines, "nid001", 0)):
+        gpu["counters"]["nvlink_crc_data"] = 7 * window  # as on healthy GPUs
     nodes = [line for line in lines if line["record"] == "node"]
     nodes[40]["xids"] = [["0000:01:00.0", 63]]
     nodes[41]["nics"] = [{"name": "mlx5_0", "grew": {"symbol_error": 3, "port_xmit_data": 10**9}}]
