@@ -29,8 +29,8 @@ _OF_PHASE = {"compute": {"products"}, "traffic": {"traffic"}, "copies": {"copies
 _GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
 #: Counters of NICs of which each rise is an error that people want to see at its time; others are traffic.
 _ERRORS = ("err", "discard", "drop", "downed", "recovery", "replay", "uncorrected", "timeout", "carrier")
-# Healthy NVLinks have some CRC errors in each second, and matter from 100 a link on (NVIDIA DCGM): the state of the node
-# before and after, which has each link, judges them. Here they are the sum of a GPU.
+# Healthy NVLinks have some CRC errors in each second, and matter from 100 a link on (NVIDIA DCGM): the state of the
+# node before and after, which has each link, judges them. Here they are the sum of a GPU.
 _USUAL = ("throttled", "crc")
 _BYTES = {**DATA_TYPES, "float64": 8}
 
