@@ -216,6 +216,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
     subjects = {
+        "burn_in",
         "cross_check",
         "doctor",
         "fleet",

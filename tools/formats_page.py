@@ -93,10 +93,14 @@ FORMATS = (
     Format(
         "Result of fabricbench: `*.jsonl`",
         "result",
-        "JSON Lines: a header, samples, and a footer or an error. [Results](results-format.md) has the rules.",
+        "JSON Lines: a header, samples, of a burn-in its windows, and a footer or an error. "
+        "[Results](results-format.md) has the rules.",
         (
             fabricbench_format.HeaderModel,
             fabricbench_format.SamplesModel,
+            fabricbench_format.BurnInModel,
+            fabricbench_format.WindowModel,
+            fabricbench_format.LoadedNodeModel,
             fabricbench_format.FooterModel,
             fabricbench_format.ErrorModel,
         ),

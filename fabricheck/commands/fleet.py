@@ -38,7 +38,9 @@ class Wanted:
     def check(self, *, is_short: bool, only_list: bool) -> None:
         """Raises UserError for options that do not go together."""
         if not self.many and (self.minutes is not None or is_short):
-            raise UserError("--minutes and --short are for a run over many nodes: give --nodes")
+            raise UserError(
+                "--minutes and --short are for a run over many nodes: give --nodes; or --minutes with --tag burn-in"
+            )
         if self.many and only_list:
             raise UserError("--list cannot be used with --nodes or --resume: leave them out")
 

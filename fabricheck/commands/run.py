@@ -65,7 +65,10 @@ if TYPE_CHECKING:
     help="Resume the last run, or the run in the folder RUN. Its complete results are used again.",
 )
 @click.option(
-    "--minutes", type=click.IntRange(min=1), help="With --nodes: time limit of the job, in minutes.  [default: 60]"
+    "--minutes",
+    type=click.IntRange(min=1),
+    help="With --tag burn-in: minutes of load.  [default: 10]  Else with --nodes: time limit of the job, in minutes.  "
+    "[default: 60]",
 )
 @click.option(
     "--launches",
@@ -121,6 +124,7 @@ def run(
     vendor-mixed         OSU between host and device memory
     cross-check          fabricbench and a vendor tool, interleaved
     layers               pairs of nodes by libfabric, MPI and NCCL: which layer is slow?
+    burn-in              compute, traffic and host copies at the same time, for --minutes
 
     The exit status is that of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2 is a mistake
     in the input, or a PASS that could not be stored.
@@ -128,18 +132,17 @@ def run(
     \b
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --tag smoke --nodes all --short
-    fabricheck run --system alps --tag smoke --resume
     """
-    from fabricheck.commands.fleet import Wanted, fleet_of
+    from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection
     from fabricheck.suite import Suite, output_folder, remember_output, suite_root
 
     if store is not None and no_store:
         raise UserError("--store and --no-store exclude each other")
-    jobs, repeated = _jobs(rounds, one_by_one=one_by_one)
-    suite, wanted = Suite(suite_root()), Wanted(nodes, resume, minutes)
+    jobs, more = _jobs(rounds, one_by_one=one_by_one)
+    suite, (load, wanted) = Suite(suite_root()), _load(minutes, tags, nodes, resume)
     wanted.check(is_short=is_short, only_list=only_list)
-    selection = Selection(system, tags, names, environments, (*use_built(built), *repeated, *reframe_options), jobs)
+    selection = Selection(system, tags, names, environments, (*use_built(built), *more, *load, *reframe_options), jobs)
     output = remember_output(output or output_folder(suite.root))
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
@@ -175,6 +178,19 @@ def _jobs(rounds: int, *, one_by_one: bool) -> tuple[str, tuple[str, ...]]:
     if one_by_one:
         raise UserError("--one-by-one and --rounds exclude each other: rounds are interleaved in one job")
     return "interleaved", (f"--repeat={rounds}",)
+
+
+def _load(
+    minutes: int | None, tags: Sequence[str], nodes: str | None, resume: str | None
+) -> tuple[tuple[str, ...], Wanted]:
+    """ReFrame's option that a burn-in lasts so many minutes, and nodes whose job has time for that."""
+    from fabricheck.commands.fleet import Wanted
+    from fabricheck.fleet.allocation import MINUTES
+
+    if minutes is None or "burn-in" not in tags:
+        return (), Wanted(nodes, resume, minutes)
+    wanted = Wanted(nodes, resume, MINUTES + minutes if nodes is not None else None)
+    return (f"--setvar=BurnIn.load_minutes={minutes}",), wanted
 
 
 def use_built(program: Path | None) -> tuple[str, ...]:

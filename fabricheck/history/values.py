@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
-from fabricheck.records.operations import OPERATIONS
+from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import FooterModel, HeaderModel, with_todays_words
@@ -105,7 +105,7 @@ def check_judgement(text: str) -> None:
 def check_samples(samples: Samples, run: Run) -> None:
     """Raises ValueError where a row of samples was not measured; that of a sound run by ranks that it has not."""
     times = samples.times_ns
-    if samples.operation not in OPERATIONS:
+    if samples.operation not in {*OPERATIONS, *LOADS}:
         raise ValueError(f"there is no operation {samples.operation!r}")
     least = [
         (samples.bytes, 1),

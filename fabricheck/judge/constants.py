@@ -147,6 +147,8 @@ FEWEST_FOR_TAIL = 200
 #: a group the worst, as shares of what is expected, when all of it is said to be equally slow. Chosen: of a node's four
 #: GPUs one has half of its pairs.
 MOST = 0.75
+#: A load that drifts is slower in the last of so many parts than in the first. Chosen.
+PARTS_OF_LOAD = 4
 #: Nearly all: metrics of a group that lost something as a whole, bytes that the kernel counted. Chosen.
 NEARLY_ALL = 0.9
 #: What does not count: of a baseline that has grown, of a node's memory; a second mode that holds more belongs to the

@@ -1,10 +1,10 @@
 """Which metrics of a run have to be equal: the same measurement on parts that the topology makes equal.
 
 Equal is what nothing but the machine's parts can make different: the pairs and GPUs that a symmetry of the node's graph
-maps onto each other, and pairs of nodes that are as far from each other over links of the same rates; of a network
-without a description, the pairs between the same two nodes. Not equal are measurements in which processors copy or
-share their memory, since the graph knows nothing of cores, caches and pages: staging, pageable and managed memory, both
-directions to the host at once, and shared memory of a node.
+maps onto each other, products of matrices on GPUs of one model, and pairs of nodes that are as far from each other over
+links of the same rates; of a network without a description, the pairs between the same two nodes. Not equal are
+measurements in which processors copy or share their memory, since the graph knows nothing of cores, caches and pages:
+staging, pageable and managed memory, both directions to the host at once, and shared memory of a node.
 """
 
 from __future__ import annotations
@@ -166,6 +166,9 @@ class _Places:
 
     def role(self, samples: Samples, host_memory: str | None) -> Hashable:
         """What peers share besides operation and size; None for what has no peers."""
+        if samples.operation == "product":
+            device = self.ranks[samples.ranks[0]].device
+            return "computes", device.name if device is not None else ""
         if self.across(samples):
             return self._between_nodes(samples)
         if not all(rank in self.gpus for rank in samples.ranks) or samples.groups is not None:
@@ -205,7 +208,7 @@ class _Places:
         """Where a measurement was made, and the parts that it crosses."""
         members = [self.ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
-        ends = [self._end(rank) for rank in samples.ranks]
+        ends = [self._end(rank, computes=samples.operation == "product") for rank in samples.ranks]
         places = tuple(ends)
         units = ends if len(ends) < len(self.ranks) else []
         symmetric = samples.operation in SYMMETRIC_PAIRS
@@ -225,12 +228,14 @@ class _Places:
                 others += self._trunks_and_load(samples)
         return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
 
-    def _end(self, rank: int) -> Component:
+    def _end(self, rank: int, *, computes: bool = False) -> Component:
         host = self.ranks[rank].host
         if rank in self.gpus:
             return Component(Kind.GPU, self.gpus[rank].name, host)
         # A port can be looked at; a rank is only what was on it.
-        if rank in self.nics:
+        if computes and sum(each.host == host for each in self.ranks.values()) == 1:
+            return Component.of_node(host)
+        if rank in self.nics and not computes:
             return Component(Kind.NIC, self.nics[rank], host)
         return Component(Kind.DEVICE, f"rank{rank}", host)
 

@@ -21,16 +21,16 @@ from fabricheck.records.node_state import GpuState, Xid
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
-# The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
-_PROTECTS = {
+#: The GPU protects itself: it is not as fast as it should be, whatever it is asked to do.
+PROTECTS = {
     "hw_slowdown": "hardware slowdown",
     "hw_thermal_slowdown": "hardware thermal slowdown",
     "hw_power_brake_slowdown": "external power brake",
     "sw_thermal_slowdown": "thermal slowdown by the driver",
     "throttled": "throttled",
 }
-# These are how a GPU is set, and a cap of its power is usual under full load.
-_SETTING = {
+#: These are how a GPU is set, and a cap of its power is usual under full load.
+SETTING = {
     "sw_power_cap": "power cap",
     "applications_clocks_setting": "application clocks are set",
     "sync_boost": "sync boost",
@@ -221,11 +221,11 @@ def _throttled(seen: _Gpu) -> Iterator[Evidence]:
     gpu = seen.gpu
     clock = f" ({gpu.clock_mhz} of {gpu.clock_most_mhz} MHz)" if gpu.clock_mhz and gpu.clock_most_mhz else ""
     heat = f", {gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
-    if protects := [_PROTECTS[name] for name in reasons if name in _PROTECTS]:
+    if protects := [PROTECTS[name] for name in reasons if name in PROTECTS]:
         yield seen.say("gpu-throttled", f"is throttled: {', '.join(protects)}{clock}{heat}", Verdict.DEGRADED)
     else:
         yield from seen.counted(THROTTLE_COUNTERS, heat)
-    if setting := [_SETTING[name] for name in reasons if name in _SETTING]:
+    if setting := [SETTING[name] for name in reasons if name in SETTING]:
         yield seen.say("gpu-setting", f"its clocks are limited: {', '.join(setting)}{clock}", None)
     if gpu.power_limit_w and gpu.power_usual_limit_w and gpu.power_limit_w < 0.99 * gpu.power_usual_limit_w:
         text = f"its power limit is {gpu.power_limit_w:.0f} W and usually {gpu.power_usual_limit_w:.0f} W"

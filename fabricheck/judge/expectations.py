@@ -10,7 +10,7 @@ from fabricheck.judge.part_values import switch_is_left_out
 from fabricheck.judge.policy import Policy, host_memory_of
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import SPARSE, VICTIMS, kernel_settings
+from fabricheck.records.operations import LOADS, SPARSE, VICTIMS, kernel_settings
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.in_rounds import company_in_rounds
 from fabricheck.topology.model import Topology
@@ -40,6 +40,8 @@ def expect_from_topology(run: Run, topology: Topology, policy: Policy) -> Expect
     def expect(samples: Samples, quantity: Quantity) -> Expectation:
         if not ranks.keys() >= set(samples.ranks):
             return Expectation(None, None, None, 0.0, "its ranks are not in the header")
+        if samples.operation in LOADS:
+            return Expectation(None, None, None, 0.0, "no model of compute beside traffic")
         if samples.operation in SPARSE and not samples.messages:
             return Expectation(None, None, None, 0.0, "its ranks are unknown")
         members = [ranks[rank] for rank in samples.ranks]

@@ -113,6 +113,7 @@ _NAMES = {
     "part": "same part's",
     "published": "published",
     "achievable": "achievable",
+    "siblings": "median",
 }
 
 NO_EXPECTATION = Expectation(None, None, None, 0.0, "no model of this system")

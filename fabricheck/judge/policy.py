@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike
@@ -106,6 +107,23 @@ class LatencyRule:
 
 
 @dataclass(frozen=True)
+class StragglerRule:
+    """From when on a rank that holds up the others is told, in milliseconds; `models`: words in the name of a GPU."""
+
+    __pydantic_config__ = _STRICT
+
+    alarm_ms: Annotated[float, Field(gt=0)]
+    """alert limit of an owner of such machines, in milliseconds"""
+    source: _Source
+    models: tuple[_Source, ...] = ()
+    """words of which one is in the names of all GPUs; empty: any"""
+
+    def matches(self, names: Collection[str]) -> bool:
+        """Whether the rule is about a run on GPUs of these names."""
+        return not self.models or (bool(names) and all(any(word in name for word in self.models) for name in names))
+
+
+@dataclass(frozen=True)
 class SpreadRule:
     """How much healthy peers differ, as a relative standard deviation, whatever the iterations of one series say.
 
@@ -162,6 +180,7 @@ class Policy:
     - `tails_of_equals`: whether a part that is slow now and then or at first, unlike its peers, is told.
     - `floors`, `latencies`: the first rule that matches counts. Floors are for those who make the expectations
       (`expect_from_topology`): the model lowers them where a size is small; the judge takes what the expectation says.
+    - `stragglers`: alert limits of a rank that holds up the others; the first rule that matches counts.
     - `hide_names`: whether `fabricheck bundle` hides the names of nodes and users; `hide`: further names that it hides.
     - `most_drained`: ci/drain.py takes no larger share of a partition out of service, but always one node.
     - `source`: where the policy was read.
@@ -198,6 +217,8 @@ class Policy:
     floors: tuple[FloorRule, ...] = ()
     latencies: tuple[LatencyRule, ...] = ()
     """what small transfers take at most and at least; the first rule that matches counts"""
+    stragglers: tuple[StragglerRule, ...] = ()
+    """from when on a rank that holds up the others is told; the first rule that matches counts"""
     hide_names: bool = False
     hide: tuple[_Source, ...] = ()
     most_drained: Annotated[float, Field(ge=0, le=1)] = 0.05

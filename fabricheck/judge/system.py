@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
+from fabricheck.judge.burn_in import find_overlap, first_windows, with_load, without_repetition
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
@@ -124,7 +125,8 @@ class SystemJudge:
         compared = compare_siblings(runs, self.policy)
         judged, problems = judge_parts(compared.runs, self.references)
         told = (each for run in judged for each in find_stalls(run) if not each.is_problem)
-        findings = (*compared.findings, *self._other_nodes(judged), *told)
+        overlaps = (each for run in judged for each in find_overlap(run))
+        findings = (*compared.findings, *self._other_nodes(judged), *told, *overlaps)
         return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
@@ -144,6 +146,7 @@ class SystemJudge:
         """As `judge`, without comparing peers."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
+        run = with_load(run, topology, self.policy)
         expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
@@ -151,7 +154,7 @@ class SystemJudge:
             unused = switch_not_used(judged, topology), nics_not_filled(judged, topology, self.policy)
             problems = (*unused, problem_of_gpus(run, topology))
             judged = judged.with_problems([each for each in problems if each is not None])
-        judged = replace(with_problems_of_nodes(judged, topology), topology=topology)
+        judged = without_repetition(replace(with_problems_of_nodes(judged, topology), topology=topology))
         return judged.with_problems([each for each in find_stalls(judged) if each.is_problem])
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
@@ -161,6 +164,8 @@ class SystemJudge:
             if comparable:
                 yield from yardsticks_of_parts(self.parts, metric, expectation, facts, self.policy)
                 yield from yardsticks_of_papers(self.published, metric, expectation, facts, self.policy)
+            if (first := first_windows(metric, run, self.policy)) is not None:
+                yield first
             if run.header and not is_rehearsal(run):  # host memory's, too
                 yield from yardsticks_of_nics(self.nics, metric, facts)
 

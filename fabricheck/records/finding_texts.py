@@ -179,6 +179,14 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "It is below the payload rate of the links by more than the margin of config/policy.yaml.",
         (_EXPECTED, "With NCCL or MPI, read in its log which path it took: `NCCL_DEBUG=INFO`, `UCX_LOG_LEVEL=info`",
          _AGAIN), "A metric"),
+    "drifts": CatalogueEntry("became slower under load", _SLOW, _MEASURED,
+        "In the last quarter of a burn-in the rate is below that of the first quarter, by more than equal parts differ "
+        "and by more than noise.",
+        (_LOOK, "See clocks, power and temperature over time in the report", _DOCTOR, _AGAIN), "A part"),
+    "straggler": CatalogueEntry("holds up the other ranks", _SLOW, _MEASURED,
+        "After computing as much as the others it comes later to a ring or an allreduce, by more than the alert limit "
+        "of an owner of such machines.",
+        (_LOOK, "Other processes on it? `nvidia-smi -i {gpu}`, `top -b -n 1` on {node}", _AGAIN), "A rank"),
     "setting-hurts": CatalogueEntry("costs performance", _SLOW, _MEASURED,
         "Measurements with this setting of config/tuning.yaml are slower than without it, interleaved in one job.",
         ("Remove it, and measure again: `fabricheck run --system {system} --tag tuning`",), "A setting"),
@@ -190,6 +198,12 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
          "Run the same test over another transport and library: if only one corrupts data, that library is at fault",
          _DOCTOR, _BUNDLE), "A transfer"),
+    "wrong-arithmetic": CatalogueEntry("computes wrong results", _BYTES, _MEASURED,
+        "The same product of matrices is not always the same to the bit, or the first one is wrong by whole-number "
+        "arithmetic on the processor.",
+        ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
+         "On {node}: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`; then `dcgmi diag -r 4 -i {gpu}` (AMD: `rvs`)",
+         _BUNDLE), "A GPU"),
     "node-did-not-report": CatalogueEntry("did not report", _MISSING, _REPORTED,
         "No rank of this node reported, and the other nodes gave up waiting. It hangs, was killed, or is down.",
         (_SINFO, _DRAIN), "A node"),
@@ -370,6 +384,16 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The driver reports that the GPU slows down because of heat or a failing power supply.",
         ("Check cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
          "`amd-smi metric -g {gpu}`",), "A GPU"),
+    "throttles-under-load": CatalogueEntry("throttles under load", _STATE, _REPORTED,
+        "In a burn-in the GPU protected itself from heat or missing power. Or another limit of its clocks was in "
+        "effect while it was slow, and hardly else.",
+        ("Check cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
+         "`amd-smi metric -g {gpu}`", "Compare inlet temperature, fans and power supplies with an equal node: "
+         "`ipmitool sensor`", _BUNDLE), "A GPU"),
+    "ecc-under-load": CatalogueEntry("has memory errors under load", _STATE, _REPORTED,
+        "In a burn-in uncorrected errors or remapped rows of its memory increased.",
+        ("Drain {node} and reset the GPU: `nvidia-smi --gpu-reset -i {gpu}`; see `nvidia-smi -q -i {gpu} -d "
+         "ECC,ROW_REMAPPER`", "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
     "gpu-setting": CatalogueEntry("has limited clocks or power", _STATE, _REPORTED,
         "The driver reports a limit. Somebody set it, or it is the GPU's default.",
         ("On {node}: `nvidia-smi -q -i {gpu} -d CLOCK,POWER`",), "A GPU"),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.errors import UserError
-from fabricheck.records.operations import COLLECTIVES, LISTED, MEMORY_PATHS, PAIRS, SHAPED
+from fabricheck.records.operations import COLLECTIVES, LISTED, LOADS, MEMORY_PATHS, PAIRS, SHAPED
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Groups, Run, Samples
 from fabricheck.records.split import Split
@@ -197,8 +197,9 @@ def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
     return frozenset(series for series, found in rounds.items() if len(found) > 1)
 
 
+_OPERATIONS = sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS, *LOADS), reverse=True)
 _METRIC = re.compile(
-    rf"({'|'.join(sorted((*PAIRS, *COLLECTIVES, *LISTED, *MEMORY_PATHS), reverse=True))})_(uncontended|contended)"
+    rf"({'|'.join(_OPERATIONS)})_(uncontended|contended)"
     r"_(all\d+|\d+x\d+x\d+|\d+_\d+x\d+|\d+(?:_\d+)*)(?:_round\d+)?_(\d+)(b|kib|mib|gib)(_train)?_(goodput|latency)",
     re.ASCII,
 )

@@ -82,6 +82,10 @@ OPERATIONS: Mapping[str, Traits] = {
 }
 
 
+#: What goes on at the same time in a burn-in, of which each window is an iteration: `uncontended` alone, `contended`
+#: with the others. Products of matrices by each GPU, the plan's operation, and copies between host and device.
+LOADS = ("product", "traffic", "copies")
+
 #: Bytes of the numbers that reductions add up, by type; that of a run is float32 where nothing else is said.
 DATA_TYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e5m2": 1}
 
@@ -123,7 +127,13 @@ def _known(name: str) -> str:
     return name
 
 
+def _known_in_plan(name: str) -> str:
+    return name if name in LOADS else _known(name)
+
+
 Operation = Annotated[str, AfterValidator(_known)]
+#: The plan of a run that was read has what goes on under load, too.
+PlannedOperation = Annotated[str, AfterValidator(_known_in_plan)]
 Implementation = Literal["transfers", "library"]
 Schedule = Literal["uncontended", "contended"]
 Transport = Literal["staging", "copy", "kernel", "ccl", "mpi", "fabric", "cores"]

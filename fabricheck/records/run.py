@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.records.burn_in import BurnIn
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
 from fabricheck.records.operations import ROUND_TRIPS
@@ -151,7 +152,7 @@ class Samples:
 class Run:
     """One result file, read and guarded. A run with `problems` may still hold samples worth seeing.
 
-    `states`: what its nodes said of themselves before and after it.
+    `states`: what its nodes said of themselves before and after it. `burn_in`: of a run that went on under load.
     """
 
     path: str
@@ -161,6 +162,7 @@ class Run:
     footer: Mapping[str, Any] | None
     problems: tuple[Finding, ...] = field(default=())
     states: States = field(default_factory=States)
+    burn_in: BurnIn | None = None
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS, SETTINGS, bus_factor, chosen_settings
+from fabricheck.records.operations import COLLECTIVES, LOADS, MEMORY_PATHS, PAIRS, SETTINGS, bus_factor, chosen_settings
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results import job_script
@@ -224,12 +224,13 @@ def slow_of(judged: RunJudgement) -> tuple[NotPassed, ...]:
 
 
 def merge_collectives(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
-    """Each group of pairs by itself, and all collectives of a schedule and quantity, of which few are in each group;
-    in the order of the groups, which is worst first."""
+    """Each group of pairs by itself, what goes on under load, and all collectives of a schedule and quantity, of which
+    few are in each group; in the order of the groups, which is worst first."""
     alike: dict[tuple[str, ...], list[MetricGroup]] = {}
     for group in groups:
         own = (group.operation, group.implementation, str(group.bytes)) if group.is_pairs else ()
-        alike.setdefault((group.schedule, group.quantity, group.unit, *own), []).append(group)
+        load = str(group.operation in LOADS)
+        alike.setdefault((group.schedule, group.quantity, group.unit, load, *own), []).append(group)
     return tuple(map(tuple, alike.values()))
 
 
@@ -238,6 +239,8 @@ def name_of(members: Sequence[MetricGroup]) -> str:
     first = members[0]
     if first.is_pairs:
         return first.name
+    if first.operation in LOADS:
+        return {"contended": "load, all at the same time"}.get(first.schedule, "load, each alone")
     memories = all(each.operation in MEMORY_PATHS for each in members)
     return f"{'paths between memories' if memories else 'collectives'} {first.schedule} {first.quantity}"
 

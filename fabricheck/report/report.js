@@ -19,8 +19,7 @@
     const axis = (own) => ({gridcolor: line, linecolor: line, zerolinecolor: line, ...own});
     return {...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: {color: ink, size: 12, family: "system-ui, sans-serif"}, hoverlabel: {bgcolor: paper, font: {color: ink}},
-      xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis),
-      ...(layout.yaxis2 && {yaxis2: axis(layout.yaxis2)}),
+      ...Object.fromEntries(Object.keys(layout).filter((key) => /^[xy]axis/.test(key)).map((key) => [key, axis(layout[key])])),
       ...(root.classList.contains("printing") ? {width: paperWidth} : {autosize: true})};
   }
 

@@ -21,6 +21,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import EMULATED, is_emulated
 from fabricheck.records.run import Rank, Run, Samples, describe_places, list_ranks
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.burn_in import BurnInLines
 from fabricheck.results.fabricbench_format import (
     READABLE_FORMATS,
     ErrorModel,
@@ -128,6 +129,7 @@ class _Reader:
     raw_header: JsonObject = field(default_factory=dict)
     messages: Mapping[Key, Sequence[Sequence[int]]] = field(default_factory=dict)
     samples: list[Samples] = field(default_factory=list)
+    load: BurnInLines = field(default_factory=BurnInLines)
     keys: list[Key] = field(default_factory=list)
     of_samples: list[Finding] = field(default_factory=list)
     sample_lines: list[int] = field(default_factory=list)
@@ -178,12 +180,14 @@ class _Reader:
             for mistake in plan_mistakes(self.header, self.planned):
                 self.invalid(1, mistake)
             self.problems += self.of_samples
+            self.complain((self.last, mistake) for mistake in self.load.mistakes(self.header))
             self.check_against_plan()
         if self.footer is not None:
             self.check_footer(self.footer)
         # A planted defect that was found has made its problem by now.
-        if self.header is not None and self.header.plan.injected is not None and not self.problems:
-            self.invalid(1, f"a planted defect was requested ({self.header.plan.injected}) and not detected")
+        injected = self.header.plan.injected if self.header is not None else None
+        if injected is not None and not self.problems and not self.load.shows(injected):
+            self.invalid(1, f"a planted defect was requested ({injected}) and not detected")
 
     def read_next(self, line: bytes, *, is_last: bool) -> None:
         self.last += 1
@@ -230,6 +234,8 @@ class _Reader:
             self.sample_lines.append(number)
             # As an array at once: lists of numbers take ten times as much memory.
             self.samples.append(samples_of(samples, self.messages.get(key, ()), kept_of))
+        elif kind in ("burn_in", "window", "node"):
+            self.load.read(kind, value)
         elif kind == "footer":
             self.footer, self.raw_footer, self.end = validate(FooterModel, value), value, number
             self.check_run_id(number, self.footer.run_id)
@@ -386,6 +392,8 @@ class _Reader:
         # A run that ended early lacks records anyway, and a line that could not be read has said so.
         if self.footer is None or self.unreadable:
             return
+        if self.header is not None and self.header.plan.burn_in is not None and not self.load.windows:
+            self.incomplete(self.last, "the burn-in has no windows")
         missing = [key for key in planned if key not in measured]
         self.complain(((self.last, f"{describe(key)} is missing") for key in missing), Verdict.INCOMPLETE)
 
@@ -405,6 +413,8 @@ class _Reader:
             "records": (footer.records, len(self.samples)),
             "samples": (footer.samples, sum(each.times_ns.size for each in self.samples)),
             "wrong_bytes": (footer.wrong_bytes, sum(max(each.wrong_bytes, 0) for each in self.samples)),
+            "windows": (footer.windows, len(self.load.windows)),
+            "wrong_words": (footer.wrong_words, self.load.wrong_words),
         }
         # Of order statistics nobody knows which iterations went together.
         if not any(each.kept_of for each in self.samples):
@@ -423,7 +433,7 @@ class _Reader:
                 self.invalid(self.end, mistake)
 
     def run(self) -> Run:
-        return Run(
+        run = Run(
             path=self.path,
             header=self.raw_header,
             ranks=self.ranks(),
@@ -431,3 +441,5 @@ class _Reader:
             footer=self.raw_footer if self.footer is not None else None,
             problems=tuple(self.problems),
         )
+        is_damaged = any(one.verdict is Verdict.INVALID for one in self.problems)
+        return run if self.header is None or is_damaged else self.load.added_to(run, self.header.plan.burn_in)

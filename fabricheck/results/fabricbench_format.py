@@ -31,6 +31,7 @@ from fabricheck.records.operations import (
     HostKind,
     Implementation,
     Operation,
+    PlannedOperation,
     Schedule,
     Transport,
     uses_host_memory,
@@ -190,7 +191,7 @@ Message = Annotated[list[Count], Field(min_length=3, max_length=4)]
 class SeriesModel(_Line):
     """One pair or group of one operation; each of its sizes is one samples line."""
 
-    operation: Operation
+    operation: PlannedOperation
     implementation: Implementation
     schedule: Schedule
     round: Annotated[int, Field(ge=-1, le=_LARGEST)]
@@ -247,6 +248,23 @@ _AnySeries = Annotated[
 _CCL_MODE = r"(?:registered|symmetric|copy-engine|graph-[1-9][0-9]{0,3}|communicators-[2-8])"
 # How NCCL was used beyond its defaults: one mode, or several such as `registered,graph-20`.
 CclMode = Annotated[str, Field(pattern=rf"^{_CCL_MODE}(?:,{_CCL_MODE})*$")]
+
+
+class BurnInPlanModel(_Line):
+    """What went on at the same time after the plan itself was measured, and for how long."""
+
+    seconds: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
+    """all phases together"""
+    alone_seconds: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
+    """of each phase in which only the products, the traffic or the copies go on"""
+    window_seconds: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
+    """at least, since windows end at whole iterations"""
+    product: Literal["bfloat16", "float16", "float32", "float64"]
+    """type of the numbers that are multiplied"""
+    order: Positive
+    """rows and columns of the matrices"""
+    copy_bytes: Positive
+    """of a copy between host and device, in each direction"""
 
 
 class PlanModel(_Line):
@@ -307,6 +325,8 @@ class PlanModel(_Line):
     begins"""
     host_numa: Literal["any", "local", "remote"] | None = None
     """on which NUMA node the host buffers were to lie, seen from the device"""
+    burn_in: BurnInPlanModel | None = None
+    """the load after the measurement (`--burn-in`)"""
 
     @property
     def uses_host_memory(self) -> bool:
@@ -440,6 +460,108 @@ class SamplesModel(_Line):
     """one an iteration, in order: the maximum over `ranks`"""
 
 
+class BurnInModel(_Line):
+    """What multiplied matrices on each rank, and whether its first product is right by whole-number arithmetic."""
+
+    record: Literal["burn_in"]
+    by: list[Text]
+    """by rank: a library with its version, or `kernel`"""
+    why_no_library: Text | None = None
+    """the first reason of a rank that has none"""
+    wrong_rows: list[Count]
+    """by rank: rows of the first product that are wrong"""
+
+
+class TimesModel(_Line):
+    """How long iterations of a window took, by rank, in nanoseconds; 0 where there were none."""
+
+    count: list[Count]
+    median_ns: list[Count]
+    p99_ns: list[Count]
+    max_ns: list[Count]
+
+
+class ProductsModel(TimesModel):
+    """The products of a window: time from the end of the one before, and what differs from the first product."""
+
+    wrong_words: list[Count]
+    first_wrong: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
+    """by rank: number of the first wrong product and of the word in it; null: none"""
+
+
+class TrafficModel(TimesModel):
+    """The iterations of the plan's operation in a window, each by the rank's own clock."""
+
+    wrong_bytes: list[Count]
+    """by rank, of the window's last iteration"""
+
+
+class WindowModel(_Line):
+    """A part of the burn-in, a second or more: what went on and how fast it was, by rank."""
+
+    record: Literal["window"]
+    window: Count
+    """0, 1, 2, … without gaps"""
+    phase: Literal["compute", "traffic", "copies", "together"]
+    begin_ns: Count
+    """since the burn-in began, by the clock of rank 0"""
+    end_ns: Count
+    utc: Moment
+    """when it began"""
+    products: ProductsModel | None = None
+    traffic: TrafficModel | None = None
+    copies: TimesModel | None = None
+    """`copy_bytes` to the device and as many back at the same time"""
+    ring: TimesModel | None = None
+    """by how much the rank held up its right neighbour after a product of equal size on each"""
+    allreduce: TimesModel | None = None
+    """the same of an allreduce: how much later than the first rank it came"""
+
+
+# Least, mean and most.
+Gauge = Annotated[list[Annotated[float, AfterValidator(_is_finite)]], Field(min_length=3, max_length=3)]
+
+
+class LoadedGpuModel(_Line):
+    """A GPU in a window: gauges with least, mean and most; what it does not tell is absent."""
+
+    bus_id: Text
+    index: Count | None = None
+    clock_mhz: Gauge | None = None
+    memory_clock_mhz: Gauge | None = None
+    power_w: Gauge | None = None
+    temperature_c: Gauge | None = None
+    throttle: dict[str, Count] = {}
+    """by reason, the samples in which it was in effect"""
+    counters: dict[str, Count] = {}
+    """at the end of the window"""
+
+
+class LoadedNicModel(_Line):
+    """A NIC in a window, with the kernel's counters that grew."""
+
+    name: Text
+    grew: dict[str, Count]
+    """growth in the window"""
+
+
+class LoadedNodeModel(_Line):
+    """What a node reports of its GPUs and NICs in a window, read once a second."""
+
+    record: Literal["node"]
+    window: Count
+    host: Text
+    samples: Count
+    """how often it was read"""
+    gpus: list[LoadedGpuModel]
+    """that ranks drive"""
+    xids: list[Annotated[list[Text | Count], Field(min_length=2, max_length=2)]] = []
+    """PCI address and number"""
+    nics: list[LoadedNicModel] = []
+    unread: list[Text] = []
+    """what cannot be read, and why"""
+
+
 class CclModeProofModel(_Line):
     """What was looked for to prove a mode of *CCL, and by operation the sizes at which it was and was not found."""
 
@@ -519,6 +641,10 @@ class FooterModel(_Line):
     proof: ProofModel
     loaded: list[LoadedModel] = []
     """`fabricheck upgrade` finds by them which packages differ"""
+    windows: Count = 0
+    """number of window lines"""
+    wrong_words: Count = 0
+    """of all products, and wrong rows of the first ones"""
     settings: dict[str, str] = {}
     """only with `--library-settings`: how MPI (by MPI_T), UCX, libfabric and NCCL (by its log) are set, by the variable
     that sets it; `fabricheck upgrade` finds by them which defaults changed"""

@@ -6,6 +6,7 @@ judging.
 
 from fabricheck.begin import keep_signals
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
+from fabricheck.rfm.burn_in import BurnInCheck
 from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck, NodePairsCheck
 from fabricheck.rfm.screen import FleetScreen
@@ -25,6 +26,7 @@ from fabricheck.rfm.vendor import VendorCheck
 
 __all__ = [
     "BuildFabricbench",
+    "BurnInCheck",
     "CrossCheck",
     "FabricbenchCheck",
     "FleetScreen",

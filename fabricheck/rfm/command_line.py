@@ -22,8 +22,8 @@ class MeasurementPlan:
     """What fabricbench is asked to measure. Fields as its options of the same names, and empty for its own defaults.
 
     `budget` and `timeout` in seconds; `sizes` as `1B:1GiB:4` or a list; `pairs`, `turns` and `together` as fabricbench
-    reads them; `settings`: options of memory paths by name; `devices`: of the ranks of a node, in their order; `more`:
-    options that are passed on as they are.
+    reads them; `burn_in`: seconds of load after the measurement; `settings`: options of memory paths by name;
+    `devices`: of the ranks of a node, in their order; `more`: options that are passed on as they are.
     """
 
     transport: str
@@ -45,6 +45,7 @@ class MeasurementPlan:
     ranks_per_device: int = 1
     together: str = ""
     devices: Sequence[int] = ()
+    burn_in: float = 0.0
     more: Sequence[str] = ()
 
     def options(self, output: str) -> list[str]:
@@ -72,6 +73,7 @@ class MeasurementPlan:
             *([f"--ranks-per-device={self.ranks_per_device}"] if self.ranks_per_device > 1 else []),
             *([f"--together={self.together}"] if self.together else []),
             *([f"--devices={','.join(map(str, self.devices))}"] if self.devices else []),
+            *([f"--burn-in={self.burn_in:g}"] if self.burn_in else []),
             *self.more,
         ]
 

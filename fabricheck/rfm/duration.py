@@ -71,7 +71,7 @@ def seconds_of(plan: MeasurementPlan) -> float:
         return 0.0
     measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
     host_memory = _HOST_MEMORY_S if any(operation in HOST_PATHS for operation in plan.operations) else 0.0
-    return start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements
+    return start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in
 
 
 def start_seconds(plan: MeasurementPlan) -> float:
@@ -171,7 +171,7 @@ def fitted_plan(test: Any, plan: MeasurementPlan) -> MeasurementPlan:
     tells its time and the time limit of its job, which it sets where neither test nor partition has one."""
     extras = test.current_partition.extras
     left = Fleet.read(Path(extras[KEY])).seconds_left if KEY in extras else math.inf
-    fitted = fit(plan, min(60 * test.minutes, left / 2))
+    fitted = fit(plan, min(60 * test.minutes + plan.burn_in, left / 2))
     test.shortened = fitted.left_out
     limit = float(test.time_limit)
     if not test.is_limit_given:

@@ -36,8 +36,8 @@ from fabricheck.topology.nic import gpus_of_ports
 from fabricheck.topology.transport_paths import data_nics, fabrics_of
 from fabricheck.tuning import Profile, load_profiles
 
-# Of a job's time what one launch over a fleet may take: it may have to be done again.
-_SHARE_OF_JOB = 0.4
+#: Of a job's time what one launch over a fleet may take: it may have to be done again.
+SHARE_OF_JOB = 0.4
 
 
 def prepare_launcher(test: rfm.RegressionTest) -> None:
@@ -84,7 +84,7 @@ def launch_in_job(test: rfm.RegressionTest, fleet: str) -> None:
     """Has the fleet's own launcher start the ranks, as steps of its job: on each node by itself."""
     options = test.job.launcher.options
     test.job.launcher = _WordsOnly()
-    limit, patience = f"{parse_duration(test.job_time) * _SHARE_OF_JOB:.0f}", f"{test.patience:g}"
+    limit, patience = f"{parse_duration(test.job_time) * SHARE_OF_JOB:.0f}", f"{test.patience:g}"
     # A partition of Flux has no launcher of ReFrame's.
     name = {"local": "flux"}.get(launcher := test.current_partition.launcher_type.registered_name, launcher)
     if name == "mpirun" and test.current_environ.extras.get("mpi") != "openmpi":

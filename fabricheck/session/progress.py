@@ -190,7 +190,8 @@ class _Ended:
     def says(self) -> str:
         if self.status != "OK":
             return self.why
-        goodput = [value for name, value, unit in self.values if name.endswith("_goodput") and unit == "Gb/s"]
+        plain = [value for value in self.values if not value[0].startswith(("product_", "copies_"))]
+        goodput = [value for name, value, unit in plain if name.endswith("_goodput") and unit == "Gb/s"]
         if goodput:
             return f"{number(max(goodput))} Gb/s"
         return next((f"{number(value)} {unit}" for _, value, unit in self.values), "")

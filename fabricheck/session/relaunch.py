@@ -91,7 +91,13 @@ class Again:
     def _launched(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
         hosts, cases = _hosts_of(outcome), {str(case): case for case in session.cases}
         launches = launches_of(session, outcome, fleet)
-        bad = {key: launch for key, launch in launches.items() if launch.verdict is Verdict.DEGRADED}
+        # A load of minutes or hours is repetition enough, and what it shows may need that long to come back.
+        loads = {judged.test for judged in outcome.judged if judged.run.burn_in is not None}
+        bad = {
+            key: launch
+            for key, launch in launches.items()
+            if launch.verdict is Verdict.DEGRADED and key[0] not in loads
+        }
         slow = [_Tried(cases[case], node, [launch]) for (case, node), launch in bad.items()]
         ended_by, metrics = "", sum(len(judged.judgements) for judged in outcome.judged)
         for number in range(2, self.most + 1):

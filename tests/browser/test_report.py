@@ -13,6 +13,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from tests.support.browsers import Open, Shown
+from tests.support.burn_ins import burn_in_lines, write_burn_in
 from tests.support.findings import bad_finding
 from tests.support.pages import render_html
 from tests.support.result_files import CUDA, HOST
@@ -41,9 +42,10 @@ def draw_all(page: Page) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: str) -> None:
+def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: str, tmp_path: Path) -> None:
     judge = SystemJudge.of("hgx-h200")
-    runs = [*(judge.judge(read_run(file)) for file in (CUDA, HOST)), pair_run()]
+    load = write_burn_in(tmp_path, burn_in_lines(nodes=2, together=20))
+    runs = [*(judge.judge(read_run(file)) for file in (CUDA, HOST, load)), pair_run()]
     opened = open_page(runs, color_scheme=scheme)
     page = opened.page
     places = draw_all(page)
@@ -52,6 +54,9 @@ def test_every_figure_is_drawn_and_nothing_is_loaded(open_page: Open, scheme: st
     assert page.locator(".undrawn").count() == 0
     assert page.locator(".legend").count() > 0
     assert page.locator(".plot.curves .scatterlayer .trace").count() > 0
+    assert page.locator(".plot.load").count() == 2  # a node each, below each other, on one time axis
+    lefts = {place.bounding_box()["x"] for place in page.locator(".plot.load").all()}  # type: ignore[index]
+    assert len(lefts) == 1
     assert opened.complaints == []
     assert opened.requests == []
     # By keyboard: the table behind a figure opens.

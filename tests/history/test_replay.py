@@ -16,6 +16,7 @@ from fabricheck.history.writing import append
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import FOLDER
+from tests.support.burn_ins import burn_in_lines, windows_of, write_burn_in
 from tests.support.result_files import CUDA, Line
 from tests.support.sessions import NOW, add, case, result_file, session_of
 from tests.support.states import gpu, node
@@ -71,6 +72,17 @@ def test_what_nodes_said_is_kept_with_the_run(root: Path, store: Path) -> None:
     assert stored.run.states.after[ranks[0].host].gpus == (hot,)
     (done,) = replay(store, root, system="hgx-h200")
     assert not done.changed
+
+
+def test_what_a_burn_in_showed_is_kept_without_its_windows(root: Path, store: Path) -> None:
+    lines = burn_in_lines(together=20)
+    windows_of(lines)[7]["products"]["wrong_words"][1] = 1
+    root.joinpath("load").mkdir()
+    new = session_of(root, 0, [write_burn_in(root / "load", lines)], system="hgx-h200")
+    append(store, new, NOW)
+    (entry,) = replay(store, root, system="hgx-h200")
+    assert not entry.changed
+    assert [problem.code for problem in new.judged[0].problems] == ["wrong-arithmetic"]
 
 
 def test_nothing_changed_and_so_not_a_byte(root: Path, store: Path) -> None:

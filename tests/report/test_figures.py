@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.figures.curves import figures_of
 from fabricheck.report.figures.tables import Curves, Figure, Matrix, Rows
+from fabricheck.results.fabricbench import read_run
+from tests.support.burn_ins import burn_in_lines, write_burn_in
 from tests.support.nodes import system
 from tests.support.pages import render_html
 from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples, with_yardstick
@@ -230,10 +233,13 @@ def test_names_cannot_be_markup_in_a_figure() -> None:
         assert "<a " not in json.dumps(plot(each))
 
 
-def test_plotly_itself_would_take_every_plot() -> None:
+def test_plotly_itself_would_take_every_plot(tmp_path: Path) -> None:
     """Plots are plain dictionaries, for speed; plotly's own classes know each attribute and its values."""
     run = pair_run(ranks=8, sizes=(8, 1024, 4096, MIB, GIB), bad={(0, 3): Verdict.FAIL})
-    for each in figures_of(run):
+    load = read_run(write_burn_in(tmp_path, burn_in_lines(nodes=2, together=20)))
+    drawn = [*figures_of(run), *figures_of(RunJudgement(load, Verdict.PASS, (), ()))]
+    assert [each.kind for each in drawn].count("load") == 2
+    for each in drawn:
         if each.plot:
             go.Figure(plot(each))
 

@@ -13,7 +13,10 @@ from fabricheck.results.fabricbench_format import is_plan_setting
 from tests.support.nodes import ROOT
 
 # docs/methodology.md and docs/vendor-suites.md say what they mean.
-TAGS = {"smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check", "layers"}
+TAGS = {
+    *("smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check", "layers"),
+    "burn-in",
+}
 
 
 def classes() -> Iterator[tuple[str, dict[str, ast.expr]]]:

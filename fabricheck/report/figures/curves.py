@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
-from fabricheck.records.operations import MEMORY_PATHS, PAIRS
+from fabricheck.records.operations import LOADS, MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import (
@@ -31,6 +31,7 @@ from fabricheck.report.content import (
     ranks_text,
     unit_shown,
 )
+from fabricheck.report.figures.load import load_figures
 from fabricheck.report.figures.matrix import matrix_of
 from fabricheck.report.figures.plot import (
     GREY,
@@ -60,10 +61,11 @@ _FEWEST_OF_CURVE = 4  # sizes
 
 
 def figures_of(judged: RunJudgement) -> tuple[Figure, ...]:
-    """The pair matrices of a run, its curves of goodput and of latency over the size, then its distributions."""
+    """The load of a run over time by node, its pair matrices, its curves of goodput and of latency over the size, then
+    its distributions."""
     matrices = [matrix_of(group, judged) for group in groups_of(judged) if group.is_pairs]
     colors: dict[str, int] = {}
-    return (*matrices, *curves_of(judged, colors), *distributions_of(judged, colors))
+    return (*load_figures(judged), *matrices, *curves_of(judged, colors), *distributions_of(judged, colors))
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
     world = len(judged.run.ranks)
     plots: dict[str, dict[str, dict[int, Samples]]] = {}
     for samples in judged.run.samples:
-        if quantity == "latency" and samples.bytes >= SMALLEST_GOODPUT_BYTES:
+        if samples.operation in LOADS or (quantity == "latency" and samples.bytes >= SMALLEST_GOODPUT_BYTES):
             continue
         pairs = samples.operation in PAIRS
         several = "paths between memories" if samples.operation in MEMORY_PATHS else "collectives"
@@ -252,7 +254,7 @@ def distributions_of(judged: RunJudgement, colors: Colors) -> Iterable[Figure]:
     """
     for members in merge_collectives(groups_of(judged)):
         distributions = [_distribution(each, len(judged.run.ranks)) for each in judgements_of(members)]
-        known = [each for each in distributions if each is not None]
+        known = [each for each in distributions if each is not None and members[0].operation not in LOADS]
         # What is not PASS first, as the judge has it; of the rest the shape is what can be wrong.
         good = sorted(
             (each for each in known if each.verdict is Verdict.PASS), key=lambda distribution: -distribution.width

@@ -96,7 +96,7 @@ class Figure:
     `plot` is empty where the table is the figure. `number`: its place among the plots that a page carries; -1 for none.
     """
 
-    kind: Literal["matrix", "curves", "distributions", "history", "changes"]
+    kind: Literal["matrix", "curves", "distributions", "history", "changes", "load"]
     title: str
     summary: str
     plot: str

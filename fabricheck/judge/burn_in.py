@@ -1,0 +1,264 @@
+"""What a burn-in shows beside its metrics: wrong products, throttling and memory errors under load, drift, stragglers.
+
+That a GPU multiplies more slowly than its peers, alone or under load, is found as of any other metric (`siblings`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.judge.constants import MOST, PARTS_OF_LOAD
+from fabricheck.judge.evidence_of_gpus import PROTECTS, SETTING
+from fabricheck.judge.policy import Policy
+from fabricheck.judge.statistics import RatioTest
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.burn_in import BurnIn, Floats, LoadedGpu
+from fabricheck.records.component import Component, Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.judgement import Yardstick
+from fabricheck.records.metrics import Metric, metrics_of
+from fabricheck.records.operations import LOADS
+from fabricheck.records.run import Rank, Run
+from fabricheck.records.verdict import Verdict
+from fabricheck.topology.model import Topology
+
+#: What counts errors of a GPU's memory that no healthy one has.
+_MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
+
+
+def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
+    """What a metric of a burn-in was in its first windows, which it may be below unless it surely falls; None for any
+    other metric."""
+    if metric.samples.operation not in LOADS:
+        return None
+    value = float(np.median(_head(metric.values)))
+    loss = _margin(metric.samples.operation, run, policy)
+    least, bound = (min, value * (1 - loss)) if metric.better == "higher" else (max, value / (1 - loss))
+    if _fall(metric, run, policy) is None:
+        bound = least(bound, metric.value)
+    return Yardstick("siblings", value, bound, f"the first of {PARTS_OF_LOAD} parts of its own windows")
+
+
+def _head(values: Floats) -> Floats:
+    return values[: max(values.size // PARTS_OF_LOAD, 1)]
+
+
+def _fall(metric: Metric, run: Run, policy: Policy) -> tuple[float, float] | None:
+    """The medians of first and last windows where these are surely worse, by more than equal parts differ."""
+    values = metric.values if metric.better == "higher" else 1 / metric.values
+    first, last = _head(values), _head(values[::-1])
+    loss = _margin(metric.samples.operation, run, policy)
+    tests = sum(samples.operation in LOADS for samples in run.samples)
+    if not RatioTest([first], [last], 1 / (1 - loss)).truth(tests):
+        return None
+    medians = float(np.median(first)), float(np.median(last))
+    return medians if metric.better == "higher" else (1 / medians[0], 1 / medians[1])
+
+
+def _margin(operation: str, run: Run, policy: Policy) -> float:
+    """The loss that equal parts elsewhere are allowed, too."""
+    return policy.part_margin if run.on_gpus and operation != "copies" else policy.part_margin_of_host_memory
+
+
+def with_load(run: Run, topology: Topology | None, policy: Policy) -> Run:
+    """The run with what its burn-in shows among its problems, which are stored with it; its windows are not."""
+    if run.burn_in is None:
+        return run
+    load = _Load(run, run.burn_in, topology, policy)
+    more = [*load.arithmetic(), *load.memory(), *load.throttling(), *load.drift(), *load.stragglers()]
+    return replace(run, problems=tuple(dict.fromkeys([*run.problems, *more])))
+
+
+def without_repetition(judged: RunJudgement) -> RunJudgement:
+    """Without the memory errors that the driver counted from before to after a burn-in, where these came under load."""
+    known = {part for one in judged.problems if one.code == "ecc-under-load" for part in one.components}
+    own = [one for one in judged.problems if one.code != "gpu-memory-errors" or known.isdisjoint(one.components)]
+    return replace(judged, problems=tuple(own))
+
+
+def find_overlap(judged: RunJudgement) -> Iterator[Finding]:
+    """How much of the speed that products and traffic have alone they keep beside each other; it fails nothing."""
+    by_schedule: dict[tuple[str, str], list[float]] = {}
+    for metric in judged.judgements:
+        if metric.samples.operation in LOADS and metric.better == "higher":
+            by_schedule.setdefault((metric.samples.operation, metric.samples.schedule), []).append(metric.value)
+    medians = {key: float(np.median(values)) for key, values in by_schedule.items()}
+    kept = {
+        operation: medians[operation, "contended"] / medians[operation, "uncontended"]
+        for operation in LOADS
+        if {(operation, "contended"), (operation, "uncontended")} <= medians.keys()
+    }
+    if {"product", "traffic"} <= kept.keys():
+        shares = ", ".join(f"{operation} {share:.0%}" for operation, share in kept.items())
+        overlap = kept["product"] + kept["traffic"] - 1
+        text = f"{judged.test or judged.run.path}: beside each other they keep of their speed alone: {shares}; "
+        text += f"overlap efficiency {overlap:.0%} (100%: neither slows the other; 0%: as one after the other)"
+        yield Finding("slowdown", Verdict.PASS, text)
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    run: Run
+    load: BurnIn
+    topology: Topology | None
+    policy: Policy
+
+    @property
+    def ranks(self) -> Sequence[Rank]:
+        return self.run.ranks
+
+    def part(self, rank: Rank) -> Component:
+        """What a rank computes on: its GPU, else its node, where it is the only one there."""
+        if rank.device is not None:
+            names = {gpu.index: gpu.name for gpu in self.topology.gpus} if self.topology is not None else {}
+            return Component(Kind.GPU, names.get(rank.device.index, f"gpu{rank.device.index}"), rank.host)
+        alone = sum(other.host == rank.host for other in self.ranks) == 1
+        return Component.of_node(rank.host) if alone else Component(Kind.DEVICE, f"rank{rank.rank}", rank.host)
+
+    def places(self, ranks: Collection[int]) -> Iterator[tuple[Component, Sequence[int]]]:
+        """The nodes of which these are all ranks, and the parts of the others, with their ranks."""
+        own, all_ = Counter(self.ranks[rank].host for rank in ranks), Counter(rank.host for rank in self.ranks)
+        parts: dict[Component, list[int]] = {}
+        for rank in map(self.ranks.__getitem__, sorted(ranks)):
+            whole = own[rank.host] == all_[rank.host] > 1
+            parts.setdefault(Component.of_node(rank.host) if whole else self.part(rank), []).append(rank.rank)
+        yield from parts.items()
+
+    def arithmetic(self) -> Iterator[Finding]:
+        for rank, wrong in zip(self.ranks, self.load.wrong, strict=True):
+            if wrong:
+                part = self.part(rank)
+                text = f"{part}: {wrong:,} words of its matrix products are wrong (rank {rank.rank})"
+                yield Finding("wrong-arithmetic", Verdict.FAIL, text, (part,), float(wrong), 0.0, "words")
+
+    def memory(self) -> Iterator[Finding]:
+        for rank, gpu in self.gpus.items():
+            grew = {name: int(values[-1] - values[0]) for name in _MEMORY if (values := _known(gpu, name)).size}
+            if told := [f"{name} rose by {count:,}" for name, count in grew.items() if count > 0]:
+                part = self.part(self.ranks[rank])
+                yield Finding("ecc-under-load", Verdict.DEGRADED, f"{part}: {', '.join(told)} under load", (part,))
+
+    def throttling(self) -> Iterator[Finding]:
+        """GPUs that protect themselves; and reasons that were in effect in most slow windows, and not in most of the
+        others, of this GPU or its peers: a cap of power is usual under full load, and then explains nothing."""
+        told = {rank: reasons for rank in self.gpus if (reasons := self._reasons(rank))}
+        for place, ranks in self.places(told):
+            windows = max(int(self.slow_windows[:, rank].sum()) for rank in ranks)
+            heat = max((float(each) for rank in ranks for each in self.gpus[rank].gauges["temperature_c"]), default=0.0)
+            names = ", ".join(dict.fromkeys(reason for rank in ranks for reason in told[rank]))
+            text = f"{place}: {names}; products were slow in {windows} of {len(self.load.phases)} windows"
+            text += f", up to {heat:.0f} °C" if heat > 0 else ""
+            yield Finding("throttles-under-load", Verdict.DEGRADED, text, (place,))
+
+    def _reasons(self, rank: int) -> list[str]:
+        slow, reasons = self.slow_windows[:, rank], []
+        alike = [other for other in self.gpus if self.models[other] == self.models[rank]]
+        for reason in self.gpus[rank].throttle:
+            active = self._active(rank, reason)
+            others = [self._active(other, reason)[self.load.together & ~self.slow_windows[:, other]] for other in alike]
+            fast = np.concatenate(others)
+            explains = bool(slow.any() and fast.size) and float(active[slow].mean()) > MOST >= float(fast.mean())
+            if active.any() and (reason in PROTECTS or (reason in SETTING and explains)):
+                reasons.append(PROTECTS.get(reason) or SETTING[reason])
+        return reasons
+
+    def _active(self, rank: int, reason: str) -> npt.NDArray[np.bool_]:
+        return self.gpus[rank].throttle.get(reason, np.zeros(len(self.load.phases), dtype=np.int64)) > 0
+
+    def drift(self) -> Iterator[Finding]:
+        """What falls against its own first windows. Traffic and copies are told where no product explains them."""
+        metrics = [
+            metric
+            for metric in metrics_of(self.run)
+            if metric.samples.operation in LOADS and metric.samples.schedule == "contended"
+        ]
+        falls = [(metric, fall) for metric in metrics if (fall := _fall(metric, self.run, self.policy))]
+        products = [(metric, fall) for metric, fall in falls if metric.samples.operation == "product"]
+        alone = {
+            metric.samples.ranks[0]: (metric, fall)
+            for metric, fall in products or falls
+            if len(metric.samples.ranks) == 1
+        }
+        throttled = {rank for rank in self.gpus if self._reasons(rank)}
+        for place, ranks in self.places(alone.keys() - throttled):
+            yield self._drift(place, [alone[rank] for rank in ranks])
+        if falls and not alone:
+            yield self._drift(None, falls)
+
+    def _drift(self, place: Component | None, falls: Sequence[tuple[Metric, tuple[float, float]]]) -> Finding:
+        worst, (first, last) = max(falls, key=lambda fall: fall[1][0] / fall[1][1])
+        unit, operation = worst.unit, worst.samples.operation
+        if operation == "product":
+            unit, factor = "Tflop/s", self.load.operations / worst.samples.bytes / 8e3
+            first, last = factor * first, factor * last
+        change = f"{operation} {last:.4g} {unit} at the end and {first:.4g} at first ({last / first - 1:+.1%})"
+        names = tuple(metric.name for metric, _ in falls)
+        places = (place,) if place is not None else ()
+        return Finding(
+            "drifts", Verdict.DEGRADED, f"{place or 'all ranks'}: {change}", places, last, first, unit, names
+        )
+
+    def stragglers(self) -> Iterator[Finding]:
+        """Ranks that hold up the others by more than the alert limit of machines with GPUs, in most windows: processes
+        without share their cores with what sends and copies."""
+        names = {rank.device.name for rank in self.ranks if rank.device is not None}
+        rule = next((rule for rule in self.policy.stragglers if self.run.on_gpus and rule.matches(names)), None)
+        for rank, (kind, late_ms) in lateness(self.load).items() if rule is not None else ():
+            if rule is not None and late_ms > rule.alarm_ms:
+                part = self.part(self.ranks[rank])
+                text = f"{part}: holds up the others by {late_ms:.3g} ms in the {kind} (alert limit {rule.alarm_ms:g} "
+                text += f"ms: {rule.source})"
+                yield Finding("straggler", Verdict.DEGRADED, text, (part,), late_ms, rule.alarm_ms, "ms")
+
+    @cached_property
+    def gpus(self) -> Mapping[int, LoadedGpu]:
+        """By the rank that drives it."""
+        buses = {rank.rank: rank.device.bus_id.lower()[-12:] for rank in self.ranks if rank.device is not None}
+        known = {rank: self.load.gpus.get((self.ranks[rank].host, bus)) for rank, bus in buses.items()}
+        return {rank: gpu for rank, gpu in known.items() if gpu is not None}
+
+    @cached_property
+    def models(self) -> Sequence[str]:
+        """Names of the devices by rank, empty for a processor."""
+        return [rank.device.name if rank.device is not None else "" for rank in self.ranks]
+
+    @cached_property
+    def slow_windows(self) -> npt.NDArray[np.bool_]:
+        """Those in which a rank's products took longer than the margin allows, shape (windows, ranks): against its own
+        first windows, or against the median of ranks on the same model, whichever is faster."""
+        times, together = self.load.medians["products"].astype(np.float64), self.load.together
+        usual = np.full(len(self.models), np.inf)
+        loss = _margin("product", self.run, self.policy)
+        for rank, model in enumerate(self.models):
+            alike = times[together][:, [other == model for other in self.models]]
+            own = times[together][:, rank]
+            if (own > 0).any():
+                usual[rank] = min(np.median(_head(own[own > 0])), np.median(alike[alike > 0]))
+        return together[:, None] & (times > usual / (1 - loss))
+
+
+def _known(gpu: LoadedGpu, name: str) -> npt.NDArray[np.int64]:
+    values = gpu.counters.get(name, np.zeros(0, dtype=np.int64))
+    return values[values >= 0]
+
+
+def lateness(load: BurnIn) -> Mapping[int, tuple[str, float]]:
+    """By rank, in which of ring and allreduce it held up the others longest, and by how many ms more than the median of
+    the other ranks: the median of the windows. Empty with one rank."""
+    worst: dict[int, tuple[str, float]] = {}
+    for kind in ("ring", "allreduce"):
+        late = load.medians[kind][load.together] / 1e6
+        if not late.size or late.shape[1] < 2:
+            continue
+        typical = np.median(late, axis=0)
+        for rank, own in enumerate(typical.tolist()):
+            more = own - float(np.median(np.delete(typical, rank)))
+            if more > worst.get(rank, ("", -np.inf))[1]:
+                worst[rank] = kind, more
+    return worst

@@ -1,0 +1,65 @@
+"""What went on in a burn-in, window by window: how fast each rank was, and what its GPU reported beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+#: The phase in which all goes on at the same time.
+TOGETHER = "together"
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedGpu:
+    """A GPU by window, shape (windows,) each. `gauges`: means of clocks in MHz, power in W and temperature in °C, NaN
+    where they are unknown; `throttle`: by reason, the readings in which it was in effect; `counters` at the end of the
+    window, -1 where they are unknown."""
+
+    gauges: Mapping[str, Floats]
+    throttle: Mapping[str, Counts]
+    counters: Mapping[str, Counts]
+
+
+@dataclass(frozen=True)
+class ReportedError:
+    """An error that was reported in a window: by a GPU (its PCI address as `part`) or a NIC of `host`."""
+
+    window: int
+    host: str
+    part: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class BurnIn:
+    """`phases`, and when each window began and ended, in seconds since the burn-in began, shape (windows,).
+
+    `medians` and `tails` (99th percentile): of a window's iterations in ns, shape (windows, ranks), 0 where there were
+    none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
+    `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the traffic. `operations`:
+    floating-point operations of a product. `gpus` by host and the last 12 characters of the PCI address. `unread`:
+    what nodes could not read.
+    """
+
+    phases: tuple[str, ...]
+    begin_s: Floats
+    end_s: Floats
+    medians: Mapping[str, Counts]
+    tails: Mapping[str, Counts]
+    wrong: tuple[int, ...]
+    wrong_bytes: int
+    operations: int
+    gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)
+    marks: tuple[ReportedError, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def together(self) -> npt.NDArray[np.bool_]:
+        """The windows in which all went on at the same time, shape (windows,)."""
+        return np.array([phase == TOGETHER for phase in self.phases], dtype=bool)

@@ -1,0 +1,209 @@
+"""The lines of a burn-in in fabricbench's result file: to one record, and to a series for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, ReportedError
+from fabricheck.records.operations import DATA_TYPES
+from fabricheck.records.pair_rule import planned_groups
+from fabricheck.records.run import Run, Samples
+from fabricheck.results.fabricbench_format import (
+    BurnInModel,
+    BurnInPlanModel,
+    HeaderModel,
+    JsonObject,
+    LoadedGpuModel,
+    LoadedNodeModel,
+    TimesModel,
+    WindowModel,
+)
+from fabricheck.results.strict_json import validate
+
+_TIMES = ("products", "traffic", "copies", "ring", "allreduce")
+# By phase which times its windows have; those of the ranks' lateness only where there are several.
+_OF_PHASE = {"compute": {"products"}, "traffic": {"traffic"}, "copies": {"copies"}, TOGETHER: set(_TIMES[:3])}
+_GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
+#: Counters of NICs of which each rise is an error that people want to see at its time; others are traffic.
+_ERRORS = ("err", "discard", "drop", "downed", "recovery", "replay", "uncorrected", "timeout", "carrier")
+# Healthy NVLinks have some CRC errors in each second, and matter from 100 a link on (NVIDIA DCGM): the state of the
+# node before and after, which has each link, judges them. Here they are the sum of a GPU.
+_USUAL = ("throttled", "crc")
+_BYTES = {**DATA_TYPES, "float64": 8}
+
+
+@dataclass
+class BurnInLines:
+    """The lines of a burn-in in the order in which they are read."""
+
+    load: BurnInModel | None = None
+    windows: list[WindowModel] = field(default_factory=list)
+    nodes: list[LoadedNodeModel] = field(default_factory=list)
+
+    def read(self, kind: str, value: JsonObject) -> None:
+        """Takes a line. Raises BadLineError where it is not what it has to be."""
+        if kind == "burn_in":
+            self.load = validate(BurnInModel, value)
+        elif kind == "window":
+            self.windows.append(validate(WindowModel, value))
+        else:
+            self.nodes.append(validate(LoadedNodeModel, value))
+
+    @property
+    def wrong_words(self) -> int:
+        """Of all products, and wrong rows of the first ones."""
+        products = [window.products for window in self.windows if window.products]
+        return sum(self.load.wrong_rows if self.load else ()) + sum(sum(each.wrong_words) for each in products)
+
+    def shows(self, injected: str) -> bool:
+        """Whether a planted defect is one that these lines show. That a product is slow its peers tell."""
+        return injected.startswith("slow-product") or (injected.startswith("wrong-product") and self.wrong_words > 0)
+
+    def mistakes(self, header: HeaderModel) -> Iterator[str]:
+        """What is wrong with the lines, for a run with this header."""
+        load, windows = self.load, self.windows
+        if header.plan.burn_in is None:
+            if load or windows or self.nodes:
+                yield "there are lines of a burn-in, and none was planned"
+            return
+        ranks, hosts = len(header.ranks), {rank.host for rank in header.ranks}
+        if windows and (load is None or {len(load.by), len(load.wrong_rows)} != {ranks}):
+            yield f"there is no line burn_in of {ranks} ranks"
+        end = 0
+        for place, window in enumerate(windows):
+            given = {name for name in _TIMES if getattr(window, name) is not None}
+            if window.window != place:
+                yield f"window {window.window} is at the place of window {place}: lines were lost, repeated or moved"
+                return
+            if window.begin_ns < end or window.end_ns <= window.begin_ns:
+                yield f"window {place} does not begin after the one before it, or ends before it begins"
+            if missing := _OF_PHASE[window.phase] - given:
+                yield f"window {place} of the phase {window.phase} has no {', '.join(missing)}"
+            if any({*map(len, _lists(getattr(window, name)))} != {ranks} for name in given):
+                yield f"window {place} is not of {ranks} ranks"
+            end = window.end_ns
+        for node in self.nodes:
+            if node.host not in hosts or node.window >= len(windows):
+                yield f"a line of {node.host} in window {node.window} is of no node or window of this run"
+                return
+
+    def added_to(self, run: Run, plan: BurnInPlanModel | None) -> Run:
+        """The run with the record of these lines, which have no mistakes, and a series for each metric of it."""
+        if plan is None or self.load is None or not self.windows:
+            return run
+        load = _burn_in_of(plan, self.load, self.windows, self.nodes)
+        return replace(_with_series(run, plan, load), burn_in=load)
+
+
+def _lists(times: TimesModel) -> Iterator[Sequence[object]]:
+    return (value for _, value in times if isinstance(value, list))
+
+
+def _burn_in_of(
+    plan: BurnInPlanModel, load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]
+) -> BurnIn:
+    """The record of lines without mistakes."""
+    ranks = len(load.by)
+    wrong = np.array(load.wrong_rows, dtype=np.int64)
+    for window in windows:
+        wrong += np.array(window.products.wrong_words if window.products else 0, dtype=np.int64)
+    by_gpu: dict[tuple[str, str], dict[int, LoadedGpuModel]] = {}
+    for node in nodes:
+        for gpu in node.gpus:
+            by_gpu.setdefault((node.host, gpu.bus_id.lower()[-12:]), {})[node.window] = gpu
+    return BurnIn(
+        phases=tuple(window.phase for window in windows),
+        begin_s=np.array([window.begin_ns for window in windows]) / 1e9,
+        end_s=np.array([window.end_ns for window in windows]) / 1e9,
+        medians={name: _by_window(windows, name, "median_ns", ranks) for name in _TIMES},
+        tails={name: _by_window(windows, name, "p99_ns", ranks) for name in _TIMES},
+        wrong=tuple(wrong.tolist()),
+        wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
+        operations=2 * plan.order**3,
+        gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
+        marks=tuple(_marks(nodes)),
+        unread=tuple(dict.fromkeys(f"{node.host}: {text}" for node in nodes for text in node.unread)),
+    )
+
+
+def _by_window(windows: Sequence[WindowModel], name: str, field: str, ranks: int) -> Counts:
+    rows = [getattr(getattr(window, name), field, [0] * ranks) for window in windows]
+    return np.array(rows, dtype=np.int64).reshape(len(windows), ranks)
+
+
+def _gpu(by_window: Mapping[int, LoadedGpuModel], windows: int) -> LoadedGpu:
+    reasons = dict.fromkeys(reason for gpu in by_window.values() for reason in gpu.throttle)
+    counters = dict.fromkeys(name for gpu in by_window.values() for name in gpu.counters)
+
+    def counts(field: str, name: str, unknown: int) -> Counts:
+        known = {window: getattr(gpu, field).get(name, unknown) for window, gpu in by_window.items()}
+        return np.array([known.get(window, unknown) for window in range(windows)], dtype=np.int64)
+
+    def gauge(name: str) -> Floats:
+        means = {window: value[1] for window, gpu in by_window.items() if (value := getattr(gpu, name)) is not None}
+        return np.array([means.get(window, np.nan) for window in range(windows)], dtype=np.float64)
+
+    return LoadedGpu(
+        gauges={name: gauge(name) for name in _GAUGES},
+        throttle={reason: counts("throttle", reason, 0) for reason in reasons},
+        counters={name: counts("counters", name, -1) for name in counters},
+    )
+
+
+def _marks(nodes: Sequence[LoadedNodeModel]) -> Iterator[ReportedError]:
+    """XIDs, and counters of errors that grew: of a NIC in this window, of a GPU since its last reading."""
+    before: dict[tuple[str, str], Mapping[str, int]] = {}
+    for node in sorted(nodes, key=lambda node: node.window):
+        for bus_id, number in node.xids:
+            yield ReportedError(node.window, node.host, str(bus_id).lower()[-12:], f"XID {number}")
+        for nic in node.nics:
+            for name, count in nic.grew.items():
+                if any(word in name for word in _ERRORS):
+                    yield ReportedError(node.window, node.host, nic.name, f"{name} +{count:,}")
+        for gpu in node.gpus:
+            place = node.host, gpu.bus_id.lower()[-12:]
+            earlier = before.get(place, gpu.counters)
+            for name, value in gpu.counters.items():
+                if value > earlier.get(name, value) and not any(word in name for word in _USUAL):
+                    yield ReportedError(node.window, *place, f"{name} +{value - earlier[name]:,}")
+            before[place] = gpu.counters
+
+
+def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
+    """The run whose plan has a series for each metric of the burn-in too, with their samples: the median of each window
+    is an iteration. The bytes of a product are those of its three matrices."""
+    series: list[JsonObject] = []
+    samples: list[Samples] = []
+    groups = [(tuple(group["ranks"]), int(group["bytes"][0])) for group in planned_groups(run.header)]
+    alone = [(rank,) for rank in range(len(load.wrong))]
+    product_bytes = 3 * plan.order**2 * _BYTES[plan.product]
+    for operation, name, phase, wanted in (
+        ("product", "products", "compute", [(ranks, product_bytes) for ranks in alone]),
+        ("traffic", "traffic", "traffic", groups),
+        ("copies", "copies", "copies", [(ranks, plan.copy_bytes) for ranks in alone]),
+    ):
+        for schedule, of_phase in (("uncontended", phase), ("contended", TOGETHER)):
+            windows = [place for place, each in enumerate(load.phases) if each == of_phase]
+            for ranks, size in wanted:
+                times = load.medians[name][windows][:, list(ranks)]
+                kept = times[(times > 0).all(axis=1)].max(axis=1)
+                if not kept.size:
+                    continue
+                kept.flags.writeable = False
+                damage = load.wrong_bytes if operation == "traffic" and schedule == "contended" else 0
+                samples.append(Samples(operation, "library", schedule, -1, ranks, size, 0, "fixed", damage, kept))
+                series.append(
+                    {
+                        "operation": operation,
+                        "implementation": "library",
+                        "schedule": schedule,
+                        "round": -1,
+                        "ranks": list(ranks),
+                        "bytes": [size],
+                    }
+                )
+    whole_plan = {**run.header["plan"], "series": [*run.header["plan"]["series"], *series]}
+    return replace(run, header={**run.header, "plan": whole_plan}, samples=(*run.samples, *samples))
