@@ -68,8 +68,8 @@ class MoeAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class TrainingStep(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """An allreduce of tensor-parallel groups while a layer is reduce-scattered and gathered across them (GPT-3 175B,
-    Narayanan et al., SC21)."""
+    """An allreduce of tensor-parallel groups while a layer is reduce-scattered and gathered across them (GPT-3 175B, as
+    Megatron-LM trains it)."""
 
     descr = "collectives of a layer in training: inside groups and across them at the same time"
     transport = parameter(["ccl", "mpi"])
