@@ -44,7 +44,7 @@ class MoeDispatch(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["ccl", "mpi"])
     nodes = parameter([1, 2])
     operations = ["sparse"]
-    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    sizes = {"host": "8MiB", "other": "64MiB,2GiB"}
     matrix = MOE_LAYERS
     ranks = 2
     warmup = 2
@@ -59,7 +59,7 @@ class MoeAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = "mpi"
     nodes = parameter([1, 2])
     operations = ["sparse_alltoallv"]
-    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    sizes = {"host": "8MiB", "other": "64MiB,2GiB"}
     matrix = MOE_LAYERS
     ranks = 2
     warmup = 2
