@@ -44,7 +44,7 @@ class MoeDispatch(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["ccl", "mpi"])
     nodes = parameter([1, 2])
     operations = ["sparse"]
-    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    sizes = {"host": "8MiB", "other": "64MiB,2GiB"}
     matrix = MOE_LAYERS
     ranks = 2
     warmup = 2
@@ -59,7 +59,7 @@ class MoeAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = "mpi"
     nodes = parameter([1, 2])
     operations = ["sparse_alltoallv"]
-    sizes = {"host": "1MiB", "other": "64MiB,2GiB"}
+    sizes = {"host": "8MiB", "other": "64MiB,2GiB"}
     matrix = MOE_LAYERS
     ranks = 2
     warmup = 2
@@ -68,8 +68,8 @@ class MoeAlltoallv(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
 @rfm.simple_test
 class TrainingStep(rfm.RunOnlyRegressionTest, FabricbenchCheck):
-    """An allreduce of tensor-parallel groups while a layer is reduce-scattered and gathered across them (GPT-3 175B,
-    Narayanan et al., SC21)."""
+    """An allreduce of tensor-parallel groups while a layer is reduce-scattered and gathered across them (GPT-3 175B, as
+    Megatron-LM trains it)."""
 
     descr = "collectives of a layer in training: inside groups and across them at the same time"
     transport = parameter(["ccl", "mpi"])

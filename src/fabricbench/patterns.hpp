@@ -114,10 +114,10 @@ struct TrainingPart {
 };
 // What a rank does in a training step: an allreduce of its group, and at the same time, one after the other, the
 // reduce_scatter and the allgather of a layer among the ranks that have its place in their groups. `bytes` is the sum.
-// Their shares are those of a layer of GPT-3 175B (hidden size 12,288, sequences of 2,048, micro-batch 1, 8 ranks of
-// tensor parallelism: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-// Megatron-LM", SC21, section 3.2 and table 1): four allreduces of 2,048 x 12,288 activations, and the 12 x 12,288^2 /
-// 8 gradients and weights of a rank, all of two bytes: 4 to 9 to 9.
+// Their shares are those of a layer of GPT-3 175B as Megatron-LM@157006d6 trains it (hidden size 12,288, sequences of
+// 2,048, micro-batch 1, 8 ranks of tensor parallelism: examples/gpt3/train_gpt3_175b_distributed.sh): four allreduces
+// of 2,048 x 12,288 activations (Narayanan et al., SC21, section 3), and the 12 x 12,288^2 / 8 gradients and weights of
+// a rank, all of two bytes: 4 to 9 to 9.
 std::vector<TrainingPart> training_parts(const Shape& shape, int rank, std::uint64_t bytes);
 
 // What the aggressor of a victim operation does among `ranks`: an alltoall of buffers of `bytes`, or all but the first
