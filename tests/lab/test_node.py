@@ -320,6 +320,14 @@ def test_groups_at_once_give_right_sums_of_their_own(alps: Machine) -> None:
     assert all(one["wrong_bytes"] == 0 for one in run.records)
 
 
+def test_a_training_step_gives_right_sums_of_groups_and_across_them_at_the_same_time(alps: Machine) -> None:
+    common = ("--transport=ccl", "--operations=training_step", "--sizes=1MiB", *ITERATIONS)
+    run = alps.run(*common, "--verify=every")
+    assert run.status == 0, run.said
+    assert [(one["groups"], one["wrong_bytes"]) for one in run.records] == [([2, 2, 2], 0)]
+    assert alps.run(*common, "--inject=wrong-byte").status == 5
+
+
 @pytest.mark.parametrize(
     ("options", "variables"),
     [
