@@ -3,6 +3,7 @@
 // processor does what those of that name do (core/kernels.cpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -114,6 +115,7 @@ class atomic_ref {
  public:
   explicit atomic_ref(Value& value) : value_(value) {}
   void operator+=(Value more) { value_ += more; }
+  void fetch_min(Value other) { value_ = std::min(value_, other); }
 
  private:
   Value& value_;
