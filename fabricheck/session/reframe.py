@@ -48,7 +48,7 @@ class Selection:
     @property
     def text(self) -> str:
         """What it was chosen by, for a person."""
-        return ", ".join((*self.tags, *self.names)) or "all tests"
+        return ", ".join((*self.tags, *self.names)) or "all tests but the burn-in"
 
     @property
     def patterns(self) -> list[str]:
@@ -63,7 +63,10 @@ class Selection:
     def arguments(self) -> list[str]:
         """The options of ReFrame that select the checks."""
         pairs = [("--tag", self.choice), ("--name", self.patterns), ("--prgenv", self.environments)]
-        return ["--system", self.system, *(f"{option}={one}" for option, all_ in pairs for one in all_), *self.more]
+        # A burn-in takes as long as its --minutes say: it is a choice of its own.
+        unasked = [] if self.tags or self.names else ["--exclude-tag=burn-in$"]
+        chosen = [f"{option}={one}" for option, all_ in pairs for one in all_]
+        return ["--system", self.system, *chosen, *unasked, *self.more]
 
 
 def _harmless(pattern: str) -> str:

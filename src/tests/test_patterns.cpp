@@ -331,7 +331,7 @@ TEST(the_transfers_of_one_rank_are_its_part_of_those_of_all) {
     }
   };
   for (const Description& row : all_operations()) {
-    const bool grouped = has_shape(row.operation) && !is_striping(row.operation);
+    const bool grouped = row.direction != Direction::none;
     if (row.kind != Kind::collective && row.kind != Kind::memory && !grouped) continue;
     const Shape shape = grouped ? Shape{2, 3, 2} : Shape{};
     const auto of = [&](std::optional<int> only) { return transfers(row.operation, some, 48, shape, only); };
