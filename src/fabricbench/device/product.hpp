@@ -73,7 +73,7 @@ class Multiplier {
   const std::string& why_no_library() const { return why_no_library_; }
 
  private:
-  device::Stream& stream_;
+  [[maybe_unused]] device::Stream& stream_;  // the host backend has none
   Type type_;
   std::uint64_t order_;
   std::string by_ = "kernel";
