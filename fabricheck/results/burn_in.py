@@ -206,4 +206,5 @@ def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
                     }
                 )
     whole_plan = {**run.header["plan"], "series": [*run.header["plan"]["series"], *series]}
-    return replace(run, header={**run.header, "plan": whole_plan}, samples=(*run.samples, *samples))
+    header = {**run.header, "plan": whole_plan, "expected_records": run.header["expected_records"] + len(samples)}
+    return replace(run, header=header, samples=(*run.samples, *samples))
