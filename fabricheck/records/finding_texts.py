@@ -182,11 +182,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "drifts": CatalogueEntry("became slower under load", _SLOW, _MEASURED,
         "In the last quarter of a burn-in the rate is below that of the first quarter, by more than equal parts differ "
         "and by more than noise.",
-        (_LOOK, "See clocks, power and temperature over time in the report", _DOCTOR, _AGAIN), "A part"),
+        ("See clocks, power and temperature over time in the report", _LOOK, _DOCTOR, _AGAIN), "A part"),
     "straggler": CatalogueEntry("holds up the other ranks", _SLOW, _MEASURED,
         "After computing as much as the others it comes later to a ring or an allreduce, by more than the alert limit "
         "of an owner of such machines.",
-        (_LOOK, "Other processes on it? `nvidia-smi -i {gpu}`, `top -b -n 1` on {node}", _AGAIN), "A rank"),
+        ("Other processes on it? `nvidia-smi -i {gpu}`, `top -b -n 1` on {node}", _LOOK, _AGAIN), "A part"),
     "setting-hurts": CatalogueEntry("costs performance", _SLOW, _MEASURED,
         "Measurements with this setting of config/tuning.yaml are slower than without it, interleaved in one job.",
         ("Remove it, and measure again: `fabricheck run --system {system} --tag tuning`",), "A setting"),

@@ -81,7 +81,7 @@ def test_what_cannot_be_told_is_loaded(tmp_path: Path, text: str) -> None:
 def test_a_tag_that_no_check_has_is_a_mistake_and_several_are_a_choice() -> None:
     """ReFrame would take `smok` for smoke and `vendor` for vendor-mixed too, and of several those that have all."""
     require_tags(CHECKS, ["smoke", "vendor", "smoke|nightly"])
-    with pytest.raises(UserError, match=r"no check has the tag 'smok': choose from acceptance, cross-check"):
+    with pytest.raises(UserError, match=r"no check has the tag 'smok': choose from acceptance, burn-in, cross-check"):
         require_tags(CHECKS, ["smok"])
     for near, tag in (("smok", "smoke"), ("nigthly", "nightly")):
         with pytest.raises(UserError) as mistake:
