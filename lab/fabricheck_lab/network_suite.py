@@ -67,7 +67,7 @@ class Site:
         (self.root / "checks").mkdir()
         for name in ("network.py", "group_patterns.py", "application.py"):
             shutil.copy(root / "checks" / name, self.root / "checks")
-        shutil.copytree(root / "src" / "data", self.root / "src" / "data")
+        (self.root / "src").symlink_to(root / "src")
         shutil.copytree(root / "config", self.root / "config")
         shutil.copytree(root / "site_configs" / "emulated", self.root / "site_configs" / "emulated")
         (self.root / "reference_values").mkdir()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
 
@@ -26,7 +25,6 @@ def test_a_partition_that_says_so_has_it_built_on_its_nodes(cluster: Cluster, pr
     """With a stand-in for CMake alone: the job, the cache and what runs then are real."""
     (tmp_path / "suite").mkdir()
     site = Site(cluster, tmp_path / "suite", programs)
-    (site.root / "src").symlink_to(suite_root() / "src")
     settings = site.root / "site_configs" / "emulated" / "settings.py"
     extras = '"extras": {\n                        "tuning_profile"'
     assert extras in settings.read_text()
