@@ -34,7 +34,7 @@ from fabricheck.diagnosis.upgrade import (
     changes_of_gains,
     further_rounds,
 )
-from fabricheck.judge.constants import FEWEST, TWICE
+from fabricheck.judge.constants import FEWEST, LOOKS
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -133,10 +133,10 @@ def compared(
 def answer(rng: Generator, pools: Mapping[str, Pool], plant: Plant, fitting: int) -> tuple[Answer, int]:
     """The answer of an upgrade where so many rounds fit into its time, and after how many rounds it is given."""
     old, new = (drawn(rng, pools, own, max(fitting, FEWEST)) for own in (nothing, plant))
-    changes, rounds = compared(pools, old, new, FEWEST, TWICE), FEWEST
+    changes, rounds = compared(pools, old, new, FEWEST, LOOKS), FEWEST
     if changes.answer is Answer.CANNOT_SAY and (more := further_rounds(changes, MARGIN, fitting)):
         rounds += more
-        changes = compared(pools, old, new, rounds, TWICE)
+        changes = compared(pools, old, new, rounds, LOOKS)
     return changes.answer, rounds
 
 

@@ -15,7 +15,7 @@ import click
 from fabricheck.commands.options import BUILT, FOLDER, JSON, MARGIN, SYSTEM
 from fabricheck.commands.run import lock_output, use_built
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_ROUNDS, TWICE
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def upgrade(
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
-            looks = 1 if rounds else TWICE
+            looks = 1 if rounds else LOOKS
             return judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)

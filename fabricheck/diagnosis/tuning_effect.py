@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.rounds import Sides, launches, read_sides, require_alike
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import TWICE
+from fabricheck.judge.constants import FEWEST_ROUNDS
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import robust_mean
 from fabricheck.records.finding import Finding
@@ -181,8 +181,8 @@ def effects_of(
 
     Raises UserError for fewer than two rounds, and where runs do not hold the same.
     """
-    if len(rounds) < TWICE:
-        raise UserError(f"a comparison needs {TWICE} rounds or more, not {len(rounds)}")
+    if len(rounds) < FEWEST_ROUNDS:
+        raise UserError(f"a comparison needs {FEWEST_ROUNDS} rounds or more, not {len(rounds)}")
     each_round = [log_gains(a, b, percentiles) for a, b in rounds]
     keys = list(each_round[0])
     if not keys or any(list(one) != keys for one in each_round):
@@ -288,11 +288,13 @@ def _ways(rounds: Sequence[tuple[Run, Run]]) -> str:
 
 def _needed(case: Path, sides: Sides, runs: Mapping[str, Run]) -> str:
     """Why nothing works without the setting: side A failed twice, and between that B did not; else empty."""
-    if sides.site != "b" or sides.rounds < TWICE:
+    if sides.site != "b" or sides.rounds < FEWEST_ROUNDS:
         return ""
-    by_side = {side: [each.exit_status(case) for each in launches(TWICE) if each.side == side] for side in ("a", "b")}
-    good = all(f"{number}-b" in runs for number in range(1, TWICE + 1))
-    if not good or by_side["b"] != [0] * TWICE or any(each in (None, 0) for each in by_side["a"]):
+    by_side = {
+        side: [each.exit_status(case) for each in launches(FEWEST_ROUNDS) if each.side == side] for side in ("a", "b")
+    }
+    good = all(f"{number}-b" in runs for number in range(1, FEWEST_ROUNDS + 1))
+    if not good or by_side["b"] != [0] * FEWEST_ROUNDS or any(each in (None, 0) for each in by_side["a"]):
         return ""
     ends = " and ".join(map(str, by_side["a"]))
     return f"fabricbench fails without it (exit status {ends}), and runs with it in the same job"

@@ -28,7 +28,7 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, TWICE, WEEK
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, NEAR, WEEK
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -152,7 +152,7 @@ class _Incidents:
         raised, began = self._place[alert.raised.session], self._place[alert.first_bad.session]
         for cause in reversed(causes):
             explained = cause.named.intersection(alert.components)
-            if explained and raised - cause.session <= 2 * WEEK and began - cause.session <= TWICE:
+            if explained and raised - cause.session <= 2 * WEEK and began - cause.session <= NEAR:
                 cause.shared, cause.named = cause.shared.intersection(alert.components), explained
                 cause.alerts.append(index)
                 return True
@@ -218,7 +218,7 @@ class _Incidents:
         """The software that had another version when these were raised than before they got worse."""
         changed: dict[Component, Changed] = {}
         for alert in alerts:
-            before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - TWICE)
+            before = self._last_measured(alert, self._place[(alert.last_good or alert.first_bad).session] - NEAR)
             old, new = (self._software(alert, each) for each in (before, self._place[alert.raised.session]))
             changed |= {
                 each: Changed(old[each], version) for each, version in new.items() if old.get(each, version) != version

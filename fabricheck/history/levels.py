@@ -30,10 +30,10 @@ from fabricheck.judge.constants import (
     FEWEST,
     FEWEST_OF_LEVELS,
     FEWEST_THAT_WANDER,
+    FIRST_ERRORS,
     LEAST_SPREAD,
     OF_NEIGHBOURS,
     PRIOR_METRICS,
-    SEVERAL,
     STANDS,
     SURE,
     SURE_OF_FEW,
@@ -88,11 +88,11 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
 
     def likelihood(values: Floats, kinds: Ints) -> Floats:
         reach = np.maximum(CUT * centre_and_spread(values).spread, least)
-        number = np.maximum(np.isfinite(values).sum(axis=1) - SEVERAL, 0)
+        number = np.maximum(np.isfinite(values).sum(axis=1) - FIRST_ERRORS, 0)
         gains, keeps = (np.repeat(each[kinds], len(values)) for each in (_GAINS, _KEEPS))
         errors = errors_of(np.tile(values, (kinds.size, 1)), np.tile(reach, kinds.size), gains, keeps)
         # A constant error is one too: around 0, and not around its mean.
-        errors = errors[:, SEVERAL:]
+        errors = errors[:, FIRST_ERRORS:]
         most = CUT * centre_and_spread(errors).spread[:, None]
         squares = np.nansum(np.clip(errors, -most, most) ** 2, axis=1) / np.maximum(np.isfinite(errors).sum(axis=1), 1)
         spread = np.sqrt(squares).reshape(kinds.size, -1)

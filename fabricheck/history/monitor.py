@@ -11,14 +11,22 @@ import numpy.typing as npt
 
 from fabricheck.history.charts import CHARTS
 from fabricheck.history.usual import Options, Usual
-from fabricheck.judge.constants import BETTER_EACH, CLIP, FEWEST_FOR_MIDDLE, OF_MEDIAN, ONE_IN_100, SEVERAL, STAYS
+from fabricheck.judge.constants import (
+    BETTER_EACH,
+    CLIP,
+    FEWEST_FOR_MIDDLE,
+    OF_MEDIAN,
+    ONE_IN_100,
+    SETTLED_SESSIONS,
+    STAYS,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Spreads by which a level that is known from the median of SEVERAL sessions is wrong, one time in a hundred.
-_UNSURE = ONE_IN_100 * math.sqrt(OF_MEDIAN / SEVERAL)
+# Spreads by which a level that is known from the median of SETTLED_SESSIONS sessions is wrong, one time in a hundred.
+_UNSURE = ONE_IN_100 * math.sqrt(OF_MEDIAN / SETTLED_SESSIONS)
 
 
 @dataclass(frozen=True)
@@ -226,15 +234,15 @@ class _Watch:
 
     def _recover(self, deviation: Floats, session: int) -> None:
         state = self.state
-        state.recent = [*state.recent[-(SEVERAL - 1) :], deviation]
-        if len(state.recent) < SEVERAL or not state.open.any():
+        state.recent = [*state.recent[-(SETTLED_SESSIONS - 1) :], deviation]
+        if len(state.recent) < SETTLED_SESSIONS or not state.open.any():
             return
         latest = np.stack(state.recent, axis=1)
         # A level that goes about need not come back to where it was, nor does a later one tell a further loss.
         stands = self.usual.keep < 1
         back = np.where(stands, 1.0, np.maximum(self.usual.whole / self.usual.spread, 1.0))
         for metric in np.flatnonzero(state.open).tolist():
-            if session - self.alerts[state.alert[metric]].session < SEVERAL or np.isnan(latest[metric]).all():
+            if session - self.alerts[state.alert[metric]].session < SETTLED_SESSIONS or np.isnan(latest[metric]).all():
                 continue
             now = float(np.nanmedian(latest[metric]))
             if now < back[metric]:

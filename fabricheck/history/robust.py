@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit  # scipy.stats takes half a second to import
 
-from fabricheck.judge.constants import CUT, FEWEST, LOST_FREEDOM, TENTH, WIDTH
+from fabricheck.judge.constants import CUT, FEWEST, LOST_FREEDOM, OUTSIDE, WIDTH
 
 Floats = npt.NDArray[np.float64]
 
 # Median absolute deviation of the standard normal distribution.
 MAD_OF_NORMAL = float(ndtri(0.75))
-_WIDTH_OF_NORMAL = float(2 * ndtri(1 - TENTH))
+_WIDTH_OF_NORMAL = float(2 * ndtri(1 - OUTSIDE))
 # Standard deviation of a standard normal value winsorised at CUT.
 _SD_OF_WINSORISED = float(
     np.sqrt(2 * (ndtr(CUT) - 0.5 - CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) + CUT**2 * ndtr(-CUT)))
@@ -47,7 +47,7 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     count = np.isfinite(ordered).sum(axis=-1)
     middle = _median(ordered, count)
     deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / MAD_OF_NORMAL
-    width = (_quantile(ordered, count, 1 - TENTH) - _quantile(ordered, count, TENTH)) / _WIDTH_OF_NORMAL
+    width = (_quantile(ordered, count, 1 - OUTSIDE) - _quantile(ordered, count, OUTSIDE)) / _WIDTH_OF_NORMAL
     reach = (CUT * np.maximum(deviation, width))[..., None]
     # More than half of the values are equal: there is no scale to tell a wild value by.
     reach = np.where(reach > 0, reach, np.inf)
@@ -74,7 +74,9 @@ def of_the_others(values: Floats) -> Spread:
     ordered = ordered - origin
     place = np.broadcast_to(np.arange(number), ordered.shape)
     middle = _quantile_without(ordered, place, 0.5)
-    width = (_quantile_without(ordered, place, 1 - TENTH) - _quantile_without(ordered, place, TENTH)) / _WIDTH_OF_NORMAL
+    width = (
+        _quantile_without(ordered, place, 1 - OUTSIDE) - _quantile_without(ordered, place, OUTSIDE)
+    ) / _WIDTH_OF_NORMAL
     deviation = np.empty_like(ordered)
     # The median is one of three: without a value before, of or after the middle.
     inner = (number - 2) / 2

@@ -17,7 +17,7 @@ import polars as pl
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent
 from fabricheck.history.series import Series, components_of_keys, number_names
-from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, TWICE
+from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, SLOW_SESSIONS
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.records.component import Component, Kind, only_node
 from fabricheck.records.finding import Finding
@@ -72,15 +72,15 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
     # The sessions since which it has been slow, one after the other.
     by_session = crossing.group_by("place").agg(pl.col("worse").median()).sort("place")
     fine = np.flatnonzero(by_session["worse"].to_numpy() < worst.excess / 2)
-    first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - TWICE)
+    first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - SLOW_SESSIONS)
     places = by_session["place"].to_list()
-    raised = series.sessions[places[first + TWICE - 1]]
+    raised = series.sessions[places[first + SLOW_SESSIONS - 1]]
     alerts = []
     for (row,), own in crossing.sort("place").group_by("row", maintain_order=True):
         others = of_kinds.filter((pl.col("row") == row) & ~pl.col("components").list.contains(component.key))
         if others.is_empty():
             continue
-        before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(TWICE)))
+        before, after = (float(np.median(each["value"].to_numpy())) for each in (others, own.tail(SLOW_SESSIONS)))
         alerts.append(
             Alert(
                 key=series.keys[row],
@@ -105,8 +105,8 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
         finding=Finding(
             code_of_slow([component]),
             Verdict.DEGRADED,
-            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {TWICE} sessions than "
-            f"those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
+            f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {SLOW_SESSIONS} sessions "
+            f"than those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
             (component,),
             alerts[0].after,
             alerts[0].before,
@@ -143,7 +143,7 @@ def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
         .sort("place", descending=True)
         .group_by("kind", "part", "key", maintain_order=True)
         .agg(pl.col("worse"))
-        .filter(pl.col("worse").list.len() >= TWICE)
+        .filter(pl.col("worse").list.len() >= SLOW_SESSIONS)
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
@@ -156,7 +156,7 @@ def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
             if part != wanted.value or len({components[number].node for number in asked}) < FEWEST:
                 continue
             sessions_of = [np.array(group["worse"][number]) for number in asked]
-            worse = np.array([each[:TWICE] for each in sessions_of])
+            worse = np.array([each[:SLOW_SESSIONS] for each in sessions_of])
             # By the median distance of two normal values.
             apart = np.abs(worse[:, 0] - worse[:, 1]) * OF_DEVIATION / math.sqrt(2)
             equals = [CrossedParts[Component]((components[number],)) for number in asked]
@@ -173,11 +173,11 @@ def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
     """The probability that any of these parts has as many sessions in a row as slow as the last ones of this, by how
     often the others had one, but for those that are slow now (Bonferroni). `sessions`: of each part how much worse they
     were, the latest first; those that were worse by `least` are slow."""
-    others = np.concatenate([each for each in sessions if each[:TWICE].min() < least] or [np.zeros(1)])
+    others = np.concatenate([each for each in sessions if each[:SLOW_SESSIONS].min() < least] or [np.zeros(1)])
     levels = np.minimum.accumulate(sessions[member])
     levels = levels[levels >= least]
     chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
-    return float(min(1.0, len(sessions) * min(chances[TWICE - 1 :], default=1.0)))
+    return float(min(1.0, len(sessions) * min(chances[SLOW_SESSIONS - 1 :], default=1.0)))
 
 
 def _within(component: Component) -> Iterator[tuple[str, str]]:

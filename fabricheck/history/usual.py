@@ -23,13 +23,15 @@ from fabricheck.judge.constants import (
     ENOUGH,
     FEWEST,
     FEWEST_FOR_JUMP,
+    FIRST_ERRORS,
+    FIT_EVERY,
+    FIT_GROWN,
     JUMP_MARGIN,
     JUMP_SESSIONS,
     LEAST_JUMP,
     MOST_STEPS,
     OUTER,
-    SEVERAL,
-    TENTH,
+    SETTLED_SESSIONS,
     YEAR,
 )
 
@@ -53,7 +55,7 @@ class Options:
 
     warm_up: int = ENOUGH
     window: int = YEAR
-    lag: int = SEVERAL
+    lag: int = SETTLED_SESSIONS
     least_spread: float = 0.0002
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class Usual:
         start = max(0, until - options.window)
         if until - start < FEWEST:
             return
-        due = self.fitted < 0 or session - self.fitted >= max(SEVERAL, TENTH * (until - start))
+        due = self.fitted < 0 or session - self.fitted >= max(FIT_EVERY, FIT_GROWN * (until - start))
         if due or renewed:
             self.counted = self._there(start, until)
         else:
@@ -232,7 +234,7 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
         filtered = CUT * whole[follows], gain[follows], keep[follows]
         level[follows] = level_of(error[follows], *filtered)
         error[follows, :until] = errors_of(error[follows, :until], *filtered)
-        error[follows, :SEVERAL] = np.nan
+        error[follows, :FIRST_ERRORS] = np.nan
         own[follows] = np.maximum(centre_and_spread(error[follows, :until]).spread, 1e-12)
     return Baseline(count, centre, whole, own, gain, keep, level, error[:, :until])
 

@@ -105,19 +105,35 @@ PRIOR_FREEDOM = 8
 
 # How many are enough
 
-#: Twice is no chance: sessions in which a node is slow, rounds of a comparison, iterations of a slow start, recoveries
-#: of a node; looks for an answer; sessions by which the change of an alert may be off: of a loss of three spreads a
-#: session is taken for one of the other side in 1 of 15, and two in a row in 1 of 200.
-TWICE = 2
+#: Rounds of a comparison; and how often an upgrade looks for an answer: where the first rounds cannot say, once more
+#: after so many as it needs. Chosen.
+FEWEST_ROUNDS, LOOKS = 2, 2
+#: The last sessions in which a node has to be slow: one can have a hiccup.
+SLOW_SESSIONS = 2
+#: A change can be found in a session so much before or after its own: of a loss of three spreads or more, a session is
+#: taken for one of the other side in 1 of 15, and two in a row in 1 of 200.
+NEAR = 2
+#: Metrics that cross a part before it can be at fault; iterations of a slow start; recoveries of a node: once
+#: is chance.
+FEWEST_MEMBERS, FEWEST_AT_FIRST, FEWEST_OF_A_NODE = 2, 2, 2
 #: Fewer have no middle that one wild value does not move: sessions of a side, values of a node or a session, pairs that
 #: clear a node, nodes of which one has more losses, degrees of freedom; sessions of a streak, turns without a gain; and
 #: a metric is missed when it was not measured for so many times as long as it usually is not.
 FEWEST_FOR_MIDDLE = 3
-#: Sessions that show a level, by their median: those at first, of a metric that changed, or that came back; then a
-#: baseline is fitted again, or once it has grown by a share. Iterations that tell how a series varies; values whose
-#: median has lighter tails than each of them; correlation times that a batch outlasts (Sokal, Monte Carlo Methods in
+#: Sessions by whose median an alert is over, or the new level of a metric is known, from which a further loss counts;
+#: a session is compared with what was before so many others. Chosen.
+SETTLED_SESSIONS = 5
+#: A baseline, which changes slowly, is fitted again after so many sessions, or once it has grown by this share. Chosen.
+FIT_EVERY, FIT_GROWN = 5, 0.1
+#: The first errors are of a level that nobody knows yet. Chosen.
+FIRST_ERRORS = 5
+#: Fewer iterations do not tell how much a series varies. Chosen.
+FEWEST_ITERATIONS = 5
+#: The median of so many has lighter tails than each of them. Chosen.
+FEWEST_FOR_NORMAL = 5
+#: A batch outlasts what neighbours have in common, as so many correlation times do (Sokal, Monte Carlo Methods in
 #: Statistical Mechanics, 1997, section 3).
-SEVERAL = 5
+CORRELATION_TIMES = 5
 #: From so many peers on, as a node of four GPUs has pairs, wild ones do not count for the spread: from 8 on alone a GPU
 #: that lost five spreads is found in 55% and not in 59%.
 FEWEST_TO_CUT = 6
@@ -151,9 +167,13 @@ MOST = 0.75
 PARTS_OF_LOAD = 4
 #: Nearly all: metrics of a group that lost something as a whole, bytes that the kernel counted. Chosen.
 NEARLY_ALL = 0.9
-#: What does not count: of a baseline that has grown, of a node's memory; a second mode that holds more belongs to the
-#: spread, and parts that more of the readings cross are tried together. Chosen.
-TENTH = 0.1
+#: Half of a robust width has this share of the values outside, on each side; a second mode that holds more belongs to
+#: the spread. Chosen.
+OUTSIDE = 0.1
+#: Parts that more of the readings cross are tried together. Chosen.
+WIDE = 0.1
+#: A node has little memory left where less of it is free. Chosen.
+LITTLE_MEMORY = 0.1
 #: A NIC of its GPUs sends less: a library may stripe a GPU's data over some NICs; of one that it does not use at all
 #: there is next to nothing.
 TAKEN = 0.2
@@ -199,7 +219,7 @@ WEEK = 7
 #: After an alert its change is looked for in a month, and before it in two; so long ago does not matter. Their
 #: middle is the level of a metric whose nodes take turns.
 AFTER, BEFORE = 30, 60
-#: A year: more sessions of a baseline say nothing of today, and more runs no more than that it never gets there.
+#: A year. What was before it says nothing of today, and a metric that needs more runs than this gets no reference.
 YEAR = 365
 
 # Nodes and networks
@@ -237,6 +257,8 @@ QUANTILE = 25
 TRIES, LOCAL_NODES = 12, 2
 #: The best moves of a fit that are tried. Chosen.
 CANDIDATES = 4
+#: The best further moves that are tried beside each; and pairs whose known way is free that are compared. Chosen.
+SECOND_MOVES, FREE_PAIRS = 2, 2
 
 # Sizes
 

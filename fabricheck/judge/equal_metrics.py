@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fabricheck.judge.constants import ENOUGH, OF_DEVIATION, SEVERAL
+from fabricheck.judge.constants import ENOUGH, FEWEST_ITERATIONS, OF_DEVIATION
 from fabricheck.judge.outliers import CrossedParts
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
@@ -90,7 +90,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
     for number, judgement in enumerate(judged.judgements):
         samples = judgement.samples
         sound = judgement.verdict is not Verdict.INVALID and samples.statistic == "iterations"
-        if not sound or samples.wrong_bytes > 0 or samples.count < SEVERAL:
+        if not sound or samples.wrong_bytes > 0 or samples.count < FEWEST_ITERATIONS:
             continue
         role = where.role(samples, host_memory_of(run, samples))
         # How near a GPU is to a NIC no topology says.

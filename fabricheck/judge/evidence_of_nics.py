@@ -12,6 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.judge.constants import (
     ENOUGH,
     FEWEST_FOR_MIDDLE,
+    FEWEST_OF_A_NODE,
     FEWEST_RECOVERIES,
     GAPS_ALONE,
     MOST,
@@ -21,7 +22,6 @@ from fabricheck.judge.constants import (
     TAKEN,
     TCP_SHARE,
     TIMES_OTHERS,
-    TWICE,
 )
 from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
@@ -119,7 +119,9 @@ def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
 def _one_by_one(others: Sequence[Mapping[str, int]]) -> bool:
     """Whether nearly all of the nodes that sent had to recover, and most of a packet or few each time."""
     resent = [
-        rise.get("RetransSegs", 0) / count for rise in others if (count := rise.get("TCPSackRecovery", 0)) >= TWICE
+        rise.get("RetransSegs", 0) / count
+        for rise in others
+        if (count := rise.get("TCPSackRecovery", 0)) >= FEWEST_OF_A_NODE
     ]
     return len(resent) >= MOST * len(others) and statistics.median(resent) <= RESENT_AT_ONCE
 

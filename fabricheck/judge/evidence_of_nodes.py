@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.extras import parse_cores
-from fabricheck.judge.constants import CLOCK_S, TENTH
+from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run
@@ -42,7 +42,7 @@ def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[
     yield from _load(nodes)
     for node in nodes:
         total, free = node.last.memory_bytes, node.last.memory_free_bytes
-        if total and free < TENTH * total:
+        if total and free < LITTLE_MEMORY * total:
             text = f"{free / 1e9:.3g} of {total / 1e9:.3g} GB of memory are free"
             yield Evidence("memory-low", node.host, "", text, Verdict.PASS)
 

@@ -15,6 +15,7 @@ from scipy.special import stdtr, stdtrit  # those of scipy.stats.t, which takes 
 
 from fabricheck.judge.constants import (
     CUT,
+    FEWEST_FOR_NORMAL,
     FEWEST_TO_CUT,
     MOST_FAULTS,
     MOST_FOR_TWO,
@@ -22,7 +23,6 @@ from fabricheck.judge.constants import (
     OF_DEVIATION,
     OF_MEDIAN,
     PRIOR_FREEDOM,
-    SEVERAL,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -210,7 +210,9 @@ def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: 
     count, size = masks.sum(axis=-1), masks.shape[-1]
     rest = size - count
     # One fast one among few others makes none slow.
-    centre = np.where(rest >= SEVERAL, _median(values, ~masks), np.where(~masks, values, -np.inf).max(axis=-1))
+    centre = np.where(
+        rest >= FEWEST_FOR_NORMAL, _median(values, ~masks), np.where(~masks, values, -np.inf).max(axis=-1)
+    )
     centre_of_slow = _median(values, masks)
     left = values - np.where(masks, centre_of_slow[..., None], centre[..., None])
     cost = np.abs(left).sum(axis=-1)
@@ -287,8 +289,8 @@ def _quantile(error: float, freedom: int) -> float:
 def _freedom(slow: Numbers, rest: Numbers) -> Numbers:
     """Degrees of freedom of what so many have against the rest."""
     together = np.maximum(slow + rest - 2, 0)
-    few = np.minimum(slow, rest) < SEVERAL
-    return np.asarray(PRIOR_FREEDOM + np.where(few, np.minimum(together, SEVERAL - 1), together))
+    few = np.minimum(slow, rest) < FEWEST_FOR_NORMAL
+    return np.asarray(PRIOR_FREEDOM + np.where(few, np.minimum(together, FEWEST_FOR_NORMAL - 1), together))
 
 
 def _weight(count: Numbers) -> Floats:

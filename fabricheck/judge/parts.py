@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import LEAST_LOSS, MOST_FAULTS, TWICE
+from fabricheck.judge.constants import FEWEST_MEMBERS, LEAST_LOSS, MOST_FAULTS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ def parts_of(components: Sequence[Sequence[str]], launch: Ints) -> tuple[PartMet
     several = {(name, -1): members for name, members in _joined(numbers).items() if len(launches[name]) > 1}
     merged: dict[bytes, list[tuple[str, str]]] = {}
     for (name, of), members in (numbers | several).items():
-        if len(members) >= TWICE:
+        if len(members) >= FEWEST_MEMBERS:
             kind = kind_of(name) if name else SESSION if of < 0 else LAUNCH
             merged.setdefault(np.asarray(members, dtype=np.int64).tobytes(), []).append((name, kind))
     return tuple(

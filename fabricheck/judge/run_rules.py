@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from fabricheck.judge.constants import (
+    FEWEST_AT_FIRST,
     FILLS_A_NIC,
     LEAST_EXCESS,
     LEAST_LOST_S,
@@ -19,7 +20,6 @@ from fabricheck.judge.constants import (
     SETUP_S,
     SLOW_AT_FIRST,
     STALL_S,
-    TWICE,
 )
 from fabricheck.judge.equal_metrics import Equals, Member
 from fabricheck.judge.evidence import short_name
@@ -229,7 +229,7 @@ def _slow_iterations(run: RunJudgement, number: int) -> int:
     fast = np.flatnonzero(times <= SLOW_AT_FIRST * middle)
     count = int(fast[0]) if fast.size else 0
     lost_s = float((times[:count] - middle).sum()) / 1e9
-    enough = count >= TWICE and lost_s >= LEAST_LOST_S
+    enough = count >= FEWEST_AT_FIRST and lost_s >= LEAST_LOST_S
     return count if enough else 0
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import BATCHES, CONFIDENCE, FEWEST, MARGIN, SEVERAL, WIDTH_OF_TRIMMED
+from fabricheck.judge.constants import BATCHES, CONFIDENCE, CORRELATION_TIMES, FEWEST, MARGIN, WIDTH_OF_TRIMMED
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def median_interval(
 def rank_error_of(series: npt.NDArray[np.float64]) -> float:
     """The standard error of the rank of the median of a series of iterations that depend on each other; that of fewer
     batches than `BATCHES` is as much larger as Student's t is."""
-    count = min(BATCHES, int(series.size / (SEVERAL * correlation_time(series))))
+    count = min(BATCHES, int(series.size / (CORRELATION_TIMES * correlation_time(series))))
     if count < 2:
         return float(series.size)
     length = series.size // count
@@ -91,7 +91,7 @@ def correlation_time(series: npt.NDArray[np.float64]) -> float:
     for lag in range(1, series.size // 2):
         time += 2 * float(sides[:-lag] @ sides[lag:]) / variance
         longest = max(longest, time)
-        if lag >= SEVERAL * longest:
+        if lag >= CORRELATION_TIMES * longest:
             break
     return longest
 

@@ -14,7 +14,7 @@ from reframe.core.pipeline import RegressionTestPlugin
 from fabricheck.diagnosis.rounds import FOLDER, RoundLaunch, Sides, launches, require_alike, write_sides
 from fabricheck.diagnosis.tuning_effect import EffectKind, TuningResult, compare_rounds
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import TWICE
+from fabricheck.judge.constants import FEWEST_ROUNDS
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
@@ -75,7 +75,7 @@ class InterleavedCheck(FabricbenchCheck):
     @run_after("init")
     def need_rounds(self) -> None:
         """Hook after init. Raises ReframeSyntaxError for an odd number of rounds, or too few."""
-        if self.rounds < TWICE or self.rounds % 2:
+        if self.rounds < FEWEST_ROUNDS or self.rounds % 2:
             raise ReframeSyntaxError(f"rounds is {self.rounds}, and has to be an even number")
 
     def sides(self) -> Sides:

@@ -42,8 +42,8 @@ from fabricheck.judge.constants import (
     MOST_STEPS,
     OF_DEVIATION,
     ONE_IN_100,
-    TENTH,
-    TWICE,
+    SECOND_MOVES,
+    WIDE,
 )
 
 # Half of the 95% quantile of chi-squared with one degree of freedom.
@@ -149,11 +149,13 @@ class Locator:
             rest = without_fault(state, position)
             left = self.model.fit(y, rest)
             yield left
-            for move in self._further(y, rest, TWICE, state.likelihood - self.model.likelihood(y, rest) - MOST_OF_ONE):
+            for move in self._further(
+                y, rest, SECOND_MOVES, state.likelihood - self.model.likelihood(y, rest) - MOST_OF_ONE
+            ):
                 yield self.model.fit(y, move)
             if self.model.mixed and len(state.faults) < self.most:
                 # One fault of which any pair may have had a share may lie between two.
-                for move in self._further(y, left, TWICE):
+                for move in self._further(y, left, SECOND_MOVES):
                     if move.faults[-1] != state.faults[position]:
                         other = self.model.fit(y, move)
                         for two in self._further(y, other, 1, self._prices[len(other.faults)] - MOST_OF_ONE):
@@ -206,7 +208,7 @@ class Locator:
         readings, entries = model.used.size, model.entries
         over = np.bincount(entries.hypothesis, model.probability[entries.way], len(model.members))
         full = np.bincount(entries.hypothesis, entries.headroom, len(model.members)) == 0
-        wide = np.flatnonzero(full & (over >= TENTH * readings))
+        wide = np.flatnonzero(full & (over >= WIDE * readings))
         wide = wide[np.argsort(-over[wide], kind="stable")]
         while wide.size > 3 and math.comb(wide.size, 3) * readings > MOST_AT_ONCE:
             wide = wide[:-1]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fabricheck.diagnosis.network.routes import IntArray, Ways
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import LOCAL_NODES, TRIES, TWICE
+from fabricheck.judge.constants import FREE_PAIRS, LOCAL_NODES, TRIES
 from fabricheck.topology.network import fold, node_of
 
 
@@ -330,7 +330,7 @@ class _Screen:
             capacities = self.ways.capacities[links]
             if ((self.load.now[links] + 1) * capacities.min(initial=np.inf) <= capacities * (1 + 1e-9)).all():
                 free.append((self._met(node, other), float(self.load.total[links].sum()), node, other))
-            if len(free) == TWICE:
+            if len(free) == FREE_PAIRS:
                 break
         if not free:
             return None
