@@ -17,7 +17,7 @@ from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.topology.placement import ends_of_ranks, gpu_component, gpu_of_ranks
 
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
 
@@ -204,13 +204,11 @@ class _Places:
     @classmethod
     def of(cls, judged: RunJudgement, *, network: bool) -> _Places:
         run, topology, indexes = judged.run, judged.topology, gpu_of_ranks(judged.run)
-        names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
         parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
         for rank in run.ranks:
             if rank.device is not None:
-                index = indexes[rank.rank]
-                parts[rank.rank] = Component(Kind.GPU, names.get(index, f"gpu{index}"), rank.host)
-        known = topology is None or all(indexes[each.rank] in names for each in run.ranks if each.device is not None)
+                parts[rank.rank] = gpu_component(topology, indexes[rank.rank], rank.host)
+        known = topology is None or {*indexes.values()} <= {gpu.index for gpu in topology.gpus}
         try:
             ports = ends_of_ranks(run, topology) if network and known and topology is not None else {}
         except UserError:  # a host that the network does not have; the judge says so

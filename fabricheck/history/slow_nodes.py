@@ -106,7 +106,8 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
             code_of_slow([component]),
             Verdict.DEGRADED,
             f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {SLOW_SESSIONS} sessions "
-            f"than those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, {alerts[0].when}",
+            f"than those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, "
+            f"{alerts[0].when}",
             (component,),
             alerts[0].after,
             alerts[0].before,

@@ -27,6 +27,7 @@ from fabricheck.records.operations import LOADS
 from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
+from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 
 #: What counts errors of a GPU's memory that no healthy one has.
 _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
@@ -116,8 +117,7 @@ class _Load:
     def part(self, rank: Rank) -> Component:
         """What a rank computes on: its GPU, else its node, where it is the only one there."""
         if rank.device is not None:
-            names = {gpu.index: gpu.name for gpu in self.topology.gpus} if self.topology is not None else {}
-            return Component(Kind.GPU, names.get(rank.device.index, f"gpu{rank.device.index}"), rank.host)
+            return gpu_component(self.topology, self.indexes[rank.rank], rank.host)
         alone = sum(other.host == rank.host for other in self.ranks) == 1
         return Component.of_node(rank.host) if alone else Component(Kind.DEVICE, f"rank{rank.rank}", rank.host)
 
@@ -147,11 +147,10 @@ class _Load:
     def throttling(self) -> Iterator[Finding]:
         """GPUs that protect themselves; and reasons that were in effect in most slow windows, and not in most of the
         others, of this GPU or its peers: a cap of power is usual under full load, and then explains nothing."""
-        told = {rank: reasons for rank in self.gpus if (reasons := self._reasons(rank))}
-        for place, ranks in self.places(told):
+        for place, ranks in self.places(self.throttled):
             windows = max(int(self.slow_windows[:, rank].sum()) for rank in ranks)
             heat = max((float(each) for rank in ranks for each in self.gpus[rank].gauges["temperature_c"]), default=0.0)
-            names = ", ".join(dict.fromkeys(reason for rank in ranks for reason in told[rank]))
+            names = ", ".join(dict.fromkeys(reason for rank in ranks for reason in self.throttled[rank]))
             text = f"{place}: {names}; products were slow in {windows} of {len(self.load.phases)} windows"
             text += f", up to {heat:.0f} °C" if heat > 0 else ""
             yield Finding("throttles-under-load", Verdict.DEGRADED, text, (place,))
@@ -185,8 +184,7 @@ class _Load:
             for metric, fall in products or falls
             if len(metric.samples.ranks) == 1
         }
-        throttled = {rank for rank in self.gpus if self._reasons(rank)}
-        for place, ranks in self.places(alone.keys() - throttled):
+        for place, ranks in self.places(alone.keys() - self.throttled.keys()):
             yield self._drift(place, [alone[rank] for rank in ranks])
         if falls and not alone:
             yield self._drift(None, falls)
@@ -207,10 +205,12 @@ class _Load:
     def stragglers(self) -> Iterator[Finding]:
         """Ranks that hold up the others by more than the alert limit of machines with GPUs, in most windows: processes
         without share their cores with what sends and copies."""
-        names = {rank.device.name for rank in self.ranks if rank.device is not None}
-        rule = next((rule for rule in self.policy.stragglers if self.run.on_gpus and rule.matches(names)), None)
-        for rank, (kind, late_ms) in lateness(self.load).items() if rule is not None else ():
-            if rule is not None and late_ms > rule.alarm_ms:
+        models = {*self.models} - {""}
+        rule = next((rule for rule in self.policy.stragglers if self.run.on_gpus and rule.matches(models)), None)
+        if rule is None:
+            return
+        for rank, (kind, late_ms) in lateness(self.load).items():
+            if late_ms > rule.alarm_ms:
                 part = self.part(self.ranks[rank])
                 text = f"{part}: holds up the others by {late_ms:.3g} ms in the {kind} (alert limit {rule.alarm_ms:g} "
                 text += f"ms: {rule.source})"
@@ -218,10 +218,18 @@ class _Load:
 
     @cached_property
     def gpus(self) -> Mapping[int, LoadedGpu]:
-        """By the rank that drives it."""
-        buses = {rank.rank: rank.device.bus_id.lower()[-12:] for rank in self.ranks if rank.device is not None}
-        known = {rank: self.load.gpus.get((self.ranks[rank].host, bus)) for rank, bus in buses.items()}
-        return {rank: gpu for rank, gpu in known.items() if gpu is not None}
+        """What the GPU of each rank reported."""
+        return self.run.loaded_gpus
+
+    @cached_property
+    def indexes(self) -> Mapping[int, int]:
+        """The node-local index of the GPU of each rank."""
+        return gpu_of_ranks(self.run)
+
+    @cached_property
+    def throttled(self) -> Mapping[int, Sequence[str]]:
+        """Why a rank's GPU throttled, where it did."""
+        return {rank: reasons for rank in self.gpus if (reasons := self._reasons(rank))}
 
     @cached_property
     def models(self) -> Sequence[str]:

@@ -95,7 +95,7 @@ def nodes_of(run: Run) -> tuple[NodeReport, ...]:
     for rank in run.ranks:
         mine = driven.setdefault(short_name(rank.host), set())
         if rank.device is not None:
-            mine.add(rank.device.bus_id.lower()[-12:])
+            mine.add(rank.device.address)
     states = run.states
     hosts = list(driven) or sorted({*states.before, *states.after})
     nodes = (

@@ -186,7 +186,7 @@ def _unlike_order(run: Run) -> Iterator[Evidence]:
     orders: dict[str, list[str]] = {}
     for rank in sorted(run.ranks, key=lambda each: each.local_rank):
         if rank.device is not None:
-            orders.setdefault(short_name(rank.host), []).append(rank.device.bus_id.lower()[-12:])
+            orders.setdefault(short_name(rank.host), []).append(rank.device.address)
     if len({tuple(sorted(order)) for order in orders.values()}) == 1:
         values = {host: ", ".join(order) for host, order in orders.items()}
         yield from _unlike("order of GPUs", values)
@@ -199,7 +199,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     addresses: dict[str, dict[int, str]] = {}
     for rank in run.ranks:
         if rank.device is not None:
-            addresses.setdefault(short_name(rank.host), {})[rank.device.index] = rank.device.bus_id.lower()[-12:]
+            addresses.setdefault(short_name(rank.host), {})[rank.device.index] = rank.device.address
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):

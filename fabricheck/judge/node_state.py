@@ -25,6 +25,7 @@ from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
 from fabricheck.topology.model import Topology
+from fabricheck.topology.placement import gpu_component
 from fabricheck.units import FEW, few
 
 #: Codes of errors that hardware counts, which nothing but a fault of it or of its link raises.
@@ -184,10 +185,9 @@ def finding_of(evidence: Evidence, verdict: Verdict, topology: Topology | None) 
 
 
 def component_of(evidence: Evidence, topology: Topology | None) -> Component:
-    """What it is about; the topology may call a GPU otherwise than by its index."""
+    """What it is about."""
     if isinstance(evidence.part, int):
-        names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
-        return Component(Kind.GPU, names.get(evidence.part, f"gpu{evidence.part}"), evidence.host)
+        return gpu_component(topology, evidence.part, evidence.host)
     if not evidence.part:
         return Component.of_node(evidence.host)
     return Component(Kind.NIC if evidence.network else Kind.DEVICE, evidence.part, evidence.host)
@@ -249,7 +249,7 @@ def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterat
         return
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_name(each.host) for each in ranks}
-    devices = {(short_name(each.host), each.device.bus_id.lower()[-12:]) for each in ranks if each.device is not None}
+    devices = {(short_name(each.host), each.device.address) for each in ranks if each.device is not None}
     for evidence in facts:
         own = evidence.host in hosts and (not evidence.bus_id or (evidence.host, evidence.bus_id) in devices)
         if own and (not evidence.network or len(hosts) > 1):

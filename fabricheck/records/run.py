@@ -9,11 +9,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.records.burn_in import BurnIn
+from fabricheck.records.burn_in import BurnIn, LoadedGpu
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
 from fabricheck.records.operations import ROUND_TRIPS
 from fabricheck.records.order_statistics import as_series
+
+
+def pci_address(bus_id: str) -> str:
+    """As Linux writes it, `0000:18:00.0`: some drivers give the domain eight digits."""
+    return bus_id.lower()[-12:]
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,11 @@ class Device:
     numa_node: int
     memory_bytes: int
     tile: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Its PCI address (`pci_address`)."""
+        return pci_address(self.bus_id)
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,13 @@ class Run:
     def hosts(self) -> frozenset[str]:
         """Those of its ranks."""
         return frozenset(rank.host for rank in self.ranks)
+
+    @property
+    def loaded_gpus(self) -> dict[int, LoadedGpu]:
+        """What the GPU of each rank reported in the burn-in, where it did."""
+        known = self.burn_in.gpus if self.burn_in is not None else {}
+        places = {rank.rank: (rank.host, rank.device.address) for rank in self.ranks if rank.device is not None}
+        return {rank: known[place] for rank, place in places.items() if place in known}
 
     @property
     def on_gpus(self) -> bool:

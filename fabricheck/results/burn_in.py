@@ -10,7 +10,7 @@ import numpy as np
 from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, ReportedError
 from fabricheck.records.operations import DATA_TYPES
 from fabricheck.records.pair_rule import planned_groups
-from fabricheck.records.run import Run, Samples
+from fabricheck.records.run import Run, Samples, pci_address
 from fabricheck.results.fabricbench_format import (
     BurnInModel,
     BurnInPlanModel,
@@ -113,7 +113,7 @@ def _burn_in_of(
     by_gpu: dict[tuple[str, str], dict[int, LoadedGpuModel]] = {}
     for node in nodes:
         for gpu in node.gpus:
-            by_gpu.setdefault((node.host, gpu.bus_id.lower()[-12:]), {})[node.window] = gpu
+            by_gpu.setdefault((node.host, pci_address(gpu.bus_id)), {})[node.window] = gpu
     return BurnIn(
         phases=tuple(window.phase for window in windows),
         begin_s=np.array([window.begin_ns for window in windows]) / 1e9,
@@ -158,13 +158,13 @@ def _marks(nodes: Sequence[LoadedNodeModel]) -> Iterator[ReportedError]:
     before: dict[tuple[str, str], Mapping[str, int]] = {}
     for node in sorted(nodes, key=lambda node: node.window):
         for bus_id, number in node.xids:
-            yield ReportedError(node.window, node.host, str(bus_id).lower()[-12:], f"XID {number}")
+            yield ReportedError(node.window, node.host, pci_address(str(bus_id)), f"XID {number}")
         for nic in node.nics:
             for name, count in nic.grew.items():
                 if any(word in name for word in _ERRORS):
                     yield ReportedError(node.window, node.host, nic.name, f"{name} +{count:,}")
         for gpu in node.gpus:
-            place = node.host, gpu.bus_id.lower()[-12:]
+            place = node.host, pci_address(gpu.bus_id)
             earlier = before.get(place, gpu.counters)
             for name, value in gpu.counters.items():
                 if value > earlier.get(name, value) and not any(word in name for word in _USUAL):
@@ -175,7 +175,6 @@ def _marks(nodes: Sequence[LoadedNodeModel]) -> Iterator[ReportedError]:
 def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
     """The run whose plan has a series for each metric of the burn-in too, with their samples: the median of each window
     is an iteration. The bytes of a product are those of its three matrices."""
-    series: list[JsonObject] = []
     samples: list[Samples] = []
     groups = [(tuple(group["ranks"]), int(group["bytes"][0])) for group in planned_groups(run.header)]
     alone = [(rank,) for rank in range(len(load.wrong))]
@@ -195,16 +194,17 @@ def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
                 kept.flags.writeable = False
                 damage = load.wrong_bytes if operation == "traffic" and schedule == "contended" else 0
                 samples.append(Samples(operation, "library", schedule, -1, ranks, size, 0, "fixed", damage, kept))
-                series.append(
-                    {
-                        "operation": operation,
-                        "implementation": "library",
-                        "schedule": schedule,
-                        "round": -1,
-                        "ranks": list(ranks),
-                        "bytes": [size],
-                    }
-                )
+    series = [
+        {
+            "operation": own.operation,
+            "implementation": own.implementation,
+            "schedule": own.schedule,
+            "round": own.round,
+            "ranks": list(own.ranks),
+            "bytes": [own.bytes],
+        }
+        for own in samples
+    ]
     whole_plan = {**run.header["plan"], "series": [*run.header["plan"]["series"], *series]}
     header = {**run.header, "plan": whole_plan, "expected_records": run.header["expected_records"] + len(samples)}
     return replace(run, header=header, samples=(*run.samples, *samples))

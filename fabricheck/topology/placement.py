@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
@@ -26,6 +27,12 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
         else:
             indexes |= {rank: each.index for rank, each in seen.items()}
     return indexes
+
+
+def gpu_component(topology: Topology | None, index: int, host: str) -> Component:
+    """A GPU of a node; the topology may call it otherwise than by its index."""
+    names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
+    return Component(Kind.GPU, names.get(index, f"gpu{index}"), host)
 
 
 def nics_of_ranks(run: Run, topology: Topology) -> dict[int, tuple[str, ...]]:

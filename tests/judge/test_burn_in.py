@@ -48,6 +48,13 @@ def wrong_product(lines: list[Line]) -> None:
     products["wrong_words"][2], products["first_wrong"][2] = 1, [12345, 77]
 
 
+def hidden(lines: list[Line]) -> None:
+    """The same where the launcher shows each rank its own GPU alone, which the rank calls 0."""
+    wrong_product(lines)
+    for rank in lines[0]["ranks"]:
+        rank["device"]["index"] = 0
+
+
 def throttles(lines: list[Line]) -> None:
     slower(lines, [4, 5, 6, 7], 1.3, first=40)
     for place in range(4):
@@ -79,6 +86,7 @@ def late(milliseconds: float) -> Change:
     ("change", "nodes", "codes", "verdict"),
     [
         (wrong_product, 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
+        (hidden, 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
         (lambda lines: lines[2]["wrong_rows"].__setitem__(2, 9), 1, {("wrong-arithmetic", GPU2)}, Verdict.FAIL),
         (throttles, 3, {("throttles-under-load", NODE2), ("slow-node", NODE2)}, None),
         (sync_boost, 1, {("throttles-under-load", GPU1)}, Verdict.DEGRADED),

@@ -6,7 +6,7 @@ All nodes have the same axes, so that the same moment and the same level are at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fabricheck.records.run import Rank
 from fabricheck.report.content import number
 from fabricheck.report.figures.plot import Colors, PlotLine, finite, line_traces, plain, round_to_4, scatter, to_json
 from fabricheck.report.figures.tables import Figure, Rows, cells, omitted_rows_text
+from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import few, plural
 
 # All nodes together have so many points for each quantity, and a line not fewer than these.
@@ -38,9 +39,14 @@ class _Quantity:
 
 def load_figures(judged: RunJudgement) -> Iterator[Figure]:
     """A figure for each node of a run that had a burn-in, in their order."""
-    load, ranks = judged.run.burn_in, judged.run.ranks
+    load, indexes = judged.run.burn_in, gpu_of_ranks(judged.run)
     if load is None:
         return
+    # Where a launcher shows each rank its own GPU alone, all of them call it 0.
+    ranks = [
+        replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
+        for rank in judged.run.ranks
+    ]
     quantities = list(_quantities(judged, load))
     rates = quantities[0].values
     for host in dict.fromkeys(rank.host for rank in ranks):
@@ -85,10 +91,8 @@ def _quantities(judged: RunJudgement, load: BurnIn) -> Iterator[_Quantity]:
     gauges = (("clock", "MHz", "clock_mhz"), ("power", "W", "power_w"), ("temperature", "°C", "temperature_c"))
     for name, unit, gauge in gauges:
         values = np.full((len(load.phases), len(run.ranks)), np.nan)
-        for rank in run.ranks:
-            bus = rank.device.bus_id.lower()[-12:] if rank.device is not None else ""
-            if (gpu := load.gpus.get((rank.host, bus))) is not None:
-                values[:, rank.rank] = gpu.gauges[gauge]
+        for rank, gpu in run.loaded_gpus.items():
+            values[:, rank] = gpu.gauges[gauge]
         if np.isfinite(values).any():
             yield _Quantity(name, unit, values, lowest=name == "clock")
 
@@ -177,8 +181,7 @@ def _table(
             for name in ("ring", "allreduce")
             for times in (load.medians, load.tails)
         ]
-        bus = rank.device.bus_id.lower()[-12:] if rank.device is not None else ""
-        errors = [mark.text for mark in marks if mark.part == bus]
+        errors = [mark.text for mark in marks if rank.device is not None and mark.part == rank.device.address]
         rows.append(cells(_name(rank), *map(number, medians), f"{kept:.0%}", *late, few(errors) or "none"))
     head = (
         "rank",
