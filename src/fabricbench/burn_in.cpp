@@ -142,7 +142,7 @@ class Products {
 
   // Planted defects: of the next product, and of all from now on.
   void plant_flipped_bit() { flips_bit_ = true; }
-  void plant_slowness() { repeats_ = 4; }
+  void plant_slowness() { repeats_ = 16; }
 
  private:
   struct Flight {
