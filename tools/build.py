@@ -184,7 +184,7 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "host-mpich": lambda: [*_host("mpich"), "-DLIBFABRIC_INCLUDE_DIR=OFF"],
     "lint-gcc": lambda: _lint("g++"),
     # Clang warns of the same whether it optimizes or not; GCC does not.
-    "lint-clang": lambda: _lint("clang++", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"),
+    "lint-clang": lambda: _lint("clang++", "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_UNITY_BUILD=OFF"),
     "cuda": _cuda,
     "hip": _hip,
     "sycl": _sycl,

@@ -159,8 +159,7 @@ void NodeShared::leave_message(const char* kind, const char* text) {
 bool NodeShared::message_of(int node_rank, char* text, std::size_t length) const {
   const Slot& slot = slots_[node_rank];
   if (slot.has_message.load(std::memory_order_acquire) == 0) return false;
-  std::strncpy(text, slot.message, length - 1);
-  text[length - 1] = '\0';
+  std::snprintf(text, length, "%s", slot.message);
   return true;
 }
 

@@ -132,7 +132,8 @@ def test_a_slow_link_without_references(site: Site) -> None:
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
     faults.slow(site.cluster, "nid002:hsn0", 80)
     how = "fault slow nid002:hsn0, no references"
-    done = site.run(LEAF, "--launches=1", name="^(NodePairs|MoeDispatch|TrainingStep)")
+    small = ("--setvar=MoeDispatch.sizes=host:1MiB", "--setvar=TrainingStep.sizes=host:512KiB")
+    done = site.run(LEAF, "--launches=1", "--", *small, name="^(NodePairs|MoeDispatch|TrainingStep)")
     expect(done, "references are missing, and a link is 80% slower", how, Verdict.FAIL, "[below-floor]")
     assert any("[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]" in line for line in done.problems), done.output
     for operation in ("sparse", "training_step"):

@@ -84,7 +84,7 @@ def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_
 
 def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     layers = Layers(cluster, programs, tmp_path)
-    options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no")
+    options = ("--launches=1", "--", "--setvar=NicStriping.node_state=no", "--setvar=NicStriping.sizes=host:2MiB")
     healthy = layers.site.run("pair", *options, name="^NicStriping")
     assert healthy.verdict in ("PASS", "DEGRADED"), healthy.output  # other work may take some of the speed
     (result,) = healthy.folder.rglob("result.jsonl")
@@ -122,7 +122,7 @@ def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, progr
     options = [
         f"--setvar={name}.{setting}"
         for name in ("FiPingpong", "UcxPerftest")
-        for setting in ("node_state=no", "iterations=10", "sizes=host:8MiB")
+        for setting in ("node_state=no", "iterations=10", "sizes=host:2MiB")
     ]
     done = layers.site.run("pair", "--launches=1", "--", *options, name="^(FiPingpong|UcxPerftest %bench=tag_bw)")
     assert done.verdict in ("PASS", "DEGRADED"), done.output
