@@ -235,10 +235,11 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
         if len(members) > _MOST_LINES:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
-    if result.suspects:
-        yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
-    elif result.answer is Answer.WORSE and not result.failures and result.only_change:
-        yield f"  suspect: {result.only_change}: no other package or variable differs"
+    if len(result.suspects) == 1:
+        yield f"  suspect: {result.suspects[0].text}: nothing else that differs explains it"
+    elif result.suspects:
+        names = few([each.name for each in result.suspects], between=" or ")
+        yield f"  suspect: {names}: cannot be told apart: exchange them (--bisect), or try {result.old} with each alone"
     surely = f"{1 - FALSE_ALARM:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"

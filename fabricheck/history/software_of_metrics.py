@@ -22,6 +22,8 @@ _PROGRAMS_OF_MPI = ("osu", "IMB")
 _DRIVER = " driver"
 # The benchmark itself: another version may measure otherwise.
 _PROGRAM = "fabricbench"
+# The library of software that a header names with its version; that of any MPI begins with `libmpi`.
+_LIBRARIES = {"libnccl": "NCCL", "librccl": "RCCL", "libccl": "oneCCL", "libcudart": "CUDA", "libamdhip64": "HIP"}
 
 
 @lru_cache(maxsize=4096)
@@ -44,6 +46,16 @@ def software_crossed(test: str, software: str) -> Mapping[Component, str]:
         elif name == "kernel":
             versions[Component(Kind.KERNEL, name)] = version
     return MappingProxyType(versions)
+
+
+def software_of_library(name: str) -> str:
+    """The software whose library this is, such as `libnccl`: as `library_owner` has it, or empty."""
+    return Kind.MPI.value if name.startswith("libmpi") else _LIBRARIES.get(name, "")
+
+
+def library_owner(component: Component) -> str:
+    """What `software_of_library` says of the component's library."""
+    return Kind.MPI.value if component.kind is Kind.MPI else component.name
 
 
 @dataclass(frozen=True)
