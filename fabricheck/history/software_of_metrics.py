@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from fabricheck.records.component import Component, Kind, either
+from fabricheck.units import few
 
 #: The name of a test whose data may pass any software, for `software_crossed`.
 ANY_MOVER = "%transport=mpi"
@@ -81,8 +82,31 @@ def upgrades(components: Iterable[Component], changed: Mapping[Component, Change
     return {each: versions for each, versions in versions_of.items() if versions is not None}
 
 
-def what_to_try(components: Sequence[Component], changed: Mapping[Component, Changed]) -> str:
-    """What tells more of the software among components that `named_with_versions` gave; empty where there is none."""
+def changed_untraced(
+    base: Mapping[str, Sequence[str]], candidate: Mapping[str, Sequence[str]], components: Iterable[Component]
+) -> tuple[str, ...]:
+    """Modules and firmware, by name with their versions, that changed beside these components: which metrics use them
+    is unknown. The module of a component has its name."""
+    own = {_plain(each.name) for each in components}
+    names = [name for name in sorted({*base, *candidate}) if name.startswith(("module ", "firmware "))]
+    return tuple(
+        name
+        for name in names
+        if base.get(name) != candidate.get(name) and _plain(name.removeprefix("module ")) not in own
+    )
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def what_to_try(
+    components: Sequence[Component], changed: Mapping[Component, Changed], beside: Sequence[str] = ()
+) -> str:
+    """What tells more of the software among components that `named_with_versions` gave; empty where there is none.
+
+    `beside`: the names of what else changed then.
+    """
     software = [each for each in components if each.kind.is_software]
     upgraded = upgrades(software, changed)
     if not software:
@@ -92,6 +116,8 @@ def what_to_try(components: Sequence[Component], changed: Mapping[Component, Cha
             f"no version changed; suspect {either(replace(each, version='') for each in software)} or a setting of it"
         )
     earlier = either(replace(each, version=old.before) for each, old in upgraded.items())
+    if beside:
+        return f"{few(beside)} changed, too: run again with {earlier} alone"
     if len(components) > 1:
         return f"cannot be told apart: run again with {earlier} alone"
     return f"run with {earlier}: does the loss go away?"
