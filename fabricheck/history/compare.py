@@ -241,8 +241,8 @@ def _findings(
         components = blame_best(group.components, crossing, evidence, frozenset(changed))
         if components and len(members) > 1:
             named = named_with_versions(components, changed, versions)
-            beside = changed_untraced(*every, upgrades(named, changed))
-            findings.append(_finding(members, named, crossing[components[0]], changed, beside))
+            advice = what_to_try(named, changed, changed_untraced(*every, upgrades(named, changed)))
+            findings.append(_finding(members, named, crossing[components[0]], changed, advice))
     return tuple(findings)
 
 
@@ -271,11 +271,10 @@ def _finding(
     named: tuple[Component, ...],
     crossing: int,
     changed: Mapping[Component, Changed],
-    beside: Sequence[str],
+    advice: str,
 ) -> Finding:
     worst = max(regressed, key=lambda each: abs(each.change))
     was = "".join(f"; {each.name} {old.before} -> {old.after}" for each, old in upgrades(named, changed).items())
-    advice = what_to_try(named, changed, beside)
     return Finding(
         code_of_slow(named),
         Verdict.DEGRADED,

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 
+from fabricheck.history.changes import StackDifference
 from fabricheck.records.component import Component, Kind, either
 from fabricheck.units import few
 
@@ -49,14 +51,28 @@ def software_crossed(test: str, software: str) -> Mapping[Component, str]:
     return MappingProxyType(versions)
 
 
-def software_of_library(name: str) -> str:
-    """The software whose library this is, such as `libnccl`: as `library_owner` has it, or empty."""
-    return Kind.MPI.value if name.startswith("libmpi") else _LIBRARIES.get(name, "")
-
-
 def library_owner(component: Component) -> str:
-    """What `software_of_library` says of the component's library."""
+    """The name by which `owners_of_packages` has a piece of software."""
     return Kind.MPI.value if component.kind is Kind.MPI else component.name
+
+
+def owners_of_packages(packages: Sequence[StackDifference]) -> list[frozenset[str]]:
+    """Of each package the software that it is of: by its own libraries, or else by those that lie in the same folder;
+    none where no metric names it."""
+
+    def owner(file: str) -> str:
+        name = Path(file).name.split(".so")[0]
+        return Kind.MPI.value if name.startswith("libmpi") else _LIBRARIES.get(name, "")
+
+    own = [frozenset(map(owner, (*each.old_files, *each.new_files))) - {""} for each in packages]
+    of_folder: dict[str, frozenset[str]] = {}
+    for package, names in zip(packages, own, strict=True):
+        for folder in (package.old, package.new):
+            of_folder[folder] = of_folder.get(folder, frozenset()) | names
+    return [
+        names or of_folder[package.old if package.new == "none" else package.new]
+        for package, names in zip(packages, own, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

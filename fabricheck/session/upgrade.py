@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
 from fabricheck.history.changes import StackDifference, packages_changed, settings_changed, software_of, tuning_of
-from fabricheck.history.software_of_metrics import ANY_MOVER, library_owner, software_crossed, software_of_library
+from fabricheck.history.software_of_metrics import ANY_MOVER, library_owner, owners_of_packages, software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
@@ -320,61 +319,52 @@ def _suspects(
     software: Sequence[StackDifference],
     variables: Sequence[StackDifference],
 ) -> tuple[Component, ...]:
-    """What changed, and explains what is worse: software that all of it passes and that what is as fast as usual does
-    not clear; and packages and variables of which nobody knows what uses them.
-
-    A package is loaded by more than what uses it, so that nothing clears it but not being loaded.
+    """What changed, and explains what is worse: software that is to blame, and packages and variables of which it is
+    unknown what uses them. A package is loaded by more than what uses it, so that nothing clears it.
     """
     worse_classes = {each.of for each in changes.all if each.answer is Answer.WORSE}
     worse = [each for each in changes.metrics if each.answer is Answer.WORSE]
     worse = worse or [each for each in changes.metrics if each.of in worse_classes]
+    others = [each for each in changes.metrics if each not in worse and each.of not in worse_classes]
     if not worse:
         return ()
-    old, new = (
-        {test: software_crossed(test, _software(side[number])[0]) for test, side in comparison.sides.items()}
-        for number in (0, 1)
-    )
     slow = [comparison.sides[test] for test in sorted({each.test for each in worse})]
     packages = packages_changed(*([side[number].runs[0] for side in slow] for number in (0, 1)))
-    owners = _owners(packages)
-    before = {each: version for crossed in old.values() for each, version in crossed.items()}
-    versions = {each: version for crossed in new.values() for each, version in crossed.items()}
-    replaced = frozenset[str]().union(*owners)
-    changed = {
-        each for each, version in versions.items() if before.get(each) != version or library_owner(each) in replaced
-    }
-    others = [each for each in changes.metrics if each not in worse and each.of not in worse_classes]
-    shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
-    lost = {each: -math.log(each.gain) for each in changes.metrics}
-    loss = float(np.median([lost[each] for each in worse]))
-    gained = loss_evidence(np.array([lost[each] for each in others]), np.array([each.error for each in others]), loss)
-    evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
-    crossing = count_crossing(new[each.test] for each in changes.metrics)
-    components = blame_best(shared, crossing, [evidence], changed)
+    owners = owners_of_packages(packages)
     unknown = [package for package, own in zip(packages, owners, strict=True) if not own]
     if not packages:  # where it is unknown what was loaded, the modules of a job tell of packages
         known = {each.name for side in slow for each in software_crossed(ANY_MOVER, _software(side[1])[0])}
         unknown = [each for each in software if each.name not in known]
     return (
-        *(Component(each.kind, each.name, version=versions[each]) for each in components),
+        *_blamed(changes.metrics, worse, others, comparison.sides, frozenset[str]().union(*owners)),
         *(Component(Kind.LIBRARY, each.name, version=each.new) for each in unknown),
         *(Component(Kind.SETTING, each.name, version=each.new) for each in _beside(packages, variables)),
     )
 
 
-def _owners(packages: Sequence[StackDifference]) -> list[frozenset[str]]:
-    """Of each package the software it is of: by its own libraries, or else by those that lie in the same folder."""
-    own = [
-        frozenset(software_of_library(Path(file).name.split(".so")[0]) for file in (*each.old_files, *each.new_files))
-        - {""}
-        for each in packages
-    ]
-    of_folder: dict[str, frozenset[str]] = {}
-    for package, names in zip(packages, own, strict=True):
-        for folder in (package.old, package.new):
-            of_folder[folder] = of_folder.get(folder, frozenset()) | names
-    of_folder["none"] = frozenset()
-    return [
-        names or of_folder[package.new] or (of_folder[package.old] if package.new == "none" else frozenset())
-        for package, names in zip(packages, own, strict=True)
-    ]
+def _blamed(
+    metrics: Sequence[UpgradeChange],
+    worse: Sequence[UpgradeChange],
+    others: Sequence[UpgradeChange],
+    sides: Mapping[str, tuple[_Side, _Side]],
+    replaced: frozenset[str],
+) -> list[Component]:
+    """Software that changed, that all which is worse passes, and that what is as fast as usual does not clear.
+
+    It changed by its version, or by its package, whose owner is among the `replaced`.
+    """
+    old, new = (
+        {test: software_crossed(test, _software(side[number])[0]) for test, side in sides.items()} for number in (0, 1)
+    )
+    before = {each: version for crossed in old.values() for each, version in crossed.items()}
+    versions = {each: version for crossed in new.values() for each, version in crossed.items()}
+    changed = {
+        each for each, version in versions.items() if before.get(each) != version or library_owner(each) in replaced
+    }
+    shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
+    lost, loss = [-math.log(each.gain) for each in others], float(np.median([-math.log(each.gain) for each in worse]))
+    gained = loss_evidence(np.array(lost), np.array([each.error for each in others]), loss)
+    evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
+    crossing = count_crossing(new[each.test] for each in metrics)
+    components = blame_best(shared, crossing, [evidence], changed)
+    return [Component(each.kind, each.name, version=versions[each]) for each in components]
