@@ -84,9 +84,10 @@ def upgrade(
 ) -> None:
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
-    When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
-    round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is slower,
-    and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
+    When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. NEW may
+    also be a package, which is added to OLD: the folder that it was installed into, /HASH of Spack, or module:NAME.
+    Each round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is
+    slower, and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
     suites, tests in containers and --nodes are left out. Nothing is stored in the history.
 
     The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT
@@ -94,10 +95,11 @@ def upgrade(
 
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
+    fabricheck upgrade openmpi /opt/ucx-1.19 --system alps:gpu
     """
     from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
-    from fabricheck.session.exchange import find_causes
+    from fabricheck.session.exchange import AddedPackage, find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
@@ -107,30 +109,40 @@ def upgrade(
 
     _require_sensible(rounds, minutes, margin)
     suite = Suite(suite_root())
-    old, new = _environments(suite.root, system, old, new)
+    added = AddedPackage.of(new)
+    old, *others = _environments(suite.root, system, old, *([] if added else [new]))
+    new = added.name if added else others[0]
     chosen = tags or (() if names else ("nightly",))
     # Beside the runs of the system: these are none of its history.
     own_output = (output or output_folder(suite.root)) / "upgrades"
     selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
     with lock_output(context, suite, selection, own_output) as has_locks:
+        file = own_output / "with-package.py"
+        of_new = added.settings(file, suite, selection.whole_system, old) if added else None
+        # The program of OLD runs with the package, too.
+        programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
 
-        def measured(of: Selection, times: int, programs: Path | None, settings: Path | None = None) -> FinishedSession:
+        def measured(
+            of: Selection, times: int, programs: Path | None, settings: Path | None = of_new
+        ) -> FinishedSession:
             of = replace(of, more=(*use_built(programs), f"--repeat={times}", *of.more))
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
             looks = 1 if rounds else LOOKS
-            return judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            missing = added.missing(result) if added and result.changes.metrics else ""
+            return replace(result, left_out=(missing, *result.left_out)) if missing else result
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        session = measured(selection, rounds or FEWEST, built)
+        session = measured(selection, rounds or FEWEST, programs)
         result = judged([session])
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
         if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
-            result = judged([session, measured(selection, more, built)])
+            result = judged([session, measured(selection, more, programs)])
         if not as_json:
             click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
@@ -190,10 +202,10 @@ def _programs(built: Path | None, old: str, environments: Sequence[str], folder:
     """A folder as that of --built, in which all environments have the program of the old one."""
     if built is None:
         return None
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in (old, *environments):
-        if not (folder / name).exists():
-            (folder / name).symlink_to((built / old).resolve())
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to((built / old).resolve())
     return folder
 
 
@@ -211,7 +223,7 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
     if missing := [each for each in wanted if each.casefold() not in by_name]:
         raise UserError(f"{system} has no environment {missing[0]!r}: it has {', '.join(sorted(known))}")
     names = [by_name[each.casefold()] for each in wanted]
-    if names[0] == names[1]:
+    if len(names) > len({*names}):
         raise UserError(f"OLD and NEW are the same environment, {names[0]}: give two")
     return names
 
