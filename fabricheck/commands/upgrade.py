@@ -19,9 +19,11 @@ from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
+    from fabricheck.session.exchange import AddedPackage
     from fabricheck.session.reframe import Selection
     from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.session.upgrade import Upgrade, UpgradeCause
+    from fabricheck.suite import Suite
 
 _MOST_LINES = 10
 # What came of a bisection.
@@ -95,11 +97,9 @@ def upgrade(
 
     \b
     fabricheck upgrade openmpi openmpi-next --system alps:gpu
-    fabricheck upgrade openmpi /opt/ucx-1.19 --system alps:gpu
     """
     from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
-    from fabricheck.session.exchange import AddedPackage, find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
@@ -109,32 +109,24 @@ def upgrade(
 
     _require_sensible(rounds, minutes, margin)
     suite = Suite(suite_root())
-    added = AddedPackage.of(new)
-    old, *others = _environments(suite.root, system, old, *([] if added else [new]))
-    new = added.name if added else others[0]
+    old, new, added = _stacks(suite.root, system, old, new)
     chosen = tags or (() if names else ("nightly",))
-    # Beside the runs of the system: these are none of its history.
-    own_output = (output or output_folder(suite.root)) / "upgrades"
+    own_output = (output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
     selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
     with lock_output(context, suite, selection, own_output) as has_locks:
-        file = own_output / "with-package.py"
-        of_new = added.settings(file, suite, selection.whole_system, old) if added else None
-        # The program of OLD runs with the package, too.
+        of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
         programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
 
-        def measured(
-            of: Selection, times: int, programs: Path | None, settings: Path | None = of_new
-        ) -> FinishedSession:
-            of = replace(of, more=(*use_built(programs), f"--repeat={times}", *of.more))
+        def measured(of: Selection, times: int, use: Path | None, settings: Path | None = of_new) -> FinishedSession:
+            of = replace(of, more=(*use_built(use), f"--repeat={times}", *of.more))
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
             looks = 1 if rounds else LOOKS
             result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
-            missing = added.missing(result) if added and result.changes.metrics else ""
-            return replace(result, left_out=(missing, *result.left_out)) if missing else result
+            return added.checked(result) if added else result
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
         session = measured(selection, rounds or FEWEST, programs)
@@ -146,13 +138,10 @@ def upgrade(
         if not as_json:
             click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
-            deadline = time.monotonic() + 60 * minutes
             exchanged = functools.partial(
-                _exchanged, measured=measured, selection=selection, upgrade=result, built=built, deadline=deadline
+                _exchanged, measured=measured, selection=selection, upgrade=result, built=built
             )
-            result = replace(result, causes=find_causes(result, suite, session.folder, exchanged))
-            for cause in () if as_json else result.causes:
-                click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
+            result = _with_causes(result, suite, session.folder, exchanged, minutes=minutes, as_json=as_json)
     if as_json:
         click.echo(to_json(result), nl=False)
     click.echo(f"fabricheck: the results are in {session.folder}", err=True)
@@ -166,6 +155,25 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
         raise UserError(f"--minutes {minutes:g}: give a number above 0")
     if not 0 < margin < 1:
         raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
+
+
+def _with_causes(
+    result: Upgrade,
+    suite: Suite,
+    folder: Path,
+    exchanged: Callable[..., FinishedSession],
+    *,
+    minutes: float,
+    as_json: bool,
+) -> Upgrade:
+    """With what a search of so many minutes came to, which is printed."""
+    from fabricheck.session.exchange import find_causes
+
+    search = functools.partial(exchanged, deadline=time.monotonic() + 60 * minutes)
+    result = replace(result, causes=find_causes(result, suite, folder, search))
+    for cause in () if as_json else result.causes:
+        click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
+    return result
 
 
 def _exchanged(
@@ -207,6 +215,15 @@ def _programs(built: Path | None, old: str, environments: Sequence[str], folder:
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to((built / old).resolve())
     return folder
+
+
+def _stacks(root: Path, system: str, old: str, new: str) -> tuple[str, str, AddedPackage | None]:
+    """The names of both environments, and the package that makes the new one of the old where it is that."""
+    from fabricheck.session.exchange import AddedPackage
+
+    added = AddedPackage.of(new)
+    old, *others = _environments(root, system, old, *([] if added else [new]))
+    return old, added.name if added else others[0], added
 
 
 def _environments(root: Path, system: str, *wanted: str) -> list[str]:

@@ -14,7 +14,7 @@ import runpy
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def _cause(
 
 @dataclass(frozen=True)
 class AddedPackage:
-    """A package that is no environment of the site, and is added to one: installed below a `prefix`, or a `module`."""
+    """A package that is added to an environment of the site: what is installed below a `prefix`, or a `module`."""
 
     text: str
     prefix: str = ""
@@ -155,10 +155,15 @@ class AddedPackage:
         folders = ":".join(f"{self.prefix}/{folder}" for folder in _FOLDERS)
         return [["PATH", f"{self.prefix}/bin:$PATH"], ["LD_LIBRARY_PATH", f"{folders}:$LD_LIBRARY_PATH"]]
 
-    def settings(self, file: Path, suite: Suite, system: str, environment: str) -> Path:
-        """ReFrame's settings in `file`, in which a further environment has all of `environment` and the package."""
-        variables, modules = {self.name: self.variables}, {self.name: self.module}
+    def settings(self, folder: Path, suite: Suite, system: str, environment: str) -> Path:
+        """ReFrame's settings in `folder`, in which a further environment has all of `environment` and the package."""
+        file, variables, modules = folder / "with-package.py", {self.name: self.variables}, {self.name: self.module}
         return write_settings(file, suite, system, environment, variables, modules=modules)
+
+    def checked(self, upgrade: Upgrade) -> Upgrade:
+        """The upgrade, in which nothing is compared where the new runs did not have the package."""
+        missing = self.missing(upgrade) if upgrade.changes.metrics else ""
+        return replace(upgrade, left_out=(missing, *upgrade.left_out)) if missing else upgrade
 
     def missing(self, upgrade: Upgrade) -> str:
         """Why the new runs did not have it; empty where they had."""
