@@ -19,9 +19,11 @@ from fabricheck.judge.constants import FALSE_ALARM, FEWEST, LOOKS, MOST_ROUNDS
 from fabricheck.units import few
 
 if TYPE_CHECKING:
+    from fabricheck.session.exchange import AddedPackage
     from fabricheck.session.reframe import Selection
     from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.session.upgrade import Upgrade, UpgradeCause
+    from fabricheck.suite import Suite
 
 _MOST_LINES = 10
 # What came of a bisection.
@@ -84,9 +86,10 @@ def upgrade(
 ) -> None:
     """Measure with the environments OLD and NEW in one job, interleaved: is NEW slower, and by how much?
 
-    When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. Each
-    round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is slower,
-    and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
+    When: before users get a new MPI, NCCL or module tree. Both are environments of the system's settings.py. NEW may
+    also be a package, which is added to OLD: the folder that it was installed into, /HASH of Spack, or module:NAME.
+    Each round runs all tests with both, A B, B A, A B, … on the same nodes, so that nothing else differs. If NEW is
+    slower, and several packages or variables differ, each of them is tried in OLD: the guilty ones are named. Vendor
     suites, tests in containers and --nodes are left out. Nothing is stored in the history.
 
     The exit status is 0 for GO (NEW is the same or better), 1 for STAY (NEW is slower, or does not run), 4 for CANNOT
@@ -97,7 +100,6 @@ def upgrade(
     """
     from fabricheck.diagnosis.upgrade import Answer, further_rounds
     from fabricheck.history.text import to_json
-    from fabricheck.session.exchange import find_causes
     from fabricheck.session.progress import Progress
     from fabricheck.session.reframe import Selection
     from fabricheck.session.start import require_ready
@@ -107,40 +109,39 @@ def upgrade(
 
     _require_sensible(rounds, minutes, margin)
     suite = Suite(suite_root())
-    old, new = _environments(suite.root, system, old, new)
+    old, new, added = _stacks(suite.root, system, old, new)
     chosen = tags or (() if names else ("nightly",))
-    # Beside the runs of the system: these are none of its history.
-    own_output = (output or output_folder(suite.root)) / "upgrades"
+    own_output = (output or output_folder(suite.root)) / "upgrades"  # these runs are none of the history
     selection = Selection(system, chosen, names, (f"^{old}$", f"^{new}$"), reframe_options, "interleaved")
     with lock_output(context, suite, selection, own_output) as has_locks:
+        of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
+        programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
         progress = Progress(functools.partial(click.echo, err=True))
 
-        def measured(of: Selection, times: int, programs: Path | None, settings: Path | None = None) -> FinishedSession:
-            of = replace(of, more=(*use_built(programs), f"--repeat={times}", *of.more))
+        def measured(of: Selection, times: int, use: Path | None, settings: Path | None = of_new) -> FinishedSession:
+            of = replace(of, more=(*use_built(use), f"--repeat={times}", *of.more))
             return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
 
         def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
             looks = 1 if rounds else LOOKS
-            return judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
+            return added.checked(result) if added else result
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        session = measured(selection, rounds or FEWEST, built)
+        session = measured(selection, rounds or FEWEST, programs)
         result = judged([session])
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
         if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
-            result = judged([session, measured(selection, more, built)])
+            result = judged([session, measured(selection, more, programs)])
         if not as_json:
             click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
-            deadline = time.monotonic() + 60 * minutes
             exchanged = functools.partial(
-                _exchanged, measured=measured, selection=selection, upgrade=result, built=built, deadline=deadline
+                _exchanged, measured=measured, selection=selection, upgrade=result, built=built
             )
-            result = replace(result, causes=find_causes(result, suite, session.folder, exchanged))
-            for cause in () if as_json else result.causes:
-                click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
+            result = _with_causes(result, suite, session.folder, exchanged, minutes=minutes, as_json=as_json)
     if as_json:
         click.echo(to_json(result), nl=False)
     click.echo(f"fabricheck: the results are in {session.folder}", err=True)
@@ -154,6 +155,25 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
         raise UserError(f"--minutes {minutes:g}: give a number above 0")
     if not 0 < margin < 1:
         raise UserError(f"--margin {margin:g}: give a share between 0 and 1, such as 0.05")
+
+
+def _with_causes(
+    result: Upgrade,
+    suite: Suite,
+    folder: Path,
+    exchanged: Callable[..., FinishedSession],
+    *,
+    minutes: float,
+    as_json: bool,
+) -> Upgrade:
+    """With what a search of so many minutes came to, which is printed."""
+    from fabricheck.session.exchange import find_causes
+
+    search = functools.partial(exchanged, deadline=time.monotonic() + 60 * minutes)
+    result = replace(result, causes=find_causes(result, suite, folder, search))
+    for cause in () if as_json else result.causes:
+        click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
+    return result
 
 
 def _exchanged(
@@ -190,11 +210,20 @@ def _programs(built: Path | None, old: str, environments: Sequence[str], folder:
     """A folder as that of --built, in which all environments have the program of the old one."""
     if built is None:
         return None
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in (old, *environments):
-        if not (folder / name).exists():
-            (folder / name).symlink_to((built / old).resolve())
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to((built / old).resolve())
     return folder
+
+
+def _stacks(root: Path, system: str, old: str, new: str) -> tuple[str, str, AddedPackage | None]:
+    """The names of both environments, and the package that makes the new one of the old where it is that."""
+    from fabricheck.session.exchange import AddedPackage
+
+    added = AddedPackage.of(new)
+    old, *others = _environments(root, system, old, *([] if added else [new]))
+    return old, added.name if added else others[0], added
 
 
 def _environments(root: Path, system: str, *wanted: str) -> list[str]:
@@ -211,7 +240,7 @@ def _environments(root: Path, system: str, *wanted: str) -> list[str]:
     if missing := [each for each in wanted if each.casefold() not in by_name]:
         raise UserError(f"{system} has no environment {missing[0]!r}: it has {', '.join(sorted(known))}")
     names = [by_name[each.casefold()] for each in wanted]
-    if names[0] == names[1]:
+    if len(names) > len({*names}):
         raise UserError(f"OLD and NEW are the same environment, {names[0]}: give two")
     return names
 
@@ -235,10 +264,11 @@ def _lines(result: Upgrade) -> Iterator[str]:
         yield from (f"    {title.value}: {each.test or each.of}: {each.name} {each}" for each in members[:_MOST_LINES])
         if len(members) > _MOST_LINES:
             yield f"    {title.value}: {len(members) - _MOST_LINES} more; --json has them all"
-    if result.suspects:
-        yield f"  suspect: {' or '.join(each.text for each in result.suspects)}: only what uses it is slower"
-    elif result.answer is Answer.WORSE and not result.failures and result.only_change:
-        yield f"  suspect: {result.only_change}: no other package or variable differs"
+    if len(result.suspects) == 1:
+        yield f"  suspect: {result.suspects[0].text}: nothing else that differs explains it"
+    elif result.suspects:
+        names = few([each.name for each in result.suspects], between=" or ")
+        yield f"  suspect: {names}: cannot be told apart: exchange them (--bisect), or try {result.old} with each alone"
     surely = f"{1 - FALSE_ALARM:.0%} certain"
     if result.failures:
         yield f"STAY: {result.new} does not run: {result.failures[0]}"

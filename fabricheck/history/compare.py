@@ -34,7 +34,14 @@ from fabricheck.history.series import (
     number_names,
 )
 from fabricheck.history.shift_test import BASE, CANDIDATE, EARLIER, CompareOptions, Floats, Ints, Tested, shift_test
-from fabricheck.history.software_of_metrics import Changed, named_with_versions, software_crossed, upgrades, what_to_try
+from fabricheck.history.software_of_metrics import (
+    Changed,
+    changed_untraced,
+    named_with_versions,
+    software_crossed,
+    upgrades,
+    what_to_try,
+)
 from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
@@ -169,7 +176,7 @@ def compare(
         candidate=_side(candidate, sides[1], chosen[1]),
         options=options,
         metrics=metrics,
-        findings=_findings(metrics, *(_software(rows) for rows in chosen)),
+        findings=_findings(metrics, _software(chosen[0]), _software(chosen[1]), (software[0], software[1])),
         vanished=_only(keys[0], keys[1]),
         new=_only(keys[1], keys[0]),
         software_changes=tuple(
@@ -214,8 +221,11 @@ def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str,
     )
 
 
-def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Versions) -> tuple[Finding, ...]:
-    """What explains metrics that regressed, of groups of several; `base` and `candidate` have the software of each."""
+def _findings(
+    metrics: Sequence[MetricChange], base: _Versions, candidate: _Versions, every: tuple[_Names, _Names]
+) -> tuple[Finding, ...]:
+    """What explains metrics that regressed, of groups of several; `base` and `candidate` have the software of each, and
+    `every` has all names with their versions on either side."""
     crossing = count_crossing(each.components for each in metrics)
     worse = {row: each.components for row, each in enumerate(metrics) if each.verdict is ChangeVerdict.REGRESSED}
     changed = {
@@ -231,7 +241,8 @@ def _findings(metrics: Sequence[MetricChange], base: _Versions, candidate: _Vers
         components = blame_best(group.components, crossing, evidence, frozenset(changed))
         if components and len(members) > 1:
             named = named_with_versions(components, changed, versions)
-            findings.append(_finding(members, named, crossing[components[0]], changed))
+            advice = what_to_try(named, changed, changed_untraced(*every, upgrades(named, changed)))
+            findings.append(_finding(members, named, crossing[components[0]], changed, advice))
     return tuple(findings)
 
 
@@ -256,11 +267,14 @@ def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange]
 
 
 def _finding(
-    regressed: Sequence[MetricChange], named: tuple[Component, ...], crossing: int, changed: Mapping[Component, Changed]
+    regressed: Sequence[MetricChange],
+    named: tuple[Component, ...],
+    crossing: int,
+    changed: Mapping[Component, Changed],
+    advice: str,
 ) -> Finding:
     worst = max(regressed, key=lambda each: abs(each.change))
     was = "".join(f"; {each.name} {old.before} -> {old.after}" for each, old in upgrades(named, changed).items())
-    advice = what_to_try(named, changed)
     return Finding(
         code_of_slow(named),
         Verdict.DEGRADED,
@@ -274,6 +288,7 @@ def _finding(
 
 
 _Versions = Mapping[Component, set[str]]
+_Names = Mapping[str, Sequence[str]]
 
 
 def _software(rows: pl.DataFrame) -> _Versions:

@@ -11,12 +11,16 @@ from __future__ import annotations
 import math
 import re
 import runpy
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fabricheck.diagnosis.bisection import Exchange, bisect
 from fabricheck.diagnosis.upgrade import UpgradeChange, changes_of
+from fabricheck.errors import UserError
 from fabricheck.fleet.settings import system_in
 from fabricheck.history.changes import StackDifference
 from fabricheck.judge.system import SystemJudge
@@ -24,6 +28,10 @@ from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import Exchanged, Upgrade, UpgradeCause, UpgradeComparison
 from fabricheck.suite import Suite
 
+# How Spack names an installed package, and what a user writes for a module.
+_HASH, _MODULE = re.compile(r"/[a-z0-9]{3,32}"), "module:"
+# Where the libraries of a prefix are.
+_FOLDERS = ("lib", "lib64")
 # What a job script takes as it stands.
 _PLAIN = re.compile(r"[\w./:,=+@^-]+")
 _VARIABLE = re.compile(r"(?!LD_)[A-Z][A-Za-z0-9_]*")
@@ -36,7 +44,7 @@ from pathlib import Path
 
 from fabricheck.session.exchange import with_exchanges
 
-site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r})
+site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r}, {modules!r})
 '''
 
 #: Measures the tests that these patterns name with the old environment and these, by these settings of ReFrame.
@@ -70,11 +78,8 @@ def _cause(
     def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange | None]:
         names = {f"exchange-{number}": exchange for number, exchange in enumerate(exchanges, start=1)}
         variables = {name: _variables(differences, exchange) for name, exchange in names.items()}
-        file = folder / "exchange.py"
         system, old = upgrade.system, upgrade.old
-        text = _SETTINGS.format(site=str(suite.settings(system)), system=system, environment=old, exchanges=variables)
-        file.write_text(text, encoding="utf-8")
-        session = run(list(names), patterns, file)
+        session = run(list(names), patterns, write_settings(folder / "exchange.py", suite, system, old, variables))
 
         def changed(name: str, exchange: Exchange) -> UpgradeChange | None:
             comparison = UpgradeComparison.of([session], suite, system, (old, name))
@@ -103,12 +108,104 @@ def _cause(
     )
 
 
-def with_exchanges(site: Path, system: str, environment: str, exchanges: _Exchanges) -> dict[str, Any]:
-    """The site_configuration of `site` with further environments: `environment` with the variables of an exchange."""
+@dataclass(frozen=True)
+class AddedPackage:
+    """A package that is added to an environment of the site: what is installed below a `prefix`, or a `module`."""
+
+    text: str
+    prefix: str = ""
+    module: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> AddedPackage | None:
+        """As a user names it: a folder, /HASH of Spack, or module:NAME; None for what is none of these.
+
+        Raises UserError for a folder that does not exist or has no libraries, and what Spack does not know.
+        """
+        if text.startswith(_MODULE):
+            return cls(text, module=text.removeprefix(_MODULE))
+        if "/" not in text:
+            return None
+        prefix = Path(text).absolute()
+        if not prefix.is_dir() and _HASH.fullmatch(text) and shutil.which("spack"):
+            done = subprocess.run(["spack", "location", "-i", text], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise UserError(
+                    f"spack knows no {text}: {(done.stderr.strip().splitlines() or ['no reason given'])[0]}"
+                )
+            prefix = Path(done.stdout.strip())
+        if not prefix.is_dir():
+            raise UserError(
+                f"{text}: no such folder, and no environment: give a name, a prefix, /HASH of Spack, module:NAME"
+            )
+        if not any(file for folder in _FOLDERS for file in prefix.glob(f"{folder}/*.so*")):
+            raise UserError(f"{prefix} has no libraries in {' or '.join(_FOLDERS)}: give the folder above them")
+        return cls(text, prefix=str(prefix))
+
+    @property
+    def name(self) -> str:
+        """Of the environment that has it."""
+        return "with-" + re.sub(r"[^\w.-]+", "-", Path(self.prefix or self.module).name)
+
+    @property
+    def variables(self) -> list[list[str]]:
+        """Those that put its programs and libraries before others."""
+        if not self.prefix:
+            return []
+        folders = ":".join(f"{self.prefix}/{folder}" for folder in _FOLDERS)
+        return [["PATH", f"{self.prefix}/bin:$PATH"], ["LD_LIBRARY_PATH", f"{folders}:$LD_LIBRARY_PATH"]]
+
+    def settings(self, folder: Path, suite: Suite, system: str, environment: str) -> Path:
+        """ReFrame's settings in `folder`, in which a further environment has all of `environment` and the package."""
+        file, variables, modules = folder / "with-package.py", {self.name: self.variables}, {self.name: self.module}
+        return write_settings(file, suite, system, environment, variables, modules=modules)
+
+    def checked(self, upgrade: Upgrade) -> Upgrade:
+        """The upgrade, in which nothing is compared where the new runs did not have the package."""
+        missing = self.missing(upgrade) if upgrade.changes.metrics else ""
+        return replace(upgrade, left_out=(missing, *upgrade.left_out)) if missing else upgrade
+
+    def missing(self, upgrade: Upgrade) -> str:
+        """Why the new runs did not have it; empty where they had."""
+        loaded = [file for package in upgrade.packages for file in package.new_files]
+        if self.prefix and not any(Path(self.prefix) in Path(file).parents for file in loaded):
+            return f"no library below {self.prefix} was loaded: fabricbench does not use it, or is linked to a path"
+        if self.module and not (upgrade.packages or upgrade.software or upgrade.variables):
+            return f"nothing differs with the module {self.module}: is there one, and does it load?"
+        return ""
+
+
+def write_settings(
+    file: Path,
+    suite: Suite,
+    system: str,
+    environment: str,
+    exchanges: _Exchanges,
+    *,
+    modules: Mapping[str, str] | None = None,
+) -> Path:
+    """ReFrame's settings of the site with those of `with_exchanges`, in `file`."""
+    site = str(suite.settings(system))
+    names = {"site": site, "system": system, "environment": environment}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(_SETTINGS.format(**names, exchanges=dict(exchanges), modules=dict(modules or {})), encoding="utf-8")
+    return file
+
+
+def with_exchanges(
+    site: Path, system: str, environment: str, exchanges: _Exchanges, modules: Mapping[str, str]
+) -> dict[str, Any]:
+    """The site_configuration of `site` with further environments: `environment` with the variables of an exchange, and
+    a module where there is one."""
     content: dict[str, Any] = runpy.run_path(str(site))["site_configuration"]
     given = [each for each in content["environments"] if each["name"] == environment]
     more = [
-        {**each, "name": name, "env_vars": [*map(list, dict(each.get("env_vars", ())).items()), *variables]}
+        {
+            **each,
+            "name": name,
+            "env_vars": [*map(list, dict(each.get("env_vars", ())).items()), *variables],
+            "modules": [*each.get("modules", ()), *filter(None, [modules.get(name)])],
+        }
         for each in given
         for name, variables in exchanges.items()
     ]

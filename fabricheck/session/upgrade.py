@@ -20,10 +20,10 @@ from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
 from fabricheck.history.changes import StackDifference, packages_changed, settings_changed, software_of, tuning_of
-from fabricheck.history.software_of_metrics import software_crossed
+from fabricheck.history.software_of_metrics import ANY_MOVER, library_owner, owners_of_packages, software_crossed
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.session.outcome import read_result
@@ -62,9 +62,9 @@ class Upgrade:
     `failures`: why tests that ran with the old one do not with the new one. `left_out`: what could not be compared, and
     why. `not_asked`: tests that do not apply, or cannot be interleaved.
     What differs: versions (`software`), `variables`, `packages`, by the libraries that were loaded, and `defaults` of
-    their settings. `suspects`: software that explains what is worse, with its version; more than one where they cannot
-    be told apart. `round_seconds`: how long a round took. `causes`: what exchanges of packages and variables, and those
-    of defaults, came to.
+    their settings. `suspects`: what differs and explains what is worse, software with its version, a package with its
+    folder; more than one where they cannot be told apart. `round_seconds`: how long a round took. `causes`: what
+    exchanges of packages and variables, and those of defaults, came to.
     """
 
     system: str
@@ -94,15 +94,8 @@ class Upgrade:
 
     @property
     def variables_beside(self) -> tuple[StackDifference, ...]:
-        """The variables that say more than the packages: what LD_PRELOAD has is loaded."""
-        return tuple(each for each in self.variables if not (self.packages and each.name == "LD_PRELOAD"))
-
-    @property
-    def only_change(self) -> str:
-        """What differs, where that is one package, or one version or variable; else empty."""
-        # The version of a library is that of its file.
-        differences = [*(self.packages or self.software), *self.variables_beside]
-        return str(differences[0]) if len(differences) == 1 else ""
+        """The variables that say more than the packages."""
+        return _beside(self.packages, self.variables)
 
     @property
     def worst(self) -> UpgradeChange | None:
@@ -258,10 +251,7 @@ def judge_upgrade(
         _different(*([json.loads(pair[what]) for pair in side] for side in versions)) for what in (0, 1)
     )
     set_by_variable = {each.name for each in variables}
-    before, after = (
-        {test: software_crossed(test, _software(side[number])[0]) for test, side in comparison.sides.items()}
-        for number in (0, 1)
-    )
+    packages = packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1)))
     return Upgrade(
         system,
         *names,
@@ -277,13 +267,13 @@ def judge_upgrade(
         ),
         software,
         variables,
-        packages_changed(*([side[number].runs[0] for side in sides] for number in (0, 1))),
+        packages,
         tuple(
             each
             for each in settings_changed(*([run for side in sides for run in side[number].runs] for number in (0, 1)))
             if each.name not in set_by_variable
         ),
-        _suspects(changes, before, after),
+        _suspects(changes, comparison, software, variables),
         comparison.round_seconds,
     )
 
@@ -318,26 +308,63 @@ def _different(old: Sequence[Mapping[str, str]], new: Sequence[Mapping[str, str]
     )
 
 
+def _beside(packages: Sequence[StackDifference], variables: Sequence[StackDifference]) -> tuple[StackDifference, ...]:
+    """The variables that say more than the packages: what LD_PRELOAD has is loaded."""
+    return tuple(each for each in variables if not (packages and each.name == "LD_PRELOAD"))
+
+
 def _suspects(
     changes: Changes,
-    old: Mapping[str, Mapping[Component, str]],
-    new: Mapping[str, Mapping[Component, str]],
+    comparison: UpgradeComparison,
+    software: Sequence[StackDifference],
+    variables: Sequence[StackDifference],
 ) -> tuple[Component, ...]:
-    """Software that changed, that all which is worse passes, and that what is as fast as usual does not clear."""
-    before = {each: version for crossed in old.values() for each, version in crossed.items()}
-    versions = {each: version for crossed in new.values() for each, version in crossed.items()}
-    changed = {each for each, version in versions.items() if before.get(each) != version}
+    """What changed, and explains what is worse: software that is to blame, and packages and variables of which it is
+    unknown what uses them. A package is loaded by more than what uses it, so that nothing clears it.
+    """
     worse_classes = {each.of for each in changes.all if each.answer is Answer.WORSE}
     worse = [each for each in changes.metrics if each.answer is Answer.WORSE]
     worse = worse or [each for each in changes.metrics if each.of in worse_classes]
+    others = [each for each in changes.metrics if each not in worse and each.of not in worse_classes]
     if not worse:
         return ()
-    others = [each for each in changes.metrics if each not in worse and each.of not in worse_classes]
+    slow = [comparison.sides[test] for test in sorted({each.test for each in worse})]
+    packages = packages_changed(*([side[number].runs[0] for side in slow] for number in (0, 1)))
+    owners = owners_of_packages(packages)
+    unknown = [package for package, own in zip(packages, owners, strict=True) if not own]
+    if not packages:  # where it is unknown what was loaded, the modules of a job tell of packages
+        known = {each.name for side in slow for each in software_crossed(ANY_MOVER, _software(side[1])[0])}
+        unknown = [each for each in software if each.name not in known]
+    return (
+        *_blamed(changes.metrics, worse, others, comparison.sides, frozenset[str]().union(*owners)),
+        *(Component(Kind.LIBRARY, each.name, version=each.new) for each in unknown),
+        *(Component(Kind.SETTING, each.name, version=each.new) for each in _beside(packages, variables)),
+    )
+
+
+def _blamed(
+    metrics: Sequence[UpgradeChange],
+    worse: Sequence[UpgradeChange],
+    others: Sequence[UpgradeChange],
+    sides: Mapping[str, tuple[_Side, _Side]],
+    replaced: frozenset[str],
+) -> list[Component]:
+    """Software that changed, that all which is worse passes, and that what is as fast as usual does not clear.
+
+    It changed by its version, or by its package, whose owner is among the `replaced`.
+    """
+    old, new = (
+        {test: software_crossed(test, _software(side[number])[0]) for test, side in sides.items()} for number in (0, 1)
+    )
+    before = {each: version for crossed in old.values() for each, version in crossed.items()}
+    versions = {each: version for crossed in new.values() for each, version in crossed.items()}
+    changed = {
+        each for each, version in versions.items() if before.get(each) != version or library_owner(each) in replaced
+    }
     shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
-    lost = {each: -math.log(each.gain) for each in changes.metrics}
-    loss = float(np.median([lost[each] for each in worse]))
-    gained = loss_evidence(np.array([lost[each] for each in others]), np.array([each.error for each in others]), loss)
+    lost, loss = [-math.log(each.gain) for each in others], float(np.median([-math.log(each.gain) for each in worse]))
+    gained = loss_evidence(np.array(lost), np.array([each.error for each in others]), loss)
     evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
-    crossing = count_crossing(new[each.test] for each in changes.metrics)
+    crossing = count_crossing(new[each.test] for each in metrics)
     components = blame_best(shared, crossing, [evidence], changed)
-    return tuple(Component(each.kind, each.name, version=versions[each]) for each in components)
+    return [Component(each.kind, each.name, version=versions[each]) for each in components]

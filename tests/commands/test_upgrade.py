@@ -23,6 +23,8 @@ from tests.support.sessions import make_suite
     [
         (("openmpi", "nosuch"), "has no environment 'nosuch': it has "),
         (("openmpi", "OpenMPI"), "the same environment"),
+        (("openmpi", "/opt/nosuch"), "/opt/nosuch: no such folder"),
+        (("openmpi", "/usr/share"), "/usr/share has no libraries"),
         (("openmpi", "mpich", "--rounds", "3"), "--rounds 3"),
         (("openmpi", "mpich", "--margin", "5"), "--margin 5"),
         (("openmpi", "mpich", "--minutes", "0"), "--minutes 0"),

@@ -100,6 +100,15 @@ def test_driver_and_nccl_that_changed_in_one_night_are_named_together_where_noth
         assert "cannot be told apart" in text and "NCCL 2.28.3" in text
 
 
+@pytest.mark.parametrize(("module", "told"), [("nccl", False), ("aws-ofi-nccl", True)])
+def test_a_module_that_changed_with_nccl_may_be_guilty(module: str, told: bool) -> None:
+    """The module of NCCL itself is no other."""
+    new = {"NCCL": "2.29.1", f"module {module}": "1.9"}
+    _, compared = both(nights(NIGHTS, lost=0.045, since=UPGRADE, hit=over_ccl, software=new))
+    (suspect,) = compared.findings
+    assert (f"module {module} changed, too" in suspect.message) is told and "NCCL 2.28.3" in suspect.message
+
+
 def node(
     slow: Sequence[str] = (), *, movers: Sequence[str] = ("ccl", "copy", "mpi"), nodes: Sequence[str] = ("n0",)
 ) -> list[Made]:

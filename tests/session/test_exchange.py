@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
 from fabricheck.records.case import Case
-from fabricheck.session.exchange import find_causes
+from fabricheck.session.exchange import AddedPackage, find_causes
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import UpgradeCause, judge_upgrade
 from fabricheck.suite import Suite
@@ -136,3 +136,41 @@ def test_a_default_that_changed_is_tried_by_its_variable(tmp_path: Path) -> None
     assert [str(each) for each in upgrade.defaults] == ["OMPI_MCA_b: x -> y", "UCX_A: 1 -> 2", "UCX_C: 1 -> 2"]
     (result,) = find_causes(upgrade, suite, tmp_path, run)
     assert (result.outcome, [str(each) for each in result.guilty]) == (BisectionOutcome.FOUND, ["OMPI_MCA_b: x -> y"])
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_prefix_is_added_to_the_old_stack_and_has_to_be_loaded(tmp_path: Path, loaded: bool) -> None:
+    """A program that is linked to a path would be compared with itself."""
+    suite = Suite(make_suite(tmp_path / "suite"))
+    suite.settings("hgx-h200").write_text(SETTINGS)
+    library = tmp_path / "liba-2" / "lib64" / "liba.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    added = AddedPackage.of(str(tmp_path / "liba-2"))
+    assert added is not None
+    content = runpy.run_path(str(added.settings(tmp_path / "out", suite, "hgx-h200", "old")))
+    *_, new = content["site_configuration"]["environments"]
+    assert (new["name"], new["env_vars"][0]) == (added.name, ["LD_PRELOAD", "/site.so"])
+    assert str(library.parent) in dict(map(tuple, new["env_vars"]))["LD_LIBRARY_PATH"]
+
+    def load(path: str) -> Callable[[list[Line]], object]:
+        return lambda lines: lines[-1].update(loaded=[{"path": path}])
+
+    first, second = "/opt/liba-1/lib/liba.so", str(library) if loaded else "/opt/liba-1/lib/liba.so"
+    cases = [
+        *cases_of(tmp_path, HOST, "old", change=load(first)),
+        *cases_of(tmp_path, HOST, added.name, change=load(second)),
+    ]
+    session = FinishedSession(tmp_path, tuple(cases), ())
+    upgrade = judge_upgrade([session], suite, "hgx-h200", ("old", added.name), margin=0.05)
+    assert (upgrade.exit_status, added.checked(upgrade).exit_status) == (0, 0 if loaded else 4)
+
+
+def test_a_module_is_added_to_those_of_the_old_stack(tmp_path: Path) -> None:
+    suite = Suite(make_suite(tmp_path / "suite"))
+    suite.settings("hgx-h200").write_text(SETTINGS)
+    added = AddedPackage.of("module:ucx/1.19")
+    assert added is not None
+    content = runpy.run_path(str(added.settings(tmp_path, suite, "hgx-h200", "old")))
+    *_, new = content["site_configuration"]["environments"]
+    assert new["modules"] == ["ucx/1.19"]

@@ -84,6 +84,51 @@ def test_what_changed_and_what_only_the_slow_ones_use_is_suspected(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "variables", "suspects"),
+    [
+        ((), (), {}, ("NCCL 2.99.1",)),
+        (("/opt/nccl-1/lib/libnccl.so.2",), ("/opt/nccl-2/lib/libnccl.so.2",), {}, ("NCCL 2.99.1",)),
+        # MPI moves nothing of NCCL's; what lies beside its library is its own.
+        (
+            ("/opt/mpi-4/lib/libmpi.so.40",),
+            ("/opt/mpi-5/lib/libmpi.so.40", "/opt/mpi-5/lib/libprrte.so.3"),
+            {},
+            ("NCCL 2.99.1",),
+        ),
+        (
+            ("/opt/nccl-1/lib/libnccl.so.2",),
+            ("/opt/nccl-2/lib/libnccl.so.2", "/opt/next/slow/libslow.so", "/opt/next/calm/libcalm.so"),
+            {"LD_PRELOAD": "libslow.so"},
+            ("NCCL 2.99.1", "libcalm /opt/next/calm", "libslow /opt/next/slow"),
+        ),
+        (
+            ("/opt/nccl-1/lib/libnccl.so.2",),
+            ("/opt/nccl-2/lib/libnccl.so.2",),
+            {"NCCL_ALGO": "Tree"},
+            ("NCCL 2.99.1", "NCCL_ALGO Tree"),
+        ),
+    ],
+)
+def test_whatever_may_be_guilty_is_suspected(
+    tmp_path: Path, old: tuple[str, ...], new: tuple[str, ...], variables: dict[str, str], suspects: tuple[str, ...]
+) -> None:
+    """NCCL is another and slower; so may be what else differs, unless only others use it."""
+
+    def load(files: tuple[str, ...]) -> Callable[[list[Line]], object]:
+        return lambda lines: lines[-1].update(loaded=[{"path": path} for path in ("/usr/lib/libc.so.6", *files)])
+
+    def change(lines: list[Line]) -> None:
+        newer(lines)
+        load(new)(lines)
+        lines[0]["environment"].update(variables)
+
+    found = judge(
+        tmp_path, [*cases_of(tmp_path, CUDA, "old", change=load(old)), *cases_of(tmp_path, CUDA, "new", 1.2, change)]
+    )
+    assert tuple(each.text for each in found.suspects) == suspects
+
+
+@pytest.mark.parametrize(
     ("loaded", "packages"),
     [
         ({}, ()),
@@ -120,7 +165,7 @@ def test_packages_are_what_is_loaded(
         tmp_path, [*cases_of(tmp_path, HOST, "old", change=load({})), *cases_of(tmp_path, HOST, "new", change=new)]
     )
     assert tuple(map(str, found.packages)) == packages
-    assert found.only_change == (packages[0] if packages else "LD_PRELOAD: none -> whatever")
+    assert found.suspects == ()
 
 
 @pytest.mark.parametrize(("broken", "status"), [("new", 1), ("old", 4)])

@@ -82,7 +82,8 @@ def nights(
 
 def _with(text: str, versions: Mapping[str, str]) -> str:
     known = json.loads(text)
-    return json.dumps({**known, **{name: each for name, each in versions.items() if name in known}}, sort_keys=True)
+    own = {name: version for name, version in versions.items() if name in known or name.startswith("module ")}
+    return json.dumps({**known, **own}, sort_keys=True)
 
 
 def over_ccl(test: str, metric: str, components: list[str]) -> bool:
