@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.judge.verdicts import RunJudgement
@@ -121,6 +122,8 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         if checked := self.checked_output(asked):
             problems += check_output(checked, asked.checking)
             samples = verified_by(samples, checked)
+        if problems and not samples:
+            problems[0] = replace(problems[0], message=problems[0].message + self.last_words())
         job = Job(
             command=(self.executable, *self.executable_opts[:-2]),
             transport=self.transport,
