@@ -54,7 +54,7 @@ OUTPUT = "vendor.out"
 CHECKED_OUTPUT = "checked.out"
 
 # How a launcher begins to tell that the ranks have ended: Slurm's, and Open MPI's and MPICH's in frames.
-OF_LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec): |[-=]{9}|Primary job ")
+OF_LAUNCHER = re.compile(r"(?:srun|slurmstepd\S*|mpirun|mpiexec): |[-=]{9}|Primary job ")
 
 # What an environment needs to have besides MPI.
 NEEDED = {

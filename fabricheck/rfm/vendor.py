@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 from fabricheck.judge.verdicts import RunJudgement
@@ -105,7 +104,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     def judge(self) -> RunJudgement:
         """Writes the tool's output as a result file, and judges that with the problems of the output first.
 
-        Raises SanityError where the tool left no output, or fabricbench did not run.
+        Raises SanityError where the tool left no output, or nothing measured in it, or fabricbench did not run.
         """
         status = self.exit_status()
         folder = Path(self.stagedir)
@@ -123,7 +122,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             problems += check_output(checked, asked.checking)
             samples = verified_by(samples, checked)
         if problems and not samples:
-            problems[0] = replace(problems[0], message=problems[0].message + self.last_words())
+            raise not_judged(folder, problems, self.last_words())
         job = Job(
             command=(self.executable, *self.executable_opts[:-2]),
             transport=self.transport,
