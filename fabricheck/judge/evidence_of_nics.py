@@ -156,7 +156,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
 
     Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
     libraries may spread the data of each rank over all NICs. By libfabric the ranks themselves say which NIC they took
-    as the nearest to their GPU; silent where it has another name in the topology.
+    as the nearest to their GPU; silent where it has another name in the topology, or is no PCI device.
     """
     if topology is not None and run.header.get("transport") == "fabric" and run.header["plan"].get("nic") == "near":
         yield from _nearest_nics(run, topology)
@@ -180,8 +180,11 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
 
 def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
     known = {nic.name for nic in topology.nics}
+    on_pci = [all(nic.get("bus_id") for nic in rank.get("nics", ())) for rank in run.header.get("ranks", ())]
     for rank, index in gpu_of_ranks(run).items():
         place = run.ranks[rank]
+        if on_pci[rank : rank + 1] != [True]:
+            continue
         gpu = next((gpu for gpu in topology.gpus if gpu.index == index), None)
         nic = nic_of(topology, gpu) if gpu is not None else None
         if gpu is not None and nic is not None and nic.name not in place.nics and known.issuperset(place.nics):
