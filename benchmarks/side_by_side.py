@@ -1,17 +1,25 @@
 """Measures fabricbench and its peers on the same links in turn, and writes the ratios as a table.
 
 The peers are the site's own builds: nccl-tests built with MPI, nvbandwidth, ze_peer and ze_bandwidth of Intel's
-level-zero-tests, the OSU Micro-Benchmarks built with the MPI library that `mpirun` belongs to, and CommBench in
-benchmarks/commbench_messages.cpp. A peer that is not named is left out.
+level-zero-tests, the OSU Micro-Benchmarks built with the MPI library that `mpirun` belongs to, libfabric's fi_pingpong,
+and CommBench in benchmarks/commbench_messages.cpp. A peer that is not named is left out.
 
     python benchmarks/side_by_side.py --fabricbench build/fabricbench --ranks 4 --nccl-tests DIR --nvbandwidth FILE \
         --osu DIR --commbench FILE --output docs/results/side-by-side.md
+
+fi_pingpong and fabricbench's transport `fabric` take the provider and the interface of the environment. Two cores are
+enough, and where other work runs on them, `chrt` keeps it away (as root):
+
+    FI_PROVIDER=tcp FI_TCP_IFACE=lo python -m benchmarks.side_by_side --host --ranks 2 --rounds 4 \
+        --fabricbench build/host-openmpi/fabricbench --mpirun "chrt -r 10 mpirun.openmpi --bind-to core" \
+        --fi-pingpong /usr/bin --output fabric.md
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
 import statistics
@@ -27,7 +35,15 @@ from fabricheck.errors import UserError
 from fabricheck.records.operations import GROUP_PATTERNS
 from fabricheck.records.run import Groups, Run
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, find_peer, options, sizes_between
+from fabricheck.suites.benchmarks import (
+    SERVER_SCRIPT,
+    BenchmarkRequest,
+    benchmark,
+    find_peer,
+    options,
+    server_script,
+    sizes_between,
+)
 from fabricheck.suites.outputs import parse
 from fabricheck.suites.runs import check_output, choose_samples
 from fabricheck.topology.transfers import Message, Step, steps_of
@@ -47,11 +63,18 @@ class Row:
     theirs: list[float] = field(default_factory=list)
     wanted: str = ""
 
+    @property
+    def ratio_of_best(self) -> float:
+        """Ours at its best round over theirs at its own: what is left where other work took some rounds' time."""
+        best = max if self.unit == "GB/s" else min
+        return best(self.ours) / best(self.theirs)
+
     def line(self) -> str:
         ratios = [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
         middle = [statistics.median(each) for each in (self.ours, self.theirs, ratios)]
         spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
         numbers = f"{middle[0]:.4g} | {middle[1]:.4g} | {self.unit} | {middle[2]:.3f} ({spread})"
+        numbers += f" | {self.ratio_of_best:.3f}"
         return f"| {self.what} | {numbers} | {self.wanted} |"
 
 
@@ -65,11 +88,12 @@ class Table:
         row.ours.append(ours)
         row.theirs.append(theirs)
 
-    def run(self, command: list[str]) -> str:
+    def run(self, command: list[str], folder: str | None = None) -> str:
+        """What a command printed, in its `folder`. UserError where it fails."""
         if (text := shlex.join(command)) not in self.commands:
             self.commands.append(text)
         print(f"  {text}", file=sys.stderr)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
         if done.returncode != 0:
             raise UserError(f"'{text}' ended with exit status {done.returncode}: {(done.stderr or done.stdout)[-300:]}")
         return done.stdout
@@ -109,8 +133,12 @@ def vendor(
 ) -> Values:
     """One-way times in µs by size, from the parser of the tool, given `more` options. UserError where the output has a
     problem."""
-    program = [str(Path(folder) / asked.benchmark.program), *options(asked), *more]
-    text = table.run([*launch(arguments, asked.ranks), *program])
+    program = [str(Path(folder).absolute() / asked.benchmark.program), *options(asked), *more]
+    with tempfile.TemporaryDirectory() as meeting:
+        if asked.benchmark.has_server:
+            (Path(meeting) / SERVER_SCRIPT).write_text(server_script(asked, os.environ.get("FI_TCP_IFACE", "")))
+            program = ["sh", SERVER_SCRIPT, *program]
+        text = table.run([*launch(arguments, asked.ranks), *program], meeting)
     output = parse(asked, text, asked.benchmark.program)
     problems = check_output(output, asked)
     if problems:
@@ -419,6 +447,41 @@ def compare_mpi(table: Table, arguments: argparse.Namespace) -> None:
             table.add(title, "µs", mine, peer, "≤ 1.10")
 
 
+#: Sizes of a ping-pong of libfabric, with few and many messages each way.
+FABRIC_SIZES = {"8B": (1000, 11000), "64B": (1000, 11000), "4KiB": (1000, 11000), "8MiB": (10, 60)}
+
+
+def compare_fabric(table: Table, arguments: argparse.Namespace) -> None:
+    """The means of two runs of ours between two of theirs, which print nothing but a mean.
+
+    fi_pingpong connects inside its clock: two counts of messages tell what one more takes, and the few are the warm-up
+    of both.
+    """
+    for name, (few, many) in FABRIC_SIZES.items():
+        size = parse_size(name)
+
+        def theirs(count: int, size: int = size) -> float:
+            asked = BenchmarkRequest(benchmark("libfabric", "pingpong"), (size,), 2, iterations=count)
+            return count * vendor(table, arguments, arguments.fi_pingpong, asked)[size,]
+
+        def ours(count: int = many - few, few: int = few, size: int = size) -> float:
+            run = run_fabricbench(
+                table, arguments, 2, "--transport=fabric", "--access=send", "--buffers=host-host",
+                "--operations=pingpong", "--schedules=uncontended", "--pairs=0-1", f"--sizes={size}",
+                f"--iterations={count}", f"--warmup={few}",
+            )  # fmt: skip
+            return statistics.fmean(run.samples[0].latency_us.tolist())
+
+        first = theirs(many) - theirs(few)
+        mine = statistics.fmean([ours(), ours()])
+        peer = statistics.fmean([first, theirs(many) - theirs(few)]) / (many - few)
+        title = f"fabric ping-pong {format_size(size)}, against fi_pingpong"
+        if size > 4096:
+            table.add(title, "GB/s", size / mine / 1e3, size / peer / 1e3, "≥ 0.97")
+        else:
+            table.add(title, "µs", mine, peer, "≤ 1.10")
+
+
 def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[Table], None]]]:
     for copy in COPIES:
         if getattr(arguments, copy.peer):
@@ -436,6 +499,8 @@ def comparisons(arguments: argparse.Namespace) -> Iterable[tuple[str, Callable[[
                 yield name, lambda table, which=(operation, mode): compare_ccl(table, arguments, *which)  # type: ignore[misc]
     if arguments.osu:
         yield "OSU", lambda table: compare_mpi(table, arguments)
+    if arguments.fi_pingpong:
+        yield "fi_pingpong", lambda table: compare_fabric(table, arguments)
 
 
 def main() -> int:
@@ -456,6 +521,7 @@ def main() -> int:
     parser.add_argument("--commbench", help="benchmarks/commbench_messages.cpp, compiled with the same MPI library")
     parser.add_argument("--transports", default=",".join(COMMBENCH), help="to compare with CommBench")
     parser.add_argument("--osu", help="folder with osu_latency, built with the same MPI library")
+    parser.add_argument("--fi-pingpong", help="folder with fi_pingpong of the libfabric that is loaded")
     parser.add_argument("--host", action="store_true", help="fabricbench is the host backend: host buffers for OSU")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
@@ -486,8 +552,8 @@ def main() -> int:
 def write(table: Table, output: Path) -> None:
     """The table so far: a run that is ended early leaves what it has measured."""
     lines = [
-        "| what | fabricbench | peer | unit | ratio, median (range of rounds) | must be |",
-        "|---|---|---|---|---|---|",
+        "| what | fabricbench | peer | unit | ratio, median (range of rounds) | of the best rounds | must be |",
+        "|---|---|---|---|---|---|---|",
         *(row.line() for row in table.rows.values()),
         "",
         "Commands, in turn:",

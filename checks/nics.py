@@ -11,7 +11,7 @@ class NicLoopback(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "each NIC with each GPU, by libfabric, back to the same node"
     transport = "fabric"
     access = parameter(["write", "read"])
-    nic = parameter(["0", "1", "2", "3", "4", "5", "6", "7"])  # in the topology
+    nic = parameter(["0", "1", "2", "3", "4", "5", "6", "7"], type=str)  # in the topology
     plan_settings = ["access", "nic"]
     operations = ["local_copy", "host_to_device", "device_to_host"]
     schedules = ["uncontended"]

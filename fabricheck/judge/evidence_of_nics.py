@@ -155,8 +155,11 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
     """A NIC that sent next to nothing of what its GPUs sent by *CCL, while all NICs of the node sent it together.
 
     Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
-    libraries may spread the data of each rank over all NICs.
+    libraries may spread the data of each rank over all NICs. By libfabric the ranks themselves say which NIC they took
+    as the nearest to their GPU; silent where it has another name in the topology, or is no PCI device.
     """
+    if topology is not None and run.header.get("transport") == "fabric" and run.header["plan"].get("nic") == "near":
+        yield from _nearest_nics(run, topology)
     sent = (run.footer or {}).get("proof", {}).get("interfaces", {})
     if topology is None or not sent or run.header.get("transport") != "ccl":
         return
@@ -173,6 +176,20 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
                 )
                 yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
+
+
+def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
+    known = {nic.name for nic in topology.nics}
+    on_pci = [all(nic.get("bus_id") for nic in rank.get("nics", ())) for rank in run.header.get("ranks", ())]
+    for rank, index in gpu_of_ranks(run).items():
+        place = run.ranks[rank]
+        if on_pci[rank : rank + 1] != [True]:
+            continue
+        gpu = next((gpu for gpu in topology.gpus if gpu.index == index), None)
+        nic = nic_of(topology, gpu) if gpu is not None else None
+        if gpu is not None and nic is not None and nic.name not in place.nics and known.issuperset(place.nics):
+            text = f"not it but {' and '.join(place.nics)} is the nearest to {gpu.name} by PCIe: they changed places"
+            yield Evidence("nic-association", short_name(place.host), nic.name, text, Verdict.INVALID, network=True)
 
 
 def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:

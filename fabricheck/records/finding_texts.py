@@ -303,7 +303,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "fabricbench and the vendor's tool differ by more than the check allows, interleaved in one job.",
         (_AGAIN,)),
     "nic-association": CatalogueEntry("GPUs use other NICs than in the topology", _OTHER, _REPORTED,
-        "The kernel's counters, or latencies, show that GPUs use other NICs than topology.yaml says.",
+        "The kernel's counters, libfabric or latencies show that GPUs use other NICs than topology.yaml says.",
         ("On {node}: `nvidia-smi topo -m`; then check NCCL_IB_HCA and `nic_association`",)),
     "result-incomplete": CatalogueEntry("The result file ends early", _ENDED, _CHECKED,
         "It has no footer, or fewer rows than planned.",

@@ -108,7 +108,7 @@ def reasons_not_to_run(test: rfm.RegressionTest) -> Iterator[tuple[str, bool]]:
     extras = test.current_environ.extras
     if "not_gpu_aware" in extras and test.transport == "mpi" and test.backend != "host":
         yield mpi.not_gpu_aware(extras.get("mpi", ""), extras["not_gpu_aware"]), True
-    for reason in (*_missing_of_gpus(test), *_missing_of_nics(test), *_missing_of_sockets(test)):
+    for reason in (*_missing_of_gpus(test), *_missing_of_nics(test), *_missing_of_fabrics(test)):
         yield reason, True
     several = any(hasattr(test, name) for name in ("suite", "rounds"))
     if KEY in test.current_partition.extras and several:
@@ -146,13 +146,17 @@ def _missing_of_nics(test: rfm.RegressionTest) -> Iterator[str]:
         yield f"sockets, and libfabric over Omni-Path, keep data that stay on a node of {where} away from its NICs"
 
 
-def _missing_of_sockets(test: rfm.RegressionTest) -> Iterator[str]:
-    """Why a test of NICs with memory of GPUs has no provider: that of sockets takes none (libfabric 2.7, prov/tcp)."""
-    if test.transport != "fabric" or test.backend == "host" or getattr(test, "buffers", "") == "host-host":
-        return
-    topology = topology_of(test.current_partition.fullname)
+def _missing_of_fabrics(test: rfm.RegressionTest) -> Iterator[str]:
+    """Why a test of NICs has no provider: that of sockets takes no memory of GPUs (libfabric 2.7, prov/tcp), and
+    perftest is for verbs."""
+    topology = topology_of(test.current_partition.fullname) if test.transport == "fabric" else None
     fabrics = fabrics_of(topology) if topology is not None else ()
-    if fabrics and not any(fabric.rdma for fabric in fabrics):
+    if not fabrics:
+        return
+    on_host = test.backend == "host" or getattr(test, "buffers", "") == "host-host"
+    if getattr(test, "tool", "") == "perftest" and not any(fabric.verbs for fabric in fabrics):
+        yield f"the NICs of {test.current_partition.fullname} have no verbs, which perftest needs"
+    elif not on_host and not any(fabric.rdma for fabric in fabrics):
         yield "libfabric's sockets take no memory of GPUs; tests between hosts measure these NICs"
 
 

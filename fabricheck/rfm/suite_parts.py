@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +52,9 @@ from fabricheck.units import parse_size
 ERRORS = "vendor.err"
 OUTPUT = "vendor.out"
 CHECKED_OUTPUT = "checked.out"
+
+# How a launcher begins to tell that the ranks have ended: Slurm's, and Open MPI's and MPICH's in frames.
+OF_LAUNCHER = re.compile(r"(?:srun|slurmstepd\S*|mpirun|mpiexec): |[-=]{9}|Primary job ")
 
 # What an environment needs to have besides MPI.
 NEEDED = {
@@ -259,11 +264,12 @@ class SuiteParts(RegressionTestPlugin):
         return job + "".join(each.read_text(errors="replace") for each in files if each.exists())
 
     def last_words(self) -> str:
-        """The last line of the tool's error output."""
+        """The tool's own last line in its error output, or the launcher's where it has none."""
         file = Path(self.stagedir) / ERRORS
         text = file.read_text(errors="replace") if file.exists() else ""
-        lines = [line for line in text.splitlines() if line.strip()]
-        return f": {without_values(lines[-1].strip())[:200]}" if lines else ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = list(itertools.takewhile(lambda line: not OF_LAUNCHER.match(line), lines)) or lines
+        return f": {without_values(own[-1])[:200]}" if own else ""
 
     def checked_output(self, asked: BenchmarkRequest) -> VendorOutput | None:
         """What the run that checks the data printed; `None` where there is none."""

@@ -104,7 +104,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
     def judge(self) -> RunJudgement:
         """Writes the tool's output as a result file, and judges that with the problems of the output first.
 
-        Raises SanityError where the tool left no output, or fabricbench did not run.
+        Raises SanityError where the tool left no output, or nothing measured in it, or fabricbench did not run.
         """
         status = self.exit_status()
         folder = Path(self.stagedir)
@@ -121,6 +121,8 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         if checked := self.checked_output(asked):
             problems += check_output(checked, asked.checking)
             samples = verified_by(samples, checked)
+        if problems and not samples:
+            raise not_judged(folder, problems, self.last_words())
         job = Job(
             command=(self.executable, *self.executable_opts[:-2]),
             transport=self.transport,

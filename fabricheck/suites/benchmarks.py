@@ -286,22 +286,25 @@ def server_script(asked: BenchmarkRequest, interface: str = "") -> str:
     """The shell script that each of two ranks runs with a tool that has a server, and its arguments: rank 0 is the
     server of each size, rank 1 its client, which prints. `interface`: the server's, by name; empty: the node's first.
 
-    They meet by files in the job's folder, which both nodes have; a client that comes too early would fail.
+    They meet by files in the job's folder, which both nodes have. A client that came too early would fail, and that of
+    a server that ended before it listened would hide why. A node without the device that perftest needs says so.
     """
     sizes = " ".join(map(str, asked.sizes))
     port = f"{_PORTS[asked.benchmark.tool]:04X}"
     address = (
         f"ip -4 -o address show dev {interface} | awk '{{print $4}}' | cut -d/ -f1" if interface else "hostname -I"
     )
+    need = "ls -d /sys/class/infiniband/*" if asked.benchmark.tool == "perftest" else "true"
     return f"""\
 rank=${{OMPI_COMM_WORLD_RANK:-${{PMIX_RANK:-${{PMI_RANK:-${{PALS_RANKID:-$SLURM_PROCID}}}}}}}}
 listens() {{ cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q ":{port} [0-9A-F:]* 0A "; }}
+{need} > /dev/null 2>&1 || {{ echo "$(hostname) has no InfiniBand or RoCE device: /sys/class/infiniband" >&2; exit 1; }}
 for size in {sizes}; do
   ready=server-of-$size
   command=$(echo "$*" | sed "s/SIZE/$size/")
   if [ "$rank" = 0 ]; then
     $command > /dev/null & server=$!
-    until listens || ! kill -0 $server 2> /dev/null; do sleep 0.05; done
+    until listens; do kill -0 $server 2> /dev/null || {{ wait $server; exit 1; }}; sleep 0.05; done
     {address} | cut -d' ' -f1 > $ready.part
     [ -s $ready.part ] || {{ echo "this node has no address{f" on {interface}" if interface else ""}" >&2; exit 1; }}
     mv $ready.part $ready

@@ -41,6 +41,11 @@ class Fabric(Enum):
         return self is not Fabric.ETHERNET
 
     @property
+    def verbs(self) -> bool:
+        """Whether perftest runs on NICs of this fabric by its usual types of connection."""
+        return self in (Fabric.INFINIBAND, Fabric.ROCE, Fabric.OMNI_PATH)
+
+    @property
     def loops_back(self) -> bool:
         """Whether libfabric sends what stays on a node over a NIC too; of Omni-Path psm3 and opx take shared memory."""
         return self.rdma and self is not Fabric.OMNI_PATH

@@ -459,6 +459,30 @@ def test_a_gpu_that_sends_over_another_nic_than_the_topology_has() -> None:
     assert said(hsn0=9000, hsn1=9000, hsn2=9000, hsn3=9000) == []
 
 
+@pytest.mark.parametrize(
+    ("took", "swapped"),
+    [
+        (("hsn0", "hsn1", "hsn2", "hsn3"), []),
+        (("hsn1", "hsn0", "hsn2", "hsn3"), ["hsn0", "hsn1"]),
+        (("cxi1", "cxi0", "cxi2", "cxi3"), []),  # of which the topology knows nothing
+    ],
+)
+def test_nics_that_changed_places_are_named_by_libfabric(took: tuple[str, ...], swapped: list[str]) -> None:
+    samples = [made_samples("unidirectional", (rank, rank + 4), MIB, 1.0) for rank in range(4)]
+    hosts = ["nid001"] * 4 + ["nid002"] * 4
+    nics = [*(f"hsn{number}" for number in range(4)), *took]
+    told = [{"nics": [{"name": nic, "bus_id": f"000{place}:01:00.0"}]} for place, nic in enumerate(nics)]
+    run = made_run(hosts, samples, transport="fabric", devices=True, plan={"nic": "near"}, ranks=told)
+    run = replace(run, ranks=tuple(replace(rank, nics=(nic,)) for rank, nic in zip(run.ranks, nics, strict=True)))
+    evidence = evidence_of(run, ALPS)
+    named = [(each.code, each.host, each.part, each.verdict) for each in evidence if each.code == "nic-association"]
+    assert named == [("nic-association", "nid002", nic, Verdict.INVALID) for nic in swapped]
+    asked = replace(run, header={**run.header, "plan": {**run.header["plan"], "nic": ",".join(took)}})
+    without = replace(run, header={**run.header, "ranks": [{"nics": [{"name": nic}]} for nic in nics]})
+    for silent in (asked, without):  # as somebody wanted; no PCI device, of which none is nearer
+        assert not [each for each in evidence_of(silent, ALPS) if each.code == "nic-association"]
+
+
 def test_a_clock_that_is_an_hour_off_and_the_load_of_others() -> None:
     before = [node(host) for host in HOSTS[:3]]
     before.append(node("nid004", time_s=before[0].time_s + 3600, busy_cores=60.0, busiest=("cc1plus 59.1",)))

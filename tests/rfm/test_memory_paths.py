@@ -242,6 +242,9 @@ C2C = {"host_link": ast.literal_eval(CHECKS["PageableZeroCopy"]["host_link"])}
         ({"transport": "fabric", "backend": "cuda"}, "hgx-h200:node", True),  # its NICs are not known
         ({"transport": "fabric", "backend": "cuda", "buffers": "host-host"}, "emulated:cpu", True),
         ({"transport": "fabric"}, "emulated:cpu", True),
+        ({"transport": "fabric", "tool": "perftest"}, "emulated:cpu", False),  # nor over Slingshot
+        ({"transport": "fabric", "tool": "perftest"}, "alps:normal", False),
+        ({"transport": "fabric", "tool": "perftest", "backend": "cuda"}, "leonardo:boost", True),
     ],
 )
 def test_what_the_gpus_and_nics_of_a_system_do_not_have_is_left_out(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -96,3 +97,20 @@ def test_nor_is_one_of_a_vendor_suite(tool: str, bench: str, most: int) -> None:
     assert most // 4 < largest({"most_bytes": most}) <= most
     # Smaller than the least that the tool can be asked for: that.
     assert largest({"most_bytes": 8}) <= 64
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "srun: error: nid001: task 0: Exited with exit code 1\nsrun: Force Terminated StepId=1.1\n",
+        f"{74 * '-'}\nPrimary job  terminated normally, but 1 process returned\n{74 * '-'}\n",
+        f"\n{83 * '='}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n",
+        "",
+    ],
+)
+def test_the_last_words_of_a_vendor_tool_are_its_own(launcher: str, tmp_path: Path) -> None:
+    parts = cast("Any", SimpleNamespace(stagedir=str(tmp_path)))
+    (tmp_path / "vendor.err").write_text(f"Did not detect devices\n Unable to find the device\n{launcher}")
+    assert SuiteParts.last_words(parts) == ": Unable to find the device"
+    (tmp_path / "vendor.err").write_text("srun: error: nid001: task 0: Killed\n")
+    assert SuiteParts.last_words(parts) == ": srun: error: nid001: task 0: Killed"

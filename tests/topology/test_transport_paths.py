@@ -68,6 +68,17 @@ def test_tcp_below_the_plugin_is_not_slingshot() -> None:
     assert "provider tcp" in mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider tcp;ofi_rxm")[0]
 
 
+@pytest.mark.parametrize(
+    ("system", "channel"), [("alps", "NET/IB/0/GDRDMA"), ("leonardo", "NET/AWS Libfabric/0/GDRDMA")]
+)
+def test_a_plugin_of_another_fabric_is_named_with_the_variable_that_chose_it(system: str, channel: str) -> None:
+    proof = {"paths": {channel: 4}, "evidence": "NCCL_DEBUG", "facts": {"NCCL_NET_PLUGIN": "other"}}
+    wanted = paths(system, 2)
+    forbidden, required = compile_patterns(wanted.forbidden), compile_patterns(wanted.required)
+    (message,) = path_mistakes(proof, forbidden, required, wanted.described)
+    assert channel in message and wanted.described in message and "NCCL_NET_PLUGIN=other" in message
+
+
 @pytest.mark.parametrize("channel", ["NET/AWS Libfabric/1", "NET/OFI/1", "NET/Libfabric/1"])
 def test_a_channel_of_slingshot_without_gpudirect_rdma(channel: str) -> None:
     alps = paths("alps", 2)

@@ -6,6 +6,8 @@ out. Of perftest the tables are published ones, by mlx5 and soft RoCE, below the
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -166,3 +168,29 @@ def test_the_client_comes_when_the_server_listens(tmp_path: Path) -> None:
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert [line for line in printed[0].splitlines() if not line.startswith("#")] == ["met 8", "met 64"]
     assert printed[1] == ""
+
+
+def start(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_server_that_ends_before_it_listens_is_not_waited_for(tmp_path: Path) -> None:
+    """The launcher then ends the client, and the server's own words are the last."""
+    request = BenchmarkRequest(benchmark("libfabric", "pingpong"), (8,), 2)
+    (tmp_path / "script.sh").write_text(server_script(request))
+    (tmp_path / "tool.sh").write_text("echo no provider >&2\n")
+    done = start(["sh", "script.sh", "sh", "tool.sh"], tmp_path, SLURM_PROCID="0")
+    assert (done.returncode, done.stderr) == (1, "no provider\n")
+    assert not list(tmp_path.glob("server-of-*"))
+
+
+@pytest.mark.skipif(any(Path("/sys/class").glob("infiniband/*")), reason="this machine has an RDMA device")
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_perftest_is_not_started_on_a_node_without_a_device(rank: str, tmp_path: Path) -> None:
+    request = BenchmarkRequest(benchmark("perftest", "write_bw"), (8,), 2)
+    (tmp_path / "script.sh").write_text(server_script(request))
+    done = start(["sh", "script.sh", "touch", "started"], tmp_path, PMI_RANK=rank)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{socket.gethostname()} has no ")
+    assert not (tmp_path / "started").exists()
