@@ -35,8 +35,8 @@ _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
     """What a metric of a burn-in was in its first windows, which it may be below unless it surely falls; None for any
-    other metric."""
-    if metric.samples.operation not in LOADS:
+    other metric, and of fewer windows than have a first part."""
+    if metric.samples.operation not in LOADS or metric.values.size < PARTS_OF_LOAD:
         return None
     value = float(np.median(_head(metric.values)))
     loss = _margin(metric.samples.operation, run, policy)
@@ -193,8 +193,8 @@ class _Load:
         worst, (first, last) = max(falls, key=lambda fall: fall[1][0] / fall[1][1])
         unit, operation = worst.unit, worst.samples.operation
         if operation == "product":
-            unit, factor = "Tflop/s", self.load.operations / worst.samples.bytes / 8e3
-            first, last = factor * first, factor * last
+            unit, factor = "Tflop/s", self.load.gbps_of_tflops
+            first, last = first / factor, last / factor
         change = f"{operation} {last:.4g} {unit} at the end and {first:.4g} at first ({last / first - 1:+.1%})"
         names = tuple(metric.name for metric, _ in falls)
         places = (place,) if place is not None else ()

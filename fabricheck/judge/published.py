@@ -93,7 +93,7 @@ def yardsticks_of_papers(
             continue
         share = stated.judges.share_of_nominal
         unit, ends = (stated.unit, stated.ends) if share is None else ("share of nominal", (share, share))
-        low, high = (in_unit(each, unit, metric, expectation) for each in ends)
+        low, high = (in_unit(each, unit, metric, expectation, facts.run) for each in ends)
         if low is None or high is None:
             continue
         if stated.alarm_of is not None:

@@ -78,7 +78,7 @@ class Case:
         judge = SystemJudge(self.topology, None, POLICY, parts=PARTS, published=self.published)
         (first,) = judge.judge_alone(run).judgements
         metric = Metric("made", where.quantity, first.samples)
-        level = in_unit(self.value * share, self.unit, metric, first.expectation)
+        level = in_unit(self.value * share, self.unit, metric, first.expectation, run)
         assert level is not None
         assert matches(where, metric, RunContext(run, self.topology)), "its site is not what it is about"
         (found,) = judge.judge(_at(run, metric, level)).judgements
