@@ -169,6 +169,7 @@ def test_the_products_of_each_gpu_are_compared_with_its_model(
     change: Callable[[list[Line]], None],
     shown: str,
     status: Verdict,
+    *,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -109,6 +109,19 @@ def test_what_is_planted_is_named(
     assert verdict in (None, run.final_verdict)
 
 
+@pytest.mark.parametrize(("factor", "codes"), [(2.8, []), (3.2, ["no-overlap"])])
+def test_three_that_take_more_than_three_times_as_long_would_be_faster_in_turns(
+    factor: float, codes: list[str], tmp_path: Path
+) -> None:
+    lines = burn_in_lines(alone=10)
+    for phase, name in (("compute", "products"), ("traffic", "traffic"), ("copies", "copies")):
+        alone = windows_of(lines, phase)[0][name]["median_ns"]
+        for window in windows_of(lines):
+            window[name]["median_ns"] = [int(factor * time) for time in alone]
+    run = SystemJudge.of("hgx-h200").judge_alone(read_run(write_burn_in(tmp_path, lines)))
+    assert [problem.code for problem in run.problems] == codes
+
+
 def test_older_gpus_may_be_later(tmp_path: Path) -> None:
     def of_h100(milliseconds: float) -> Callable[[list[Line]], None]:
         def change(lines: list[Line]) -> None:
