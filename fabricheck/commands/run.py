@@ -132,6 +132,7 @@ def run(
     \b
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --tag smoke --nodes all --short
+    fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection
