@@ -126,8 +126,7 @@ def run(
     layers               pairs of nodes by libfabric, MPI and NCCL: which layer is slow?
     burn-in              compute, traffic and host copies at the same time, for --minutes
 
-    The exit status is that of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2 is a mistake
-    in the input, or a PASS that could not be stored.
+    Exit status of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2: bad input, or not stored.
 
     \b
     fabricheck run --system alps --tag nightly

@@ -35,7 +35,7 @@ _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
     """What a metric of a burn-in was in its first windows, which it may be below unless it surely falls; None for any
-    other metric, of fewer windows than have a first part, and where nothing went on beside the products."""
+    other metric, of fewer windows than have a first part, and where products alone were measured."""
     load = run.burn_in
     if load is None or not load.together.any() or metric.samples.operation not in LOADS:
         return None

@@ -9,19 +9,9 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.part_values import (
-    AlarmedValue,
-    RunContext,
-    Unit,
-    Where,
-    alarm_of,
-    check_alarm,
-    check_unit,
-    check_where,
-    in_unit,
-    matches,
-)
+from fabricheck.judge.part_values import RunContext, alarm_of, in_unit, matches
 from fabricheck.judge.policy import Policy
+from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.yamlfile import read_yaml

@@ -188,8 +188,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "of an owner of such machines.",
         ("Other processes on it? `nvidia-smi -i {gpu}`, `top -b -n 1` on {node}", _LOOK, _AGAIN), "A part"),
     "no-overlap": CatalogueEntry("is slower at the same time than in turns", _SLOW, _MEASURED,
-        "In a burn-in the shares of their speed alone that products, traffic and copies keep beside each other add up "
-        "to less than 100%: one after the other they would be faster.",
+        "The shares of their speed alone that products, traffic and copies keep beside each other add up to less than "
+        "100%: in turns they would be faster.",
         ("Does anything make them wait for each other? CUDA_LAUNCH_BLOCKING, CUDA_DEVICE_MAX_CONNECTIONS, a profiler",
          _DOCTOR, _AGAIN), "What goes on"),
     "setting-hurts": CatalogueEntry("costs performance", _SLOW, _MEASURED,

@@ -94,6 +94,8 @@ def late(milliseconds: float) -> Change:
         (lambda lines: slower(lines, [1], 4.0), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
         (ecc, 1, {("ecc-under-load", GPU2)}, Verdict.DEGRADED),
         (lambda lines: slower(lines, [1], 1.1), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
+        # One of sixteen, under load alone.
+        (lambda lines: slower(lines, [9], 1.1), 4, {("slow-gpu", Component(Kind.GPU, "gpu1", "nid003"))}, None),
         (lambda lines: slower(lines, [1], 1.1, first=55), 1, {("drifts", GPU1)}, Verdict.DEGRADED),
         (lambda lines: slower(lines, [4, 5, 6, 7], 1.2, first=30), 3, {("drifts", NODE2), ("slow-node", NODE2)}, None),
         (late(5), 1, {("straggler", GPU2)}, Verdict.DEGRADED),

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.judge.part_values import Part, RunContext, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.part_values import Part, RunContext, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.judge.where import Where
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
