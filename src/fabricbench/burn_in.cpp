@@ -236,6 +236,7 @@ class Traffic {
         verifies_(options.verify != Verify::off),
         group_(group_of(measurement, context.world.rank)),
         verifier_(context, measurement, group_) {
+    context.stream.synchronize();  // what the verifier enqueued: with --compute-only it is never asked for more
     if (group_ == nullptr) return;
     work_ = transport.prepare(measurement, *group_);
     if (is_collective(measurement.operation)) return;
