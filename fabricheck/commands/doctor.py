@@ -31,7 +31,9 @@ USUAL_S, FULL_S = 20.0, 30.0
     show_default=True,
     help="With --built: the environment whose program and mpirun are used.",
 )
-@click.option("--full", is_flag=True, help="With --built: measure the memory of each GPU too, in 30 s at most.")
+@click.option(
+    "--full", is_flag=True, help="With --built: measure memory and products of each GPU too, in 30 s at most."
+)
 @click.option("--limit", type=click.FloatRange(1), help="Time limit in seconds.  [default: 20; with --full 30]")
 @click.option(
     "--prolog",
@@ -52,9 +54,9 @@ def doctor(
     """Check whether this node is fit: read its state, and with --built start one rank on each of its GPUs.
 
     When: before a job (--prolog), after a repair or an upgrade. It takes seconds, and measures nothing without --full,
-    which compares the memory bandwidth of each GPU with that of its model. Each fault is one line: where, how much,
-    what to do. The exit status is that of the worst fault: 0 no fault, 1 DEGRADED, 3 a rank failed, 4 a part does not
-    respond, 5 a GPU is in use by others; 2 is a mistake in the input.
+    which compares memory bandwidth and matrix products of each GPU with those of its model, and with --system of its
+    peers. Each fault is one line: where, how much, what to do. The exit status is that of the worst fault: 0 no fault,
+    1 DEGRADED, 3 a rank failed, 4 a part does not respond, 5 a GPU is in use by others; 2 is a mistake in the input.
 
     \b
     fabricheck doctor --system alps --built /shared/programs --full
@@ -63,7 +65,7 @@ def doctor(
     from fabricheck.judge.node_state import evidence_of_node, finding_of
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
     from fabricheck.report.lines import steps
-    from fabricheck.session.doctor import NodeHangs, ask_this_node, measure_memory, start_ranks
+    from fabricheck.session.doctor import NodeHangs, ask_this_node, measure_gpus, start_ranks
     from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
 
@@ -104,10 +106,10 @@ def doctor(
             verdicts.append(launch.verdict)
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
         left = limit - (time.monotonic() - begin)
-        measured = measure_memory(built, environment, len(state.gpus), max(left, 1.0), system)
-        for verdict, line in measured if full and launch.verdict is Verdict.PASS and state.gpus else ():
-            verdicts.append(verdict)
-            click.echo(f"{verdict.value:<12}{state.host}: {line}")
+        measured = measure_gpus(built, environment, len(state.gpus), max(left, 1.0), system)
+        for judged, line in measured if full and launch.verdict is Verdict.PASS and state.gpus else ():
+            verdicts.append(judged or Verdict.PASS)
+            click.echo(f"{judged.value if judged else 'note':<12}{state.host}: {line}")
     # Processes of the job before may still be ending: that is no reason to take the node away.
     verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
     said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports read in {time.monotonic() - begin:.1f} s"

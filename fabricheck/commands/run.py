@@ -126,12 +126,12 @@ def run(
     layers               pairs of nodes by libfabric, MPI and NCCL: which layer is slow?
     burn-in              compute, traffic and host copies at the same time, for --minutes
 
-    The exit status is that of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2 is a mistake
-    in the input, or a PASS that could not be stored.
+    Exit status of the worst verdict: INVALID 5, INCOMPLETE 4, FAIL 3, DEGRADED 1, PASS 0; 2: bad input, or not stored.
 
     \b
     fabricheck run --system alps --tag nightly
     fabricheck run --system alps --tag smoke --nodes all --short
+    fabricheck run --system alps --tag smoke --resume
     """
     from fabricheck.commands.fleet import fleet_of
     from fabricheck.session.reframe import Selection

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fabricheck.judge.constants import MOST, PARTS_OF_LOAD
 from fabricheck.judge.evidence_of_gpus import PROTECTS, SETTING
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.statistics import RatioTest
+from fabricheck.judge.statistics import Ratio, RatioTest
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.burn_in import BurnIn, Floats, LoadedGpu
 from fabricheck.records.component import Component, Kind
@@ -35,8 +35,11 @@ _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
     """What a metric of a burn-in was in its first windows, which it may be below unless it surely falls; None for any
-    other metric."""
-    if metric.samples.operation not in LOADS:
+    other metric, of fewer windows than have a first part, and where products alone were measured."""
+    load = run.burn_in
+    if load is None or not load.together.any() or metric.samples.operation not in LOADS:
+        return None
+    if metric.values.size < PARTS_OF_LOAD:
         return None
     value = float(np.median(_head(metric.values)))
     loss = _margin(metric.samples.operation, run, policy)
@@ -72,7 +75,8 @@ def with_load(run: Run, topology: Topology | None, policy: Policy) -> Run:
     if run.burn_in is None:
         return run
     load = _Load(run, run.burn_in, topology, policy)
-    more = [*load.arithmetic(), *load.memory(), *load.throttling(), *load.drift(), *load.stragglers()]
+    rules = load.arithmetic(), load.memory(), load.throttling(), load.drift(), load.stragglers(), load.overlap()
+    more = [finding for rule in rules for finding in rule]
     return replace(run, problems=tuple(dict.fromkeys([*run.problems, *more])))
 
 
@@ -84,23 +88,31 @@ def without_repetition(judged: RunJudgement) -> RunJudgement:
 
 
 def find_overlap(judged: RunJudgement) -> Iterator[Finding]:
-    """How much of the speed that products and traffic have alone they keep beside each other; it fails nothing."""
-    by_schedule: dict[tuple[str, str], list[float]] = {}
-    for metric in judged.judgements:
-        if metric.samples.operation in LOADS and metric.better == "higher":
-            by_schedule.setdefault((metric.samples.operation, metric.samples.schedule), []).append(metric.value)
-    medians = {key: float(np.median(values)) for key, values in by_schedule.items()}
-    kept = {
-        operation: medians[operation, "contended"] / medians[operation, "uncontended"]
-        for operation in LOADS
-        if {(operation, "contended"), (operation, "uncontended")} <= medians.keys()
-    }
+    """How much of the speed that products and traffic have alone they keep beside each other."""
+    kept = _kept(judged.run)
     if {"product", "traffic"} <= kept.keys():
-        shares = ", ".join(f"{operation} {share:.0%}" for operation, share in kept.items())
-        overlap = kept["product"] + kept["traffic"] - 1
-        text = f"{judged.test or judged.run.path}: beside each other they keep of their speed alone: {shares}; "
+        overlap = kept["product"].value + kept["traffic"].value - 1
+        text = f"{judged.test or judged.run.path}: beside each other they keep of their speed alone: {_shares(kept)}; "
         text += f"overlap efficiency {overlap:.0%} (100%: neither slows the other; 0%: as one after the other)"
         yield Finding("slowdown", Verdict.PASS, text)
+
+
+def _kept(run: Run) -> Mapping[str, Ratio]:
+    """By what goes on in a burn-in, the share of its speed alone that it keeps beside the others, of all ranks."""
+    values: dict[tuple[str, str], list[Floats]] = {}
+    for metric in metrics_of(run):
+        if metric.samples.operation in LOADS:
+            rates = metric.values if metric.better == "higher" else 1 / metric.values
+            values.setdefault((metric.samples.operation, metric.samples.schedule), []).append(rates)
+    return {
+        operation: RatioTest([np.concatenate(beside)], [np.concatenate(values[operation, "uncontended"])], 1).ratio
+        for (operation, schedule), beside in values.items()
+        if schedule == "contended" and (operation, "uncontended") in values
+    }
+
+
+def _shares(kept: Mapping[str, Ratio]) -> str:
+    return ", ".join(f"{operation} {share.value:.0%}" for operation, share in kept.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +205,8 @@ class _Load:
         worst, (first, last) = max(falls, key=lambda fall: fall[1][0] / fall[1][1])
         unit, operation = worst.unit, worst.samples.operation
         if operation == "product":
-            unit, factor = "Tflop/s", self.load.operations / worst.samples.bytes / 8e3
-            first, last = factor * first, factor * last
+            unit, factor = "Tflop/s", self.load.gbps_of_tflops
+            first, last = first / factor, last / factor
         change = f"{operation} {last:.4g} {unit} at the end and {first:.4g} at first ({last / first - 1:+.1%})"
         names = tuple(metric.name for metric, _ in falls)
         places = (place,) if place is not None else ()
@@ -215,6 +227,15 @@ class _Load:
                 text = f"{part}: holds up the others by {late_ms:.3g} ms in the {kind} (alert limit {rule.alarm_ms:g} "
                 text += f"ms: {rule.source})"
                 yield Finding("straggler", Verdict.DEGRADED, text, (part,), late_ms, rule.alarm_ms, "ms")
+
+    def overlap(self) -> Iterator[Finding]:
+        """What GPUs do at the same time more slowly than in turns: then the shares of their speeds alone that they keep
+        add up to less than 1. Processes without GPUs share their cores, which costs more."""
+        kept = _kept(self.run)
+        if kept.keys() == {*LOADS} and self.run.on_gpus and sum(share.high for share in kept.values()) < 1:
+            own = sum(share.value for share in kept.values())
+            text = f"beside each other they keep of their speed alone: {_shares(kept)}: less than in turns"
+            yield Finding("no-overlap", Verdict.DEGRADED, text, (), 100 * own, 100.0, "%")
 
     @cached_property
     def gpus(self) -> Mapping[int, LoadedGpu]:

@@ -252,7 +252,7 @@ def _rows(
     for part in parts:
         if all(part.is_of(each) for each in facts.devices.values()):
             for row in sorted(part.values, key=lambda one: -one.machines):
-                known = in_unit(row.value, row.unit, metric, judged.expectation) is not None
+                known = in_unit(row.value, row.unit, metric, judged.expectation, run.run) is not None
                 if known and matches(row.where, metric, facts):
                     yield part, row
 

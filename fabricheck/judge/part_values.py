@@ -6,29 +6,25 @@ which those with `judges` judge (docs/reference-formats.md). Both say by the sam
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import MOST_OF_METRIC
-from fabricheck.judge.policy import Policy, Scope, host_memory_of, scope_of
+from fabricheck.judge.policy import Policy, host_memory_of, scope_of
+from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
 from fabricheck.records.operations import (
     MEMORY_PATHS,
     PAIRS,
-    HostKind,
-    Operation,
-    Schedule,
-    Transport,
     bus_factor,
     kernel_settings,
     uses_host_memory,
@@ -41,50 +37,12 @@ from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
+from fabricheck.topology.question import FLOOR_FRACTION
 from fabricheck.units import parse_size, plural
 from fabricheck.yamlfile import read_yaml
 
 _Text = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-Unit = Literal["Gb/s", "GB/s", "GB/s busbw", "us", "share of nominal"]
-
-
-class Where(BaseModel):
-    """Which metrics a value is about; what is left out may be anything, but for `ccl_mode`: NCCL as it is by default.
-
-    `bytes`: sizes, or those from `least` to `most`. `links`: those on the way from a GPU, as `links_on_the_way` writes
-    them. `library`: the beginning of name and version of the library that moves the data. `environment`: variables that
-    have to be in effect. `in_switch`: whether NCCL may reduce in the switch between the GPUs (NVLink SHARP).
-    `nvlink_domain`: whether NVLink joins the nodes.
-    """
-
-    model_config = _STRICT
-
-    operations: Annotated[list[Operation], Field(min_length=1)]
-    transports: Annotated[list[Transport], Field(min_length=1)]
-    quantity: Literal["goodput", "latency"] = "goodput"
-    scope: Scope = "node"
-    """in one node, or between nodes"""
-    schedule: Schedule = "uncontended"
-    bytes: list[_Text] | None = None
-    least: _Text | None = None
-    most: _Text | None = None
-    ranks: int | None = None
-    links: _Text | None = None
-    access: Literal["write", "read"] | None = None
-    """who moves the data"""
-    host_memory: HostKind | None = None
-    ccl_mode: _Text | None = None
-    library: _Text | None = None
-    distance: Literal["same-switch", "same-group", "other-groups"] | None = None
-    """between nodes"""
-    environment: dict[str, str] = {}
-    nodes: Annotated[int, Field(gt=1)] | None = None
-    """between nodes: how many"""
-    nics: _Text | None = None
-    """between nodes: those of each, as `nics_of_a_node` writes them: `8 x 400 Gb/s`"""
-    in_switch: bool | None = None
-    nvlink_domain: bool | None = None
 
 
 class PartValue(BaseModel):
@@ -132,6 +90,20 @@ class PartSource(BaseModel):
     software: _Text | None = None
 
 
+class ProductOfPart(BaseModel):
+    """Dense matrix products in Tflop/s."""
+
+    model_config = _STRICT
+
+    type: _Text
+    """of the numbers that are multiplied"""
+    peak: Annotated[float, Field(gt=0)]
+    """of the data sheet"""
+    reached: Annotated[float, Field(gt=0)]
+    """by the vendor's library at its best shape"""
+    source: _Text
+
+
 class Part(BaseModel):
     """A GPU model by the names that drivers give it (shell patterns) and its memory, and what it gave elsewhere."""
 
@@ -145,6 +117,7 @@ class Part(BaseModel):
     sources: dict[str, PartSource]
     values: list[PartValue]
     unmapped: list[Unmapped] = []
+    products: list[ProductOfPart] = []
     board: Board | None = None
 
     def is_of(self, device: Device) -> bool:
@@ -174,6 +147,11 @@ class RunContext:
     def ends(self) -> Mapping[int, str]:
         """The node of the link graph that each rank ran on, by rank; empty without a topology."""
         return ends_of_ranks(self.run, self.topology) if self.topology is not None else {}
+
+    def library_of(self, samples: Samples) -> str:
+        """The library of a measurement: of a product what multiplies, else what moves the data."""
+        load = self.run.burn_in if samples.operation == "product" else None
+        return load.by[samples.ranks[0]] if load is not None else self.library
 
     @property
     def library(self) -> str:
@@ -274,7 +252,8 @@ def matches(where: Where, metric: Metric, facts: RunContext) -> bool:
         and where.access in (None, plan.get("access") or "write")
         and where.host_memory in (None, host_memory_of(facts.run, samples))
         and kernel_settings(plan) == ({"ccl_mode": where.ccl_mode} if where.ccl_mode else {})
-        and (where.library is None or _begins(facts.library, where.library))
+        and (where.library is None or _begins(facts.library_of(samples), where.library))
+        and where.product in (None, facts.run.burn_in.product if facts.run.burn_in is not None else None)
         and all(environment.get(name) == value for name, value in where.environment.items())
         and where.links in (None, links_on_the_way(facts, samples))
         and where.distance in (None, facts.distance(samples))
@@ -286,12 +265,14 @@ def matches(where: Where, metric: Metric, facts: RunContext) -> bool:
 
 
 def _begins(library: str, wanted: str) -> bool:
-    """Whether a version begins so: `NCCL 2.2` is not the beginning of `NCCL 2.28`."""
-    return library == wanted or library.startswith(f"{wanted}.")
+    """Whether name or version begin so: `NCCL 2.2` is not the beginning of `NCCL 2.28`."""
+    return library == wanted or library.startswith((f"{wanted}.", f"{wanted} "))
 
 
-def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation) -> float | None:
-    """A value in the unit of a metric; None for a share of an unknown nominal value, and for other units."""
+def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation, run: Run) -> float | None:
+    """A value in the unit of a metric of `run`; None for a share of an unknown nominal value, and for other units."""
+    if unit == "Tflop/s" and run.burn_in is not None:
+        value, unit = value * run.burn_in.gbps_of_tflops, "Gb/s"
     if unit == "share of nominal":
         return value * expectation.nominal if expectation.nominal is not None else None
     if unit == "GB/s busbw":
@@ -317,7 +298,7 @@ def yardsticks_of_parts(
         if not all(part.is_of(each) for each in devices):
             continue
         for known in sorted(part.values, key=lambda each: -each.machines):
-            value = in_unit(known.value, known.unit, metric, expectation)
+            value = in_unit(known.value, known.unit, metric, expectation, facts.run)
             if value is None or not matches(known.where, metric, facts):
                 continue
             if known.alarm_of is not None:
@@ -342,6 +323,23 @@ def _of_part(part: Part, known: PartValue, metric: Metric, value: float, policy:
         worse, tolerance = known.range[0 if higher else 1] / known.value, "its range"
     machines = plural(known.machines, "machine")
     return Yardstick("part", value, value * worse, f"{part.part}, {machines}, {known.source}; {tolerance}")
+
+
+def expectation_of_product(parts: Iterable[Part], run: Run, samples: Samples) -> Expectation | None:
+    """What a GPU multiplies by itself, in Gb/s: at most the peak of its data sheet, and as a library is published to
+    reach. None of anything else, by a kernel of our own, which no tensor core's rate is held against, and where
+    nothing is published."""
+    load = run.burn_in
+    if load is None or (samples.operation, samples.schedule) != ("product", "uncontended") or not is_comparable(run):
+        return None
+    rank = samples.ranks[0]
+    device = next((each.device for each in run.ranks if each.rank == rank), None)
+    for part in parts if device is not None and load.by[rank] != "kernel" else ():
+        for known in part.products:
+            if device is not None and part.is_of(device) and known.type == load.product:
+                peak, reached = (value * load.gbps_of_tflops for value in (known.peak, known.reached))
+                return Expectation(peak, reached, peak, FLOOR_FRACTION, f"{part.part}: {known.source}")
+    return None
 
 
 def load_part(path: Path) -> Part:
@@ -376,72 +374,6 @@ def _load_part(path: Path, _: object) -> Part:
         check_unit(file, ("values", position, "unit"), stated.unit, stated.where)
         check_alarm(file, ("values", position, "value"), told[position], told)
     return part
-
-
-@dataclass(frozen=True)
-class AlarmedValue:
-    """What is said of a value that an alarm may contradict."""
-
-    where: Where
-    value: float
-    unit: str
-    alarm_of: str | None
-
-
-def check_alarm(file: Any, place: tuple[Any, ...], told: AlarmedValue, others: Iterable[AlarmedValue]) -> None:
-    """UserError for an alarm that would be raised for what was measured under the conditions that it is about."""
-    lower = told.where.quantity == "latency"
-    for measured in others if told.alarm_of is not None else ():
-        if measured.alarm_of is not None or not _covers(told.where, measured.where):
-            continue
-        operation = next(each for each in measured.where.operations if each in told.where.operations)
-        was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, told))
-        if was > bound if lower else was < bound:
-            side = "below" if lower else "above"
-            text = f"the alarm {told.value:g} is {side} the measured value {measured.value:g} {measured.unit}"
-            file.fail(place, text)
-
-
-def _covers(general: Where, special: Where) -> bool:
-    """Whether all that `special` is about is what `general` is about; its operations and transports in part."""
-    for name in ("operations", "transports"):
-        if not {*getattr(general, name)} & {*getattr(special, name)}:
-            return False
-    sizes = {"operations", "transports", "bytes", "least", "most", "library", "environment"}
-    if any(getattr(general, name) not in (None, getattr(special, name)) for name in Where.model_fields.keys() - sizes):
-        return False
-    least, most = _sizes(special)
-    low, high = _sizes(general)
-    return low <= least and most <= high
-
-
-def _sizes(where: Where) -> tuple[float, float]:
-    exact = [parse_size(each) for each in where.bytes or ()]
-    least, most = (parse_size(each) if each else None for each in (where.least, where.most))
-    return min(exact, default=least or 0), max(exact, default=most or math.inf)
-
-
-def _canonical(told: AlarmedValue, operation: str, ranks: int | None) -> float:
-    """Gb/s or us; NaN of a share of nominal, and of the bus of who knows how many ranks."""
-    if told.unit == "GB/s busbw":
-        return 8 * told.value / bus_factor(operation, ranks) if ranks else math.nan
-    return {"us": 1.0, "Gb/s": 1.0, "GB/s": 8.0}.get(told.unit, math.nan) * told.value
-
-
-def check_unit(file: Any, place: tuple[Any, ...], unit: str, where: Where) -> None:
-    """UserError for a unit that the quantity does not have."""
-    if (unit == "us") != (where.quantity == "latency"):
-        file.fail(place, f"{unit!r} is not a unit of a {where.quantity}")
-
-
-def check_where(file: Any, place: tuple[Any, ...], where: Where) -> None:
-    """UserError for a size that is none."""
-    for name, texts in (("bytes", where.bytes or []), ("least", [where.least]), ("most", [where.most])):
-        for text in texts:
-            try:
-                parse_size(text) if text is not None else None
-            except Exception as error:
-                file.fail((*place, name), str(error))
 
 
 def load_parts(folder: Path) -> tuple[Part, ...]:

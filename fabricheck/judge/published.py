@@ -9,19 +9,9 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.part_values import (
-    AlarmedValue,
-    RunContext,
-    Unit,
-    Where,
-    alarm_of,
-    check_alarm,
-    check_unit,
-    check_where,
-    in_unit,
-    matches,
-)
+from fabricheck.judge.part_values import RunContext, alarm_of, in_unit, matches
 from fabricheck.judge.policy import Policy
+from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.yamlfile import read_yaml
@@ -93,7 +83,7 @@ def yardsticks_of_papers(
             continue
         share = stated.judges.share_of_nominal
         unit, ends = (stated.unit, stated.ends) if share is None else ("share of nominal", (share, share))
-        low, high = (in_unit(each, unit, metric, expectation) for each in ends)
+        low, high = (in_unit(each, unit, metric, expectation, facts.run) for each in ends)
         if low is None or high is None:
             continue
         if stated.alarm_of is not None:

@@ -15,7 +15,14 @@ from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.nic_values import KnownNic, load_nics, yardsticks_of_nics
 from fabricheck.judge.node_levels import is_of, level_on
 from fabricheck.judge.node_state import beside_metrics, with_problems_of_nodes
-from fabricheck.judge.part_values import Part, RunContext, is_comparable, load_parts, yardsticks_of_parts
+from fabricheck.judge.part_values import (
+    Part,
+    RunContext,
+    expectation_of_product,
+    is_comparable,
+    load_parts,
+    yardsticks_of_parts,
+)
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import References, load_references
@@ -26,9 +33,9 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, Key, name_of_header, parse_case
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
-from fabricheck.records.metrics import Metric, metrics_of
+from fabricheck.records.metrics import Metric, Quantity, metrics_of
 from fabricheck.records.rehearsal import is_rehearsal
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
@@ -147,7 +154,11 @@ class SystemJudge:
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
         run = with_load(run, topology, self.policy)
-        expect = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
+        by_model = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
+
+        def expect(samples: Samples, quantity: Quantity) -> Expectation:
+            return expectation_of_product(self.parts, run, samples) or by_model(samples, quantity)
+
         known = self._known(run, topology)
         judged = judge_run(run, expect, self._references(run, test, attributes), self.policy, known)
         if topology is not None:

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fabricheck.records.operations import DATA_TYPES
+
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 #: The phase in which all goes on at the same time.
 TOGETHER = "together"
+#: Bytes of the numbers that are multiplied, by type.
+_BYTES = {**DATA_TYPES, "float64": 8}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +46,9 @@ class BurnIn:
 
     `medians` and `tails` (99th percentile): of a window's iterations in ns, shape (windows, ranks), 0 where there were
     none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
-    `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the traffic. `operations`:
-    floating-point operations of a product. `gpus` by host and the last 12 characters of the PCI address. `unread`:
-    what nodes could not read.
+    `product` and `order`: type of the numbers and rows of the matrices that are multiplied; `by`: which library does,
+    or `kernel`, by rank. `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
+    traffic. `gpus` by host and the last 12 characters of the PCI address. `unread`: what nodes could not read.
     """
 
     phases: tuple[str, ...]
@@ -52,12 +56,29 @@ class BurnIn:
     end_s: Floats
     medians: Mapping[str, Counts]
     tails: Mapping[str, Counts]
+    product: str
+    order: int
+    by: tuple[str, ...]
     wrong: tuple[int, ...]
     wrong_bytes: int
-    operations: int
     gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)
     marks: tuple[ReportedError, ...] = ()
     unread: tuple[str, ...] = ()
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of a product."""
+        return 2 * self.order**3
+
+    @property
+    def product_bytes(self) -> int:
+        """Bytes of the three matrices of a product, by which its metrics are in Gb/s."""
+        return 3 * self.order**2 * _BYTES[self.product]
+
+    @property
+    def gbps_of_tflops(self) -> float:
+        """Gb/s of a product at 1 Tflop/s."""
+        return 8e3 * self.product_bytes / self.operations
 
     @property
     def together(self) -> npt.NDArray[np.bool_]:

@@ -187,6 +187,10 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "After computing as much as the others it comes later to a ring or an allreduce, by more than the alert limit "
         "of an owner of such machines.",
         ("Other processes on it? `nvidia-smi -i {gpu}`, `top -b -n 1` on {node}", _LOOK, _AGAIN), "A part"),
+    "no-overlap": CatalogueEntry("All at once is slower than in turns", _SLOW, _MEASURED,
+        "The shares of their speed alone that products, traffic and copies keep beside each other add up to less than "
+        "100%: in turns they would be faster.",
+        ("Unset CUDA_LAUNCH_BLOCKING, and use no profiler", _DOCTOR, _AGAIN)),
     "setting-hurts": CatalogueEntry("costs performance", _SLOW, _MEASURED,
         "Measurements with this setting of config/tuning.yaml are slower than without it, interleaved in one job.",
         ("Remove it, and measure again: `fabricheck run --system {system} --tag tuning`",), "A setting"),

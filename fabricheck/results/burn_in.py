@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, ReportedError
-from fabricheck.records.operations import DATA_TYPES
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Run, Samples, pci_address
 from fabricheck.results.fabricbench_format import (
@@ -32,7 +31,6 @@ _ERRORS = ("err", "discard", "drop", "downed", "recovery", "replay", "uncorrecte
 # Healthy NVLinks have some CRC errors in each second, and matter from 100 a link on (NVIDIA DCGM): the state of the
 # node before and after, which has each link, judges them. Here they are the sum of a GPU.
 _USUAL = ("throttled", "crc")
-_BYTES = {**DATA_TYPES, "float64": 8}
 
 
 @dataclass
@@ -120,9 +118,11 @@ def _burn_in_of(
         end_s=np.array([window.end_ns for window in windows]) / 1e9,
         medians={name: _by_window(windows, name, "median_ns", ranks) for name in _TIMES},
         tails={name: _by_window(windows, name, "p99_ns", ranks) for name in _TIMES},
+        product=plan.product,
+        order=plan.order,
+        by=tuple(load.by),
         wrong=tuple(wrong.tolist()),
         wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
-        operations=2 * plan.order**3,
         gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
         marks=tuple(_marks(nodes)),
         unread=tuple(dict.fromkeys(f"{node.host}: {text}" for node in nodes for text in node.unread)),
@@ -178,9 +178,8 @@ def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
     samples: list[Samples] = []
     groups = [(tuple(group["ranks"]), int(group["bytes"][0])) for group in planned_groups(run.header)]
     alone = [(rank,) for rank in range(len(load.wrong))]
-    product_bytes = 3 * plan.order**2 * _BYTES[plan.product]
     for operation, name, phase, wanted in (
-        ("product", "products", "compute", [(ranks, product_bytes) for ranks in alone]),
+        ("product", "products", "compute", [(ranks, load.product_bytes) for ranks in alone]),
         ("traffic", "traffic", "traffic", groups),
         ("copies", "copies", "copies", [(ranks, plan.copy_bytes) for ranks in alone]),
     ):

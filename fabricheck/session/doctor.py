@@ -1,4 +1,4 @@
-"""One node without ReFrame: its state, one rank on each of its GPUs, and what their memory gives."""
+"""One node without ReFrame: its state, one rank on each of its GPUs, and how fast these copy and multiply."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
 from fabricheck.state.programs import ask, module_command
 from fabricheck.topology.placement import gpu_of_ranks
+
+#: How long GPUs multiply: windows of a second or little more, of which peers need five.
+MULTIPLY_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -54,32 +57,46 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Ran
     operation = "local_copy" if gpus == 1 else "unidirectional"
     options = [f"--transport={'copy' if gpus else 'mpi'}", f"--operations={operation}", "--sizes=1MiB"]
     run = _measured(built, environment, gpus, seconds, [*options, "--iterations=1", "--warmup=1"])
-    return run if isinstance(run, RankStart) else RankStart(Verdict.PASS, f"{_ranks_text(gpus)} sent data correctly")
+    if isinstance(run, RankStart):
+        return run
+    if wrong := sum(samples.wrong_bytes for samples in run.samples):
+        return RankStart(Verdict.FAIL, f"{_ranks_text(gpus)} received {wrong:,} wrong bytes")
+    return RankStart(Verdict.PASS, f"{_ranks_text(gpus)} sent data correctly")
 
 
-def measure_memory(
+def measure_gpus(
     built: Path, environment: str, gpus: int, seconds: float, system: str | None
-) -> Iterator[tuple[Verdict, str]]:
-    """Copy 1 GiB in the memory of each GPU, one after another, by a kernel as STREAM's copy, and judge the goodput.
+) -> Iterator[tuple[Verdict | None, str]]:
+    """Copy 1 GiB in the memory of each GPU, one after another, by a kernel as STREAM's copy; then multiply matrices on
+    all of them for MULTIPLY_S seconds, each product compared with the first. Judges both rates.
 
-    By what is known of `system`, and of the GPU model. A verdict and a line for each GPU, and for each problem. Raises
-    UserError as `start_ranks`.
+    By what is known of `system`, and of the GPU model. A verdict and a line for each GPU and rate, None where nothing
+    is known of how fast it multiplies; and for each problem. Raises UserError as `start_ranks`.
     """
-    from fabricheck.judge.system import SystemJudge  # a prolog has no second for it
+    from fabricheck.judge.system import SystemJudge  # a prolog has no second for these
+    from fabricheck.report.content import shown_kind
 
     judge = SystemJudge.of(system) if system is not None else SystemJudge.of_parts()
     options = ["--transport=kernel", "--operations=local_copy", "--sizes=1GiB", "--budget=0.5"]
-    run = _measured(built, environment, gpus, seconds, options)
+    run = _measured(built, environment, gpus, seconds, [*options, f"--burn-in={MULTIPLY_S:g}", "--compute-only"])
     if isinstance(run, RankStart):
         yield run.verdict, run.text
         return
-    indices, judged = gpu_of_ranks(run), judge.judge(run)
+    compared = judge.compare([judge.judge_alone(run)])
+    indices, judged, load = gpu_of_ranks(run), compared.runs[0], run.burn_in
     for metric in judged.judgements:
-        index, known, why = indices[metric.samples.ranks[0]], metric.yardstick, metric.reason
+        rank, known, why = metric.samples.ranks[0], metric.yardstick, metric.reason
+        verdict: Verdict | None = metric.verdict
+        per_unit, what, unit = 8.0, "copies", "GB/s in its memory"
+        if load is not None and metric.samples.operation == "product":
+            by = "a kernel of our own" if load.by[rank] == "kernel" else load.by[rank]
+            per_unit, what, unit = load.gbps_of_tflops, "multiplies", f"Tflop/s of {load.product} by {by}"
+            if metric.unjudged:
+                verdict, why = None, "not judged, nothing is known of this library and model"
         if known is not None:
-            why = f"{metric.value / known.value:.0%} of {known.value / 8:,.0f} GB/s ({known.kind})"
-        yield metric.verdict, f"GPU {index}: copies {metric.value / 8:,.0f} GB/s in its memory: {why}"
-    yield from ((problem.verdict, problem.message) for problem in judged.problems)
+            why = f"{metric.value / known.value:.0%} of {known.value / per_unit:,.0f} ({shown_kind(known.kind)})"
+        yield verdict, f"GPU {indices[rank]}: {what} {metric.value / per_unit:,.0f} {unit}: {why}"
+    yield from ((problem.verdict, problem.message) for problem in (*judged.problems, *compared.problems))
 
 
 def _measured(built: Path, environment: str, gpus: int, seconds: float, options: Sequence[str]) -> Run | RankStart:
@@ -105,9 +122,10 @@ def _measured(built: Path, environment: str, gpus: int, seconds: float, options:
         variables = {**os.environ, **installation.environment, **launch.environment, "PATH": path}
         got = ask(command, seconds, variables)
         what = _ranks_text(gpus)
-        if not got.given:
-            return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
         run = read_run(output) if output.exists() else None
+        # With wrong data it ends with an exit status of its own, and the file is whole.
+        if not got.given and (run is None or run.footer is None):
+            return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
     if run is None or run.problems:
         why = run.problems[0].message if run is not None else "fabricbench left no result"
         return RankStart(run.problems[0].verdict if run is not None else Verdict.INCOMPLETE, f"{what}: {why}")

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
 from fabricheck.results.check_judgement import read_judgement
 
@@ -190,7 +191,7 @@ class _Ended:
     def says(self) -> str:
         if self.status != "OK":
             return self.why
-        plain = [value for value in self.values if not value[0].startswith(("product_", "copies_"))]
+        plain = [value for value in self.values if value[0].partition("_")[0] not in LOADS]
         goodput = [value for name, value, unit in plain if name.endswith("_goodput") and unit == "Gb/s"]
         if goodput:
             return f"{number(max(goodput))} Gb/s"

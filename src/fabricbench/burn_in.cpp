@@ -236,6 +236,7 @@ class Traffic {
         verifies_(options.verify != Verify::off),
         group_(group_of(measurement, context.world.rank)),
         verifier_(context, measurement, group_) {
+    context.stream.synchronize();  // what the verifier enqueued: with --compute-only it is never asked for more
     if (group_ == nullptr) return;
     work_ = transport.prepare(measurement, *group_);
     if (is_collective(measurement.operation)) return;
@@ -343,6 +344,7 @@ class BurnIn {
     write_first();
     context_.shared.barrier();
     began_ = now_ns();
+    if (options_.compute_only) return go_on(Phase::compute, began_ + ns_of(plan_.seconds));
     for (const Phase phase : {Phase::compute, Phase::traffic, Phase::copies}) {
       go_on(phase, now_ns() + ns_of(plan_.alone_seconds));
     }
@@ -583,7 +585,7 @@ class BurnIn {
 BurnInPlan burn_in_plan(const Options& options) {
   const double seconds = options.burn_in_s;
   return {seconds,
-          std::min(kMostAlone, seconds / 10),
+          options.compute_only ? seconds : std::min(kMostAlone, seconds / 10),
           std::max(1.0, std::ceil(seconds / kMostWindows)),
           options.product.value_or(product::kUsualType),
           options.product_order.value_or(product::kUsualOrder),
@@ -591,7 +593,7 @@ BurnInPlan burn_in_plan(const Options& options) {
 }
 
 void check_burn_in(const Options& options, const std::vector<Series>& plan) {
-  if (options.burn_in_s <= 0) return;
+  if (options.burn_in_s <= 0 || options.compute_only) return;
   if (plan.size() != 1 || plan[0].sizes.size() != 1 || plan[0].rounds() != 1)
     throw InputError("--burn-in repeats one measurement: choose one operation, one size and one round of pairs");
   if (!is_collective(plan[0].operation) && !is_pair_operation(plan[0].operation))

@@ -147,6 +147,7 @@ Under load
   --burn-in SECONDS       after the plan, of one operation at one size: a product of matrices alone,
                           the operation alone, copies to and from the host alone, then all of them
                           together; clocks, power, temperature and errors in each window
+  --compute-only          of it only the product, after any plan
   --product TYPE          bfloat16, float16, float32 or float64     [bfloat16; host, sycl: float32]
   --product-order N       rows of its square matrices, multiple of 128  [8192; sycl: 2048; host: 128]
   --product-by WHICH      library (cuBLAS or rocBLAS, where it is there) or kernel           [library]

@@ -226,6 +226,7 @@ const OptionRow kOptions[] = {
        }
      }},
     {"burn-in", true, [](Options& o, const std::string& text) { o.burn_in_s = parse_burn_in(text); }},
+    {"compute-only", false, [](Options& o, const std::string&) { o.compute_only = true; }},
     {"product", true, [](Options& o, const std::string& text) { o.product = product::parse_type(text); }},
     {"product-order", true, [](Options& o, const std::string& text) { o.product_order = parse_order(text); }},
     {"product-by", true,
@@ -334,8 +335,11 @@ void check_together(const Options& options) {
     throw InputError("--datatype is for reductions by --transport ccl: leave it out, or choose such an operation");
   if (options.burn_in_s > 0 && (options.train > 0 || options.ccl.graph_calls > 0))
     throw InputError("--burn-in repeats an operation by itself: leave out --train and --ccl-mode graph");
-  if (options.burn_in_s == 0 && (options.product || options.product_order || !options.product_by_library))
-    throw InputError("--product, --product-order and --product-by are of a burn-in: add --burn-in, or leave them out");
+  if (options.burn_in_s == 0 &&
+      (options.compute_only || options.product || options.product_order || !options.product_by_library))
+    throw InputError(
+        "--compute-only, --product, --product-order and --product-by are of a burn-in: add --burn-in, or leave them "
+        "out");
   if (options.minimum_iterations > options.maximum_iterations) {
     throw InputError("--min-iterations is above --max-iterations (" + std::to_string(options.maximum_iterations) + ")");
   }

@@ -78,6 +78,7 @@ struct Options {
   std::optional<product::Type> product;        // of a burn-in; unset: what the backend has
   std::optional<std::uint64_t> product_order;  // unset: by the backend
   bool product_by_library = true;              // where it has a library
+  bool compute_only = false;                   // a burn-in of products alone
   Verify verify = Verify::batch;
   double timeout_s = 60.0;
   double limit_s = 0;  // of the whole plan, from its own start; 0: none

@@ -110,14 +110,15 @@ Implementation choose(const Transport& transport, Operation operation, Implement
     throw InputError("this transport has no " + to_string(operation) +
                      ": leave it out, or use --transport mpi or staging");
   }
-  if (wanted == Implementation::automatic || !is_collective(operation)) wanted = transport.preferred(operation);
+  if (wanted == Implementation::automatic || (!is_collective(operation) && transport.has_transfers(operation)))
+    wanted = transport.preferred(operation);
   if (wanted == Implementation::library && !transport.has_library(operation)) {
     throw InputError("this transport has no collective of its own for " + to_string(operation) +
                      ": use --implementation transfers");
   }
   if (wanted == Implementation::transfers && !transport.has_transfers(operation)) {
     throw InputError("this transport cannot run " + to_string(operation) +
-                     ", which adds numbers, as a list of transfers: use --implementation library");
+                     " as a list of transfers: use --implementation library");
   }
   if (in_place && (wanted != Implementation::library || !transport.has_in_place(operation)))
     throw InputError("this transport has no " + to_string(operation) +

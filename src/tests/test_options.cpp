@@ -155,6 +155,8 @@ TEST(a_burn_in_has_a_time_and_a_product) {
     CHECK(mistake({wrong}).find("'") != std::string::npos);
   for (const char* wrong : {"--product-order=0", "--product-order=100", "--product-order=65536"})
     CHECK(mistake({"--burn-in=1", wrong}).find("' is not a") != std::string::npos);
-  CHECK(mistake({"--product=float32"}).find("add --burn-in") != std::string::npos);
+  CHECK(parse({"--burn-in=1", "--compute-only"}).compute_only);
+  for (const char* alone : {"--product=float32", "--compute-only"})
+    CHECK(mistake({alone}).find("add --burn-in") != std::string::npos);
   CHECK(mistake({"--burn-in=1", "--train=4", "--operations=unidirectional"}).find("--train") != std::string::npos);
 }

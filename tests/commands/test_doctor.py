@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from fabricheck.cli import main
 from fabricheck.errors import UserError
 from fabricheck.records.node_state import GpuProcess, NodeState
 from fabricheck.records.verdict import EXIT_CODES, Verdict
+from fabricheck.results.fabricbench import read_run
 from fabricheck.session import doctor
 from fabricheck.suite import suite_root
 from tests.judge.test_part_values import named
 from tests.support.bench import built
+from tests.support.burn_ins import burn_in_lines, slower, windows_of
 from tests.support.equal_runs import run_of
+from tests.support.result_files import Line, settle, write
 from tests.support.states import gpu, nic, node
 
 
@@ -129,6 +133,60 @@ def test_the_memory_of_each_gpu_is_compared_with_its_model(
     assert max(map(len, lines)) <= 160
 
 
+def multiplied(factor: float = 1, *, by: str = "cuBLAS 130100", wrong: int = 0) -> Callable[[list[Line]], None]:
+    """Of a burn-in what `--compute-only` leaves: two GPUs, the second of which takes `factor` times as long."""
+
+    def change(lines: list[Line]) -> None:
+        slower(lines, [1], factor, phase="compute")
+        lines[:] = [line for line in lines if line.get("phase", "compute") == "compute" and line["record"] != "node"]
+        header, samples = lines[:2]
+        series = header["plan"]["series"][0] | {"operation": "local_copy", "implementation": "transfers"}
+        header["plan"] |= {"operations": ["local_copy"], "series": [{**series, "ranks": [rank]} for rank in (0, 1)]}
+        header |= {"transport": "kernel", "expected_records": 2}
+        times = [int(8 * samples["bytes"] / 16_500)] * samples["iterations"]
+        of_rank = samples | {"operation": "local_copy", "implementation": "transfers", "times_ns": times}
+        lines[1:2] = [{**of_rank, "index": rank, "ranks": [rank]} for rank in (0, 1)]
+        load = next(line for line in lines if line["record"] == "burn_in")
+        load |= {"by": [by] * 2, "wrong_rows": [0, wrong]}
+        settle(lines)
+        lines[-1] |= {"windows": len(windows_of(lines, "compute")), "wrong_words": wrong}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "shown", "status"),
+    [
+        (multiplied(), "PASS", Verdict.PASS),
+        (multiplied(1.2), "DEGRADED", Verdict.DEGRADED),
+        (multiplied(3), "FAIL", Verdict.FAIL),
+        # What no tensor core's rate is held against.
+        (multiplied(3, by="kernel"), "note", Verdict.PASS),
+        (multiplied(wrong=7), "PASS", Verdict.FAIL),
+    ],
+)
+def test_the_products_of_each_gpu_are_compared_with_its_model(
+    change: Callable[[list[Line]], None],
+    shown: str,
+    status: Verdict,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = burn_in_lines(gpus=2, together=1)
+    change(lines)
+    run = read_run(write(tmp_path / "result.jsonl", lines))
+    assert run.problems == ()
+    monkeypatch.setattr(doctor, "start_ranks", lambda *_: doctor.RankStart(Verdict.PASS, "sent data"))
+    monkeypatch.setattr(doctor, "_measured", lambda *_: run)
+    made(monkeypatch, node("nid001", gpus=(gpu(0), gpu(1))))
+    assert call("--full", "--built=.") == EXIT_CODES[status]
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if "multiplies" in line] == [shown if shown == "note" else "PASS", shown]
+    assert max(map(len, said)) <= 160
+
+
 def test_a_full_look_needs_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--full") == 2
     assert "--built" in capsys.readouterr().err
@@ -173,6 +231,7 @@ def prolog(folder: Path, *options: str, code: str = "", **variables: str) -> sub
 
 
 STATE = """from dataclasses import replace
+from fabricheck.results.fabricbench import read_run
 from fabricheck.session import doctor
 from tests.commands.test_doctor import four
 """

@@ -94,6 +94,8 @@ def late(milliseconds: float) -> Change:
         (lambda lines: slower(lines, [1], 4.0), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
         (ecc, 1, {("ecc-under-load", GPU2)}, Verdict.DEGRADED),
         (lambda lines: slower(lines, [1], 1.1), 1, {("slow-gpu", GPU1)}, Verdict.DEGRADED),
+        # One of sixteen, under load alone.
+        (lambda lines: slower(lines, [9], 1.1), 4, {("slow-gpu", Component(Kind.GPU, "gpu1", "nid003"))}, None),
         (lambda lines: slower(lines, [1], 1.1, first=55), 1, {("drifts", GPU1)}, Verdict.DEGRADED),
         (lambda lines: slower(lines, [4, 5, 6, 7], 1.2, first=30), 3, {("drifts", NODE2), ("slow-node", NODE2)}, None),
         (late(5), 1, {("straggler", GPU2)}, Verdict.DEGRADED),
@@ -107,6 +109,19 @@ def test_what_is_planted_is_named(
     run = judged(tmp_path, change, nodes)
     assert found(run) == codes
     assert verdict in (None, run.final_verdict)
+
+
+@pytest.mark.parametrize(("factor", "codes"), [(2.8, []), (3.2, ["no-overlap"])])
+def test_three_that_take_more_than_three_times_as_long_would_be_faster_in_turns(
+    factor: float, codes: list[str], tmp_path: Path
+) -> None:
+    lines = burn_in_lines(alone=10)
+    for phase, name in (("compute", "products"), ("traffic", "traffic"), ("copies", "copies")):
+        alone = windows_of(lines, phase)[0][name]["median_ns"]
+        for window in windows_of(lines):
+            window[name]["median_ns"] = [int(factor * time) for time in alone]
+    run = SystemJudge.of("hgx-h200").judge_alone(read_run(write_burn_in(tmp_path, lines)))
+    assert [problem.code for problem in run.problems] == codes
 
 
 def test_older_gpus_may_be_later(tmp_path: Path) -> None:

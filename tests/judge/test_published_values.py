@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,13 +10,16 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.judge.part_values import Part, RunContext, Where, in_unit, load_part, load_parts, matches
+from fabricheck.judge.part_values import Part, RunContext, in_unit, load_part, load_parts, matches
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.judge.where import Where
+from fabricheck.records.burn_in import BurnIn
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
@@ -75,10 +79,12 @@ class Case:
         libraries = {key: {"name": name, "version": version} for key in ("ccl", "mpi")}
         environment = {**where.environment, **({"NCCL_NVLS_ENABLE": "0"} if where.in_switch is False else {})}
         run = named(made, *self.device, environment=environment, libraries=libraries)
+        if where.product is not None:
+            run = replace(run, burn_in=products_of(where.product, size, where.library or "kernel"))
         judge = SystemJudge(self.topology, None, POLICY, parts=PARTS, published=self.published)
         (first,) = judge.judge_alone(run).judgements
         metric = Metric("made", where.quantity, first.samples)
-        level = in_unit(self.value * share, self.unit, metric, first.expectation)
+        level = in_unit(self.value * share, self.unit, metric, first.expectation, run)
         assert level is not None
         assert matches(where, metric, RunContext(run, self.topology)), "its site is not what it is about"
         (found,) = judge.judge(_at(run, metric, level)).judgements
@@ -87,6 +93,14 @@ class Case:
     def all_judged(self, share: float) -> list[Judgement]:
         where = self.where
         return [self.judged(share, one, by) for one in where.operations for by in where.transports]
+
+
+def products_of(product: str, size: int, library: str) -> BurnIn:
+    """A burn-in of a rank that multiplied by itself, three matrices of so many bytes."""
+    times, nothing = np.zeros(1), np.zeros((1, 1), dtype=np.int64)
+    medians = dict.fromkeys(("products", "traffic", "copies", "ring", "allreduce"), nothing)
+    order = math.isqrt(size // 3 // {"bfloat16": 2, "float64": 8}[product])
+    return BurnIn(("compute",), times, times + 1, medians, medians, product, order, (f"{library} 130100",), (0,), 0)
 
 
 def _at(run: Run, metric: Metric, level: float) -> Run:

@@ -18,11 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.judge.node_state import evidence_of_node
+from fabricheck.judge.system import SystemJudge
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.node_state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
@@ -257,30 +260,63 @@ def windows_of(machine: Machine) -> tuple[list[dict[str, Any]], list[dict[str, A
     return tuple([line for line in lines if line["record"] == kind] for kind in ("window", "node"))  # type: ignore
 
 
-@pytest.mark.parametrize("product", ("bfloat16", "float16", "float32", "float64"))
-def test_a_burn_in_shows_a_gpu_that_is_throttled_and_one_that_multiplies_wrongly(alps: Machine, product: str) -> None:
-    throttled, faulty, other = (alps.topology.gpu(index).name for index in (1, 2, 3))
-    alps.plant(
-        {
-            "throttle": {throttled: {"factor": 0.25, "reasons": ["hw_thermal_slowdown"]}},
-            "products": {faulty: {"wrong_each": 20}},
-            "nvml": {other: {"corrected_ecc_errors": 7, "remapped_rows_pending": 1}},
-        }
-    )
-    options = ("--sizes=64KiB", "--burn-in=4", "--product-order=128", f"--product={product}", *ITERATIONS)
-    run = alps.run("--transport=ccl", "--operations=allreduce", *options)
+@pytest.mark.parametrize("product", ("float16", "float32", "float64"))
+def test_products_of_each_type_are_compared(alps: Machine, product: str) -> None:
+    alps.plant({"products": {alps.topology.gpu(2).name: {"wrong_each": 20}}})
+    options = ("--burn-in=1", "--compute-only", "--product-order=128", f"--product={product}", *ITERATIONS)
+    run = alps.run("--transport=kernel", "--operations=local_copy", "--sizes=64KiB", *options)
     assert run.status == 5, run.said
-    windows, nodes = windows_of(alps)
-    products = [window["products"] for window in windows if "products" in window]
-    wrong = [sum(by_rank) for by_rank in zip(*(part["wrong_words"] for part in products), strict=True)]
-    assert wrong[2] > 0 and (wrong[0], wrong[1], wrong[3]) == (0, 0, 0)
-    assert products[0]["median_ns"][1] > 3 * products[0]["median_ns"][0]
-    gpus = nodes[-1]["gpus"]
-    assert ["hw_thermal_slowdown" in gpu["throttle"] for gpu in gpus] == [False, True, False, False]
-    assert [gpu["counters"]["ecc_corrected"] for gpu in gpus] == [0, 0, 0, 7]
-    assert [gpu["counters"]["rows_pending"] for gpu in gpus] == [0, 0, 0, 1]
-    assert gpus[1]["clock_mhz"][2] < gpus[0]["clock_mhz"][0]
-    assert all(gpu["power_w"][0] > 0 and gpu["temperature_c"][0] > 0 for gpu in gpus)
+    windows, _ = windows_of(alps)
+    assert {window["phase"] for window in windows} == {"compute"}
+    wrong = [sum(by_rank) for by_rank in zip(*(window["products"]["wrong_words"] for window in windows), strict=True)]
+    assert [count > 0 for count in wrong] == [False, False, True, False]
+
+
+@contextmanager
+def planted_under_load(machine: Machine, faults: Mapping[str, Any]) -> Iterator[None]:
+    """Plants faults once the next run has shown three windows in which all goes on at the same time."""
+    output, ended = machine.folder / f"result-{machine.runs + 1}.jsonl", threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            if output.exists() and output.read_text().count('"phase":"together"') >= 3:
+                return machine.plant(faults)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_node_that_throttles_later_under_load_is_named_and_so_is_a_gpu_that_multiplies_wrongly(alps: Machine) -> None:
+    names = [gpu.name for gpu in alps.topology.gpus]
+    always = {
+        "products": {names[2]: {"wrong_each": 20}},
+        "nvml": {names[3]: {"corrected_ecc_errors": 7, "remapped_rows_pending": 1}},
+    }
+    slow = {"factor": 0.25, "reasons": ["hw_thermal_slowdown"]}
+    alps.plant(always)
+    options = ("--sizes=64KiB", "--burn-in=12", "--product-order=128", *ITERATIONS)
+    with planted_under_load(alps, {**always, "throttle": dict.fromkeys(names, slow)}):
+        done = alps.run("--transport=ccl", "--operations=allreduce", *options)
+    assert done.status == 5, done.said
+    run = SystemJudge.of("alps").judge_alone(read_run(alps.folder / f"result-{alps.runs}.jsonl"))
+    named = {(problem.code, problem.components) for problem in run.problems}
+    (host,) = {rank.host for rank in run.run.ranks}
+    assert ("throttles-under-load", (Component.of_node(host),)) in named
+    assert ("wrong-arithmetic", (Component(Kind.GPU, names[2], host),)) in named
+    load = run.run.burn_in
+    assert load is not None and load.wrong[2] > 0 == sum(load.wrong) - load.wrong[2]
+    for gpu in run.run.loaded_gpus.values():
+        throttled = gpu.throttle["hw_thermal_slowdown"][load.together] > 0
+        assert not throttled[:3].any() and throttled[3:].any()
+        assert np.nanmin(gpu.gauges["clock_mhz"]) < gpu.gauges["clock_mhz"][0]
+        assert all(np.nanmin(gpu.gauges[name]) > 0 for name in ("power_w", "temperature_c"))
+    counters = run.run.loaded_gpus[3].counters
+    assert (counters["ecc_corrected"][-1], counters["rows_pending"][-1]) == (7, 1)
 
 
 def test_a_burn_in_by_sycl(aurora: Machine) -> None:
