@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import SYSTEM_OR_FILE
+from fabricheck.commands.options import SYSTEM_OR_FILE, given_topology, is_topology_file
 from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
@@ -124,17 +124,12 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
 def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ...]]:
     from fabricheck.judge.published import load_published
     from fabricheck.judge.references import load_references
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import site_root, suite_root
-    from fabricheck.topology.model import find_topology, load_topology
+    from fabricheck.suite import site_root
 
-    if system.endswith((".yaml", ".yml")):
-        return load_topology(Path(system)), None, ()
-    root = suite_root()
-    site = site_root(system, root)
-    topology = find_topology(system, site / "site_configs")
-    require_partition(root, system)
-    values, name = site / "reference_values", system.partition(":")[0]
+    topology = given_topology(system)
+    if is_topology_file(system):
+        return topology, None, ()
+    values, name = site_root(system) / "reference_values", system.partition(":")[0]
     own, published = values / f"{name}.yaml", values / "published" / f"{name}.yaml"
     return (
         topology,
