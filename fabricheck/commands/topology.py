@@ -7,7 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,27 +139,19 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
 
 
 def _print_csv(table: list[ExpectedRow]) -> None:
+    from fabricheck.judge.expected_table import ExpectedRow
+
+    names = [each.name for each in fields(ExpectedRow) if each.name not in ("source", "payload")]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(
-        [
-            "operation",
-            "transport",
-            "devices",
-            "nominal",
-            "optimum",
-            "expected",
-            "achievable",
-            "ceiling",
-            "reference",
-            "reference_bytes",
-            "source",
-        ]
-    )
+    writer.writerow([*names, "source"])
     for row in table:
-        known = (row.nominal, row.optimum, row.expected, row.achievable)
-        numbers = (*known, row.ceiling, row.reference, row.reference_bytes)
-        cells = ["" if one is None else f"{one:.10g}" for one in numbers]
-        writer.writerow([row.operation, row.transport, " ".join(row.devices), *cells, row.source])
+        writer.writerow([*(_csv_cell(getattr(row, name)) for name in names), row.source])
+
+
+def _csv_cell(value: str | tuple[str, ...] | float | None) -> str:
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return f"{value:.10g}" if isinstance(value, (int, float)) else value or ""
 
 
 def _expected_text(

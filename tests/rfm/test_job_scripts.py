@@ -117,13 +117,6 @@ def test_packages_of_spack(tmp_path: Path) -> None:
     assert max(loads) < lines.index(launch_of(lines))
 
 
-def test_an_environment_of_spack(tmp_path: Path) -> None:
-    activate = [". /opt/spack/share/spack/setup-env.sh", "spack env activate gpu"]
-    lines = job_script(tmp_path, "SmokePeers", system={}, partition={}, environment={"prepare_cmds": activate})
-    assert [line for line in lines if line in activate] == activate
-    assert lines.index(activate[-1]) < lines.index(launch_of(lines))
-
-
 # By the platform: what begins the launch, the options of the site, and how a folder is mounted where it lies.
 CONTAINERS = {
     "Apptainer": ("srun apptainer exec ", ["--nv"], '-B"{0}:{0}"'),
@@ -206,8 +199,12 @@ def test_all_launches_are_in_the_container(tmp_path: Path, platform: str) -> Non
     assert "-J report.json" in ran["NcclTests"][-1][1] and " -c" in ran["OsuPairs"][1][1]
 
 
-def test_a_job_of_lsf(tmp_path: Path) -> None:
+def test_a_job_of_lsf_in_an_environment_of_spack(tmp_path: Path) -> None:
+    activate = [". /opt/spack/share/spack/setup-env.sh", "spack env activate gpu"]
     partition = {"scheduler": "lsf", "launcher": "lrun", "access": ["-q gpu"], "resources": [GPUS_OF_LSF]}
-    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={})
+    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={"prepare_cmds": activate})
     assert {"#BSUB -q gpu", "#BSUB -gpu num=4"} <= {*lines}
-    assert launch_of(lines).startswith(f"lrun -N 1 -T 4 {tmp_path}")
+    assert [line for line in lines if line in activate] == activate
+    launch = launch_of(lines)
+    assert launch.startswith(f"lrun -N 1 -T 4 {tmp_path}")
+    assert lines.index(activate[-1]) < lines.index(launch)
