@@ -13,6 +13,7 @@ import reframe as rfm
 import reframe.core.runtime as rt
 from reframe.core.builtins import fixture, run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
+from reframe.core.meta import make_test
 from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
@@ -164,9 +165,9 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
         return True
 
 
-def built(tool: str) -> Any:
-    """The suite of a tool as a fixture."""
-    return fixture(BuildVendor, scope="environment", variables={"tool": tool})
+def built(name: str, tool: str) -> Any:
+    """The suite of a tool as a fixture of this name. Variables of a fixture would be in the names of its tests."""
+    return fixture(make_test(name, (BuildVendor,), {"tool": tool}, module=__name__), scope="environment")
 
 
 class OsuSuite(RegressionTestPlugin):
@@ -174,7 +175,7 @@ class OsuSuite(RegressionTestPlugin):
 
     tool = "osu"
     transport = "mpi"
-    suite = built("osu")
+    suite = built("BuildOsu", "osu")
 
 
 class NcclTestsSuite(RegressionTestPlugin):
@@ -182,7 +183,7 @@ class NcclTestsSuite(RegressionTestPlugin):
 
     tool = "nccl-tests"
     transport = "ccl"
-    suite = built("nccl-tests")
+    suite = built("BuildNcclTests", "nccl-tests")
     buffers = "D D"
 
 
@@ -191,7 +192,7 @@ class RcclTestsSuite(RegressionTestPlugin):
 
     tool = "rccl-tests"
     transport = "ccl"
-    suite = built("rccl-tests")
+    suite = built("BuildRcclTests", "rccl-tests")
     buffers = "D D"
 
 
@@ -200,7 +201,7 @@ class OneCclSuite(RegressionTestPlugin):
 
     tool = "oneccl"
     transport = "ccl"
-    suite = built("oneccl")
+    suite = built("BuildOneCcl", "oneccl")
     buffers = "D D"
 
 
@@ -209,7 +210,7 @@ class ImbSuite(RegressionTestPlugin):
 
     tool = "imb"
     transport = "mpi"
-    suite = built("imb")
+    suite = built("BuildImb", "imb")
 
 
 class LibfabricSuite(RegressionTestPlugin):
@@ -217,7 +218,7 @@ class LibfabricSuite(RegressionTestPlugin):
 
     tool = "libfabric"
     transport = "fabric"
-    suite = built("libfabric")
+    suite = built("BuildLibfabric", "libfabric")
     buffers = "H H"
     nodes = 2
 
@@ -227,7 +228,7 @@ class UcxSuite(RegressionTestPlugin):
 
     tool = "ucx"
     transport = "mpi"
-    suite = built("ucx")
+    suite = built("BuildUcx", "ucx")
     buffers = "H H"
     nodes = 2
 
@@ -237,7 +238,7 @@ class PerftestSuite(RegressionTestPlugin):
 
     tool = "perftest"
     transport = "fabric"
-    suite = built("perftest")
+    suite = built("BuildPerftest", "perftest")
     nodes = 2
 
 

@@ -179,7 +179,7 @@ def test_a_build_that_fails_shows_its_first_error_and_the_known_cause(osu_suite:
     tarball = stand_in(tmp_path, **{"osu.c": source, "Makefile": makefile})
     done = run(osu_suite, ONE, FABRICHECK_OSU=str(tarball))
     assert done.status == 4, done.output
-    reason = " ".join(done.reason(next(name for name in done.cases if name.startswith("BuildVendor"))).split())
+    reason = " ".join(done.reason(next(name for name in done.cases if name.startswith("BuildOsu"))).split())
     assert "INCOMPLETE: OSU Micro-Benchmarks does not build" in reason
     assert "osu.c:2:" in reason
     assert "error: too many arguments to function" in reason
