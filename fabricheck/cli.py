@@ -36,7 +36,6 @@ class Command:
     name: str
     module: str
     help: str
-    attribute: str = ""  # the command in the module, where it is not called as the command is
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -121,7 +120,7 @@ class _Commands(click.Group):
         if entry is None:
             return None
         try:
-            command = getattr(importlib.import_module(entry.module), entry.attribute or entry.name)
+            command = getattr(importlib.import_module(entry.module), entry.name)
         except ModuleNotFoundError as error:
             if error.name not in (LAB, f"{LAB}.{entry.name}"):
                 raise

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.errors import UserError
 from fabricheck.patterns import mistake_of
@@ -161,10 +161,7 @@ def load_profiles(path: str | PathLike[str]) -> Profiles:
     set twice in a profile, and for one that is not among `ACCEPTED` and does not state what it `accepts`.
     """
     file = read_yaml(Path(path))
-    try:
-        content = _FileModel.model_validate(file.content)
-    except ValidationError as error:
-        raise file.rejection(error) from None
+    content = file.validated(_FileModel.model_validate)
     profiles = []
     for name, profile in content.profiles.items():
         seen: set[str] = set()

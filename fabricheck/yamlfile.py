@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pydantic
 import yaml
@@ -26,6 +27,7 @@ from fabricheck.errors import UserError
 from fabricheck.wholefile import read_file
 
 Place = tuple[str | int, ...]
+_Model = TypeVar("_Model")
 
 # A reference is some hundred characters, and eight GPUs have thousands; this much is read in about five seconds.
 _MOST_CHARACTERS = 2_000_000
@@ -79,7 +81,20 @@ class YamlFile:
         field = format_place(place)
         return UserError(f"{where}: {field}: {reason}" if field else f"{where}: {reason}")
 
-    def rejection(self, error: pydantic.ValidationError) -> UserError:
+    @property
+    def as_json(self) -> str:
+        """The content as JSON, whose lists may be tuples even where pydantic validates strictly."""
+        return json.dumps(self.content, default=str)
+
+    def validated(self, validate: Callable[[Any], _Model], content: Any = None) -> _Model:
+        """What pydantic's `validate` makes of the file's content, or of another form of it. Raises the UserError of the
+        first mistake."""
+        try:
+            return validate(self.content if content is None else content)
+        except pydantic.ValidationError as error:
+            raise self._rejection(error) from None
+
+    def _rejection(self, error: pydantic.ValidationError) -> UserError:
         """The first mistake that pydantic found, as a UserError."""
         first = error.errors(include_url=False)[0]
         # Names that pydantic adds for the member of a union are no places of the file.

@@ -55,12 +55,11 @@ def _nodes(folder: Path) -> tuple[str, ...]:
     """The names of all nodes and switches, by the topology of the run's system and by Slurm, where they say them."""
     from fabricheck.jsonfile import read_json
     from fabricheck.state.programs import ask
-    from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
 
     names = [*ask(["sinfo", "--all", "--noheader", "--Node", "--format=%N"], 10).output.split()]
     with contextlib.suppress(UserError, TypeError, LookupError):
         system = str(read_json(folder / "verdict.json")["system"])
-        network = find_topology(system, site_root(system) / "site_configs").network
+        network = find_topology(system).network
         names += [*network.nodes, *(each.name for each in network.switches)] if network is not None else []
     return tuple(names)

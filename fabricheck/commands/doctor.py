@@ -66,7 +66,6 @@ def doctor(
     from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
     from fabricheck.report.lines import steps
     from fabricheck.session.doctor import NodeHangs, ask_this_node, measure_gpus, start_ranks
-    from fabricheck.suite import site_root
     from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
@@ -76,7 +75,7 @@ def doctor(
     begin, topology = time.monotonic(), None
     limit = PROLOG_ASKS_S if prolog else limit or (FULL_S if full else USUAL_S)
     try:
-        topology = find_topology(system, site_root(system) / "site_configs") if system is not None else None
+        topology = find_topology(system) if system is not None else None
     except UserError as error:
         if not prolog:
             raise

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.decorators import FC
+
+if TYPE_CHECKING:
+    from fabricheck.topology.model import Topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -37,6 +41,26 @@ def _system(text: str) -> Callable[[FC], FC]:
 SYSTEM = _system("A system below site_configs/, or system:partition.")
 SYSTEM_OF_RUNS = _system("The system of the runs.")
 SYSTEM_OR_FILE = _system("A system below site_configs/, system:partition, or a topology file.")
+
+
+def is_topology_file(system: str) -> bool:
+    """Whether `SYSTEM_OR_FILE` names a file."""
+    return system.endswith((".yaml", ".yml"))
+
+
+def given_topology(system: str) -> Topology:
+    """The topology that `SYSTEM_OR_FILE` names. Raises UserError."""
+    from fabricheck.site.validation import require_partition
+    from fabricheck.suite import suite_root
+    from fabricheck.topology.model import find_topology, load_topology
+
+    if is_topology_file(system):
+        return load_topology(Path(system))
+    topology = find_topology(system)
+    require_partition(suite_root(), system)
+    return topology
+
+
 BUILT = click.option(
     "--built",
     envvar="FABRICHECK_BUILT",

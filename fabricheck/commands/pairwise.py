@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import FILE, SYSTEM_OR_FILE
-from fabricheck.errors import UserError
+from fabricheck.commands.options import FILE, SYSTEM_OR_FILE, given_topology
+from fabricheck.errors import UserError, refused
 from fabricheck.records.verdict import Verdict
 from fabricheck.wholefile import read_file
 
@@ -102,13 +102,10 @@ def plan(
     if output is None:
         click.echo(write_rounds(made), nl=False)
         return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(write_rounds(made))
-    except FileExistsError:
-        raise UserError(f"{output} exists already: give another name") from None
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror}") from None
+    if output.exists():
+        raise UserError(f"{output} exists already: give another name")
+    with refused(f"{output}:", "written"):
+        output.write_text(write_rounds(made), encoding="utf-8")
     click.echo(f"{output}: {len(made.rounds)} rounds, {sum(map(len, made.rounds))} pairs of {len(places)} ranks")
 
 
@@ -208,15 +205,7 @@ def _least(detectable: Mapping[str, float], ways: Ways) -> dict[str, tuple[float
 
 
 def _network(system: str) -> tuple[Topology, Network]:
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import site_root, suite_root
-    from fabricheck.topology.model import find_topology, load_topology
-
-    if system.endswith((".yaml", ".yml")):
-        topology = load_topology(Path(system))
-    else:
-        require_partition(suite_root(), system)
-        topology = find_topology(system, site_root(system) / "site_configs")
+    topology = given_topology(system)
     if topology.network is None:
         raise UserError(
             f"the topology of {system} has no network: describe how its nodes are connected (docs/topology-format.md)"
@@ -230,10 +219,8 @@ def _routing(network: Network, path: Path | None) -> Routing | None:
 
     if path is None:
         return None
-    try:
-        lines = read_file(path, _MOST_BYTES).decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with refused(str(path), "read"):
+        lines = read_file(path, _MOST_BYTES).decode("utf-8", "replace").splitlines()
     known: dict[tuple[str, str], tuple[str, ...]] = {}
     for number, line in enumerate(lines, start=1):
         words = re.sub("#.*", "", line).split()

@@ -7,13 +7,13 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import SYSTEM_OR_FILE
+from fabricheck.commands.options import SYSTEM_OR_FILE, given_topology, is_topology_file
 from fabricheck.errors import UserError, refused
 from fabricheck.records.operations import PAIRS
 
@@ -124,17 +124,12 @@ def validate(context: click.Context, names: tuple[str, ...]) -> None:
 def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ...]]:
     from fabricheck.judge.published import load_published
     from fabricheck.judge.references import load_references
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import site_root, suite_root
-    from fabricheck.topology.model import find_topology, load_topology
+    from fabricheck.suite import site_root
 
-    if system.endswith((".yaml", ".yml")):
-        return load_topology(Path(system)), None, ()
-    root = suite_root()
-    site = site_root(system, root)
-    topology = find_topology(system, site / "site_configs")
-    require_partition(root, system)
-    values, name = site / "reference_values", system.partition(":")[0]
+    topology = given_topology(system)
+    if is_topology_file(system):
+        return topology, None, ()
+    values, name = site_root(system) / "reference_values", system.partition(":")[0]
     own, published = values / f"{name}.yaml", values / "published" / f"{name}.yaml"
     return (
         topology,
@@ -144,27 +139,19 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
 
 
 def _print_csv(table: list[ExpectedRow]) -> None:
+    from fabricheck.judge.expected_table import ExpectedRow
+
+    names = [each.name for each in fields(ExpectedRow) if each.name not in ("source", "payload")]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(
-        [
-            "operation",
-            "transport",
-            "devices",
-            "nominal",
-            "optimum",
-            "expected",
-            "achievable",
-            "ceiling",
-            "reference",
-            "reference_bytes",
-            "source",
-        ]
-    )
+    writer.writerow([*names, "source"])
     for row in table:
-        known = (row.nominal, row.optimum, row.expected, row.achievable)
-        numbers = (*known, row.ceiling, row.reference, row.reference_bytes)
-        cells = ["" if one is None else f"{one:.10g}" for one in numbers]
-        writer.writerow([row.operation, row.transport, " ".join(row.devices), *cells, row.source])
+        writer.writerow([*(_csv_cell(getattr(row, name)) for name in names), row.source])
+
+
+def _csv_cell(value: str | tuple[str, ...] | float | None) -> str:
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return f"{value:.10g}" if isinstance(value, (int, float)) else value or ""
 
 
 def _expected_text(

@@ -37,7 +37,7 @@ from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
-from fabricheck.suite import site_root, suite_root
+from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
 
@@ -301,7 +301,7 @@ def main(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--")
     folder, launcher, ranks, limit, patience, *options = arguments[:at]
     fleet = Fleet.read(Path(folder))
-    topology = find_topology(fleet.partition, site_root(fleet.system) / "site_configs")
+    topology = find_topology(fleet.partition)
     if topology.network is None:
         sys.stderr.write(f"fabricheck: the topology of {fleet.system} has no network: its pairs are not tested\n")
         return 1

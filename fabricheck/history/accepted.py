@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
@@ -50,11 +49,7 @@ def load_accepted(path: Path) -> tuple[Accepted, ...]:
     file = read_yaml(path)
     if not isinstance(file.content, list):
         file.fail((), "has to be a list of accepted changes, each with since, reason and maybe metrics")
-    try:
-        text = json.dumps(file.content, default=str)
-        return _adapter().validate_json(text)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
+    return file.validated(_adapter().validate_json, file.as_json)
 
 
 @cache

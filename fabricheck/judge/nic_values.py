@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
@@ -64,10 +63,7 @@ def load_nics(path: Path) -> tuple[KnownNic, ...]:
     if not path.exists():
         return ()
     file = read_yaml(path)
-    try:
-        return tuple(_File.model_validate(file.content).nics)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
+    return tuple(file.validated(_File.model_validate).nics)
 
 
 def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunContext) -> Iterator[Yardstick]:

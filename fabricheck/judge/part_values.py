@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import MOST_OF_METRIC
@@ -354,10 +353,7 @@ def load_part(path: Path) -> Part:
 @lru_cache(maxsize=128)
 def _load_part(path: Path, _: object) -> Part:
     file = read_yaml(path)
-    try:
-        part = Part.model_validate(file.content)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
+    part = file.validated(Part.model_validate)
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "has to be lowest, then highest")
     told = [AlarmedValue(one.where, one.value, one.unit, one.alarm_of) for one in part.values]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fabricheck.records.operations import (
     MEMORY_PATHS,
@@ -280,11 +279,8 @@ def load_policy(path: str | PathLike[str]) -> Policy:
         file.fail((), "a policy is a map with fields such as floors and latencies")
     if "source" in file.content:
         file.fail(("source",), "is this file: remove the field")
-    try:
-        # By way of JSON, whose lists may be tuples even where validation is strict.
-        return _adapter().validate_json(json.dumps({**file.content, "source": str(path)}, default=str))
-    except ValidationError as error:
-        raise file.rejection(error) from None
+    whole = replace(file, content={**file.content, "source": str(path)})
+    return whole.validated(_adapter().validate_json, whole.as_json)
 
 
 @cache

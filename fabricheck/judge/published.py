@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.part_values import RunContext, alarm_of, in_unit, matches
@@ -102,10 +101,7 @@ def yardsticks_of_papers(
 def load_published(path: Path) -> tuple[Published, ...]:
     """Read the published values of a system. Raises UserError that names file, line and field."""
     file = read_yaml(path)
-    try:
-        entries = _File.model_validate(file.content)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
+    entries = file.validated(_File.model_validate)
     if entries.system != path.stem:
         file.fail(("system",), f"is {entries.system!r}, but the file is that of {path.stem!r}")
     for position, stated in enumerate(entries.values):

@@ -7,7 +7,6 @@ judging.
 from fabricheck.begin import keep_signals
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.burn_in import BurnInCheck
-from fabricheck.rfm.cross_check import CrossCheck
 from fabricheck.rfm.measure import FabricbenchCheck, NodePairsCheck
 from fabricheck.rfm.screen import FleetScreen
 from fabricheck.rfm.shared_job import use_shared_jobs
@@ -22,7 +21,7 @@ from fabricheck.rfm.suite_parts import (
     UcxSuite,
 )
 from fabricheck.rfm.tuning_effect import InterleavedCheck, ServiceLevelComparison, TuningComparison, settings_to_compare
-from fabricheck.rfm.vendor import VendorCheck
+from fabricheck.rfm.vendor import CrossCheck, VendorCheck
 
 __all__ = [
     "BuildFabricbench",

@@ -27,7 +27,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build_fabricbench import API_OF_CCL, missing_backend
 from fabricheck.state.programs import module_command
-from fabricheck.suite import described, site_root, suite_root
+from fabricheck.suite import described, suite_root
 from fabricheck.topology.hardware import gpu_product
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology, find_topology
@@ -325,7 +325,7 @@ def topology_of(where: str) -> Topology | None:
 
     Raises UserError where its file is not valid.
     """
-    return find_topology(where, site_root(where) / "site_configs") if described(where) else None
+    return find_topology(where) if described(where) else None
 
 
 def fitting_partitions(features: Sequence[str], *, several_nodes: bool, in_domain: bool = False) -> list[str]:

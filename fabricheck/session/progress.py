@@ -43,7 +43,6 @@ class Progress:
     width: int = _LINE
     clock: Callable[[], float] = time.monotonic
     _left: TimeLeft = field(init=False)
-    _ended: int = 0
     _reasons: set[str] = field(default_factory=set)
     _waiting: _Ended | None = None
 
@@ -55,7 +54,6 @@ class Progress:
         if (match := _STATUS.match(text)) is not None:
             self.flush()
             status, place, total, name, _, why = match.groups()
-            self._ended += 1
             self._left.end(name, int(total) - int(place), self.clock())
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:

@@ -8,7 +8,6 @@ an installed prefix, the name of a module, a tarball, a source directory, or `re
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tarfile
@@ -21,7 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fabricheck.errors import UserError
 from fabricheck.suite import suite_root
@@ -121,11 +120,7 @@ class _File:
 def load_tools(path: str | PathLike[str]) -> Mapping[str, Tool]:
     """The tools of a YAML file such as config/vendor.yaml, by name. UserError names the line of a mistake."""
     file = read_yaml(Path(path))
-    try:
-        # By way of JSON, whose lists may be tuples even where validation is strict.
-        tools = TypeAdapter(_File).validate_json(json.dumps(file.content, default=str)).tools
-    except ValidationError as error:
-        raise file.rejection(error) from None
+    tools = file.validated(TypeAdapter(_File).validate_json, file.as_json).tools
     for name, tool in tools.items():
         release = tool.release
         if release is not None and (release.sha256 is None) != (release.sha256_from is None):

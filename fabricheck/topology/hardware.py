@@ -7,7 +7,6 @@ share has its source; where none is known there is no achievable value.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fabricheck.suite import INSTALLED, suite_root
 from fabricheck.yamlfile import read_yaml
@@ -157,8 +156,4 @@ def _payloads(path: Path) -> tuple[Payload, ...]:
 @cache
 def _read(path: Path) -> _File:
     file = read_yaml(path)
-    try:
-        # By way of JSON, whose lists may be tuples even where validation is strict.
-        return TypeAdapter(_File).validate_json(json.dumps(file.content, default=str))
-    except ValidationError as error:
-        raise file.rejection(error) from None
+    return file.validated(TypeAdapter(_File).validate_json, file.as_json)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import pydantic
-
 from fabricheck.errors import UserError
+from fabricheck.suite import site_root
 from fabricheck.topology.network import Network, network_from
 from fabricheck.topology.schema import DirectedRate, FabricEntry, MemoryEntry, TopologyFile
 from fabricheck.units import parse_rate
@@ -161,10 +160,7 @@ def load_topology(path: Path) -> Topology:
     file = read_yaml(path)
     if not isinstance(file.content, dict):
         raise UserError(f"{path}:1: is not a mapping of fields: see docs/topology-format.md")
-    try:
-        entry = TopologyFile.model_validate(file.content)
-    except pydantic.ValidationError as error:
-        raise file.rejection(error) from None
+    entry = file.validated(TopologyFile.model_validate)
     _check_names(file, entry)
     _check_links(file, entry)
     _check_association(file, entry)
@@ -204,12 +200,14 @@ def _rates(rate: str | DirectedRate, source: str) -> tuple[float, str, float | N
     return parse_rate(rate.forward), source, parse_rate(rate.back)
 
 
-def find_topology(system: str, site_configs: Path) -> Topology:
-    """The topology of a system, or of a `system:partition`, from the files in `<site_configs>/<system>/`.
+def find_topology(system: str, site_configs: Path | None = None) -> Topology:
+    """The topology of a system, or of a `system:partition`, from the files in `<site_configs>/<system>/` (default: of
+    the suite that we are in, or of FABRICHECK_SITES).
 
     `topology-<partition>.yaml` where there is one, else `topology.yaml`. Raises UserError.
     """
     name, _, partition = system.partition(":")
+    site_configs = site_configs or site_root(name) / "site_configs"
     path = partition_files(name, site_configs).get(partition, site_configs / name / "topology.yaml")
     if not os.path.isfile(path):
         systems = sorted(found.parent.name for found in site_configs.glob("*/topology.yaml"))

@@ -117,13 +117,6 @@ def test_packages_of_spack(tmp_path: Path) -> None:
     assert max(loads) < lines.index(launch_of(lines))
 
 
-def test_an_environment_of_spack(tmp_path: Path) -> None:
-    activate = [". /opt/spack/share/spack/setup-env.sh", "spack env activate gpu"]
-    lines = job_script(tmp_path, "SmokePeers", system={}, partition={}, environment={"prepare_cmds": activate})
-    assert [line for line in lines if line in activate] == activate
-    assert lines.index(activate[-1]) < lines.index(launch_of(lines))
-
-
 # By the platform: what begins the launch, the options of the site, and how a folder is mounted where it lies.
 CONTAINERS = {
     "Apptainer": ("srun apptainer exec ", ["--nv"], '-B"{0}:{0}"'),
@@ -131,35 +124,6 @@ CONTAINERS = {
     "Podman": ("srun podman run --rm --env-host ", ["--device=nvidia.com/gpu=all"], "--volume={0}:{0}"),
     "Pyxis": ("srun ", ["--no-container-mount-home"], "{0}:{0}"),
 }
-
-
-@pytest.mark.parametrize("platform", CONTAINERS)
-def test_a_container(tmp_path: Path, platform: str) -> None:
-    """The launcher starts the container, and the container fabricbench, which finds what is named by its path."""
-    begin, options, mounted = CONTAINERS[platform]
-    container = {"platform": platform, "image": "docker.io/site/cuda:13.0", "options": options}
-    known = {"Apptainer", "Sarus"}  # to ReFrame
-    platforms = [{"type": platform, "modules": [], "env_vars": [["SITES_OWN", "/c"]]}] if platform in known else []
-    lines = job_script(
-        tmp_path,
-        "SmokePeers",
-        system={},
-        partition={"container_platforms": platforms, "scheduler": "slurm", "processor": {}},
-        environment={"extras": {"container": container}},
-    )
-    # The state of a node is asked outside: an image needs no Python.
-    assert ["srun sh -c" in line for line in lines if "fabricheck.state.collect" in line] == [True, True]
-    launch = launch_of(lines)
-    program = tmp_path / "built" / "site" / "fabricbench"
-    assert launch.startswith(begin)
-    before, _, after = launch.partition(f" {program} ")
-    assert after.startswith("--transport=copy ") and after.endswith(" --case=SmokePeers,@theirs:gpu+site")
-    assert options[0] in before and "docker.io/site/cuda:13.0" in before
-    assert all(mounted.format(folder) in before for folder in (program.parent, suite_root()))
-    if platform in known:
-        assert lines.index("export SITES_OWN=/c") < lines.index(launch)
-    (stage,) = re.findall(r"(?:--(?:container-)?workdir=|--pwd |-w )(\S+)", before)
-    assert mounted.format(stage) in before and (Path(stage) / "rfm_job.sh").exists()
 
 
 # They start what comes after the image; srun starts one rank, in a container where it is asked for one.
@@ -173,16 +137,23 @@ SAY = 'echo "${{INSIDE:-outside}} ${{0##*/}} $*" >> {0}\n'
 
 
 @pytest.mark.parametrize("platform", CONTAINERS)
-def test_all_launches_of_a_vendor_suite_are_in_the_container(tmp_path: Path, platform: str) -> None:
-    """Place, check of the data, help and measurement; and of a comparison each round of either program."""
+def test_all_launches_are_in_the_container(tmp_path: Path, platform: str) -> None:
+    """The launcher starts the container, and that fabricbench, which finds what is named by its path. Of vendor suites:
+    place, check of the data, help and measurement; and of a comparison each round of either program."""
+    begin, options, mounted = CONTAINERS[platform]
     said = tmp_path / "said"
+    known = {"type": platform, "modules": [], "env_vars": [["SITES_OWN", "/c"]]}  # to ReFrame
     write_site(
         tmp_path,
         system={},
-        partition={"container_platforms": [{"type": platform}] if platform in ("Apptainer", "Sarus") else []},
+        partition={
+            "container_platforms": [known] if platform in ("Apptainer", "Sarus") else [],
+            "scheduler": "slurm",
+            "processor": {},
+        },
         environment={
             "extras": {
-                "container": {"platform": platform, "image": "site/cuda:13.0"},
+                "container": {"platform": platform, "image": "site/cuda:13.0", "options": options},
                 "vendor": {"osu": str(tmp_path / "osu"), "nccl-tests": str(tmp_path / "nccl-tests")},
             }
         },
@@ -197,27 +168,43 @@ def test_all_launches_of_a_vendor_suite_are_in_the_container(tmp_path: Path, pla
         r"OsuPairs.*=latency.*=HH.*=1": ["fabricbench", "osu_latency", "osu_latency"],
         r"NcclTests.*=all_reduce.*=1": ["fabricbench", "all_reduce_perf", "all_reduce_perf"],
         r"CrossCheckNccl.*=allreduce.*=1": ["fabricbench", "all_reduce_perf"] * 7,
+        "SmokePeers": ["fabricbench"],
     }
-    scripts = write_scripts(tmp_path, ["vendor_osu", "vendor_nccl_tests", "cross_check"], [*programs])
+    files = ["vendor_osu", "vendor_nccl_tests", "cross_check", "smoke"]
     ran = {}
-    for script in scripts:
+    for script in write_scripts(tmp_path, files, [*programs]):
         said.write_text("")
         text = script.read_text()
-        assert all(f"{folder}" in text for folder in (script.parent, tmp_path / "built" / "site"))
+        folders = (script.parent, tmp_path / "built" / "site", suite_root())
+        assert all(mounted.format(folder) in text for folder in folders)
+        # The state of a node is asked outside: an image needs no Python.
+        asks = [line for line in text.splitlines() if "fabricheck.state.collect" in line]
+        assert ["srun sh -c" in line for line in asks] == [True, True]
         subprocess.run(["bash", script.name], cwd=script.parent, env=variables(tmp_path), check=False)
         lines = [line.split(" ", 2) for line in said.read_text().splitlines()]
         if platform == "Sarus":
             assert lines.pop(0) == ["pull", "site/cuda:13.0"]
         assert {place for place, *_ in lines} == {platform}
-        ran[script.parent.name.partition("_")[0]] = [(program, options) for _, program, options in lines]
+        ran[script.parent.name.partition("_")[0]] = [(program, given) for _, program, given in lines]
+        if script.parent.name.startswith("SmokePeers"):
+            launch = launch_of(text.splitlines())
+            before, _, after = launch.partition(f" {tmp_path / 'built' / 'site' / 'fabricbench'} ")
+            assert launch.startswith(begin) and options[0] in before and "site/cuda:13.0" in before
+            assert after.startswith("--transport=copy ") and after.endswith(" --case=SmokePeers,@theirs:gpu+site")
+            assert re.findall(r"(?:--(?:container-)?workdir=|--pwd |-w )(\S+)", before) == [str(script.parent)]
+            assert ("export SITES_OWN=/c" in text.partition(launch)[0]) is (platform in ("Apptainer", "Sarus"))
     assert {name.partition(".")[0]: names for name, names in programs.items()} == {
         name: [program for program, _ in calls] for name, calls in ran.items()
     }
     assert "-J report.json" in ran["NcclTests"][-1][1] and " -c" in ran["OsuPairs"][1][1]
 
 
-def test_a_job_of_lsf(tmp_path: Path) -> None:
+def test_a_job_of_lsf_in_an_environment_of_spack(tmp_path: Path) -> None:
+    activate = [". /opt/spack/share/spack/setup-env.sh", "spack env activate gpu"]
     partition = {"scheduler": "lsf", "launcher": "lrun", "access": ["-q gpu"], "resources": [GPUS_OF_LSF]}
-    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={})
+    lines = job_script(tmp_path, "SmokePeers", system={}, partition=partition, environment={"prepare_cmds": activate})
     assert {"#BSUB -q gpu", "#BSUB -gpu num=4"} <= {*lines}
-    assert launch_of(lines).startswith(f"lrun -N 1 -T 4 {tmp_path}")
+    assert [line for line in lines if line in activate] == activate
+    launch = launch_of(lines)
+    assert launch.startswith(f"lrun -N 1 -T 4 {tmp_path}")
+    assert lines.index(activate[-1]) < lines.index(launch)
