@@ -15,7 +15,7 @@ from datetime import datetime
 import numpy as np
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
-from fabricheck.diagnosis.blame import blame_best, count_crossing, evidence_of, loss_evidence
+from fabricheck.diagnosis.blame import blame_best, count_crossing, loss_evidence
 from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
@@ -336,8 +336,8 @@ def _suspects(
     shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
     lost = {each: -math.log(each.gain) for each in changes.metrics}
     loss = float(np.median([lost[each] for each in worse]))
-    gained = loss_evidence(np.array([lost[each] for each in others]), np.array([each.error for each in others]), loss)
-    evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
+    shift, error = np.array([(lost[each], each.error) for each in others]).reshape(-1, 2).T
+    evidence = loss_evidence(shift, error, loss, (new[each.test] for each in others))
     crossing = count_crossing(new[each.test] for each in changes.metrics)
     components = blame_best(shared, crossing, [evidence], changed)
     return tuple(Component(each.kind, each.name, version=versions[each]) for each in components)
