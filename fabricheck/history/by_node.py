@@ -3,9 +3,9 @@
 A node that is a little faster than the others stays so. What it usually differs by is not noise between runs: bounds
 are of what is left, around the level of each node that had enough runs. Of a node that was never seen the difference is
 not known, so it belongs to the bound of the general value. Levels of single nodes are robust centres; between two nodes
-the differences of both add up (least squares, residuals cut off: Huber, *Robust Statistics*, 1981, section 7.8). Pairs
-that do not tell their two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ
-at all is asked first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
+the differences of both add up (least squares). Pairs that do not tell their two nodes from each other, since these
+always meet, have a level as a pair. Whether nodes differ at all is asked first (analysis of variance: Searle, Casella
+and McCulloch, *Variance Components*, 1992, chapter 3).
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ from scipy.special import fdtrc
 from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
 from fabricheck.judge.constants import (
-    CUT,
     FEWEST,
     FEWEST_FOR_MIDDLE,
     MOST,
     MOST_NODES_OF_PAIRS,
-    MOST_STEPS,
     RARELY,
     RESOLUTION,
-    SETTLED,
 )
 from fabricheck.judge.evidence import short_name
 
@@ -185,32 +182,18 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     """The levels of the two nodes of each run, `hosts` of shape (runs, 2), that add up to it."""
     names, where = np.unique(hosts, return_inverse=True)
     where = where.reshape(hosts.shape)
-    used = np.ones(logs.size, dtype=bool)
-    while True:
-        counts = np.bincount(where[used].ravel(), minlength=names.size)
-        rare = used & (counts[where] < FEWEST_FOR_MIDDLE).any(axis=1)
-        if not rare.any():
-            break
-        used &= ~rare
     design = np.zeros((logs.size, names.size))
     design[np.arange(logs.size)[:, None], where] = 1.0
-    size, axes = np.linalg.eigh(design[used].T @ design[used])
-    axes = axes[:, size > 1e-9 * max(size.max(), 1.0)] if used.any() else axes[:, :0]
+    size, axes = np.linalg.eigh(design.T @ design)
+    known = size > 1e-9 * max(size.max(), 1.0)
+    axes = axes[:, known]
     # Of nodes that met only each other, or only one node, the sums are known and not the levels.
-    told = (counts > 0) & ((axes**2).sum(axis=1) > 1 - 1e-6)
-    variance = (axes / size[size.size - axes.shape[1] :]) @ axes.T
+    told = (axes**2).sum(axis=1) > 1 - 1e-6
+    variance = (axes / size[known]) @ axes.T
     if 2 * told[where].all(axis=1).mean() < 1:  # pairs that most runs do not tell from each other have levels as pairs
         told[:] = False
-    leverage = np.where(used, ((design @ variance) * design).sum(axis=1), 1.0)
-    solve = variance @ design[used].T
-    centres = solve @ logs[used]
-    for _ in range(MOST_STEPS if told.any() else 0):
-        fitted = design[used] @ centres
-        left = logs[used] - fitted
-        reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage[used], 1e-3))).spread
-        before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
-        if np.abs(centres - before).max() < SETTLED:
-            break
+    leverage = ((design @ variance) * design).sum(axis=1)
+    centres = variance @ design.T @ logs
     return _Fit(names, 2, centres, variance, told, design @ centres, leverage, axes.shape[1])
 
 
