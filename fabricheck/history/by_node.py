@@ -3,9 +3,9 @@
 A node that is a little faster than the others stays so. What it usually differs by is not noise between runs: bounds
 are of what is left, around the level of each node that had enough runs. Of a node that was never seen the difference is
 not known, so it belongs to the bound of the general value. Levels of single nodes are robust centres; between two nodes
-the differences of both add up (least squares). Pairs that do not tell their two nodes from each other, since these
-always meet, have a level as a pair. Whether nodes differ at all is asked first (analysis of variance: Searle, Casella
-and McCulloch, *Variance Components*, 1992, chapter 3).
+the differences of both add up (least squares, residuals cut off: Huber, *Robust Statistics*, 1981, section 7.8). Pairs
+that do not tell their two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ
+at all is asked first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from scipy.special import fdtrc
 from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.history.series import KEY, nodes_crossed
 from fabricheck.judge.constants import (
+    CUT,
     FEWEST,
     FEWEST_FOR_MIDDLE,
     MOST,
     MOST_NODES_OF_PAIRS,
+    MOST_STEPS,
     RARELY,
     RESOLUTION,
+    SETTLED,
 )
 from fabricheck.judge.evidence import short_name
 
@@ -193,7 +196,15 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     if 2 * told[where].all(axis=1).mean() < 1:  # pairs that most runs do not tell from each other have levels as pairs
         told[:] = False
     leverage = ((design @ variance) * design).sum(axis=1)
-    centres = variance @ design.T @ logs
+    solve = variance @ design.T
+    centres = solve @ logs
+    for _ in range(MOST_STEPS if told.any() else 0):
+        fitted = design @ centres
+        left = logs - fitted
+        reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage, 1e-3))).spread
+        before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
+        if np.abs(centres - before).max() < SETTLED:
+            break
     return _Fit(names, 2, centres, variance, told, design @ centres, leverage, axes.shape[1])
 
 

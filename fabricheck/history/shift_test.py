@@ -13,6 +13,7 @@ from fabricheck.errors import UserError
 from fabricheck.history.rows import shares_of
 from fabricheck.judge.constants import (
     CONFIDENCE,
+    CUT_OF_SIDE,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
@@ -125,8 +126,12 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
-    correlation, varies = _correlation(packed, freedom)
-    white = _whiten(packed, correlation)
+    rough = moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
+    # Without a spread nothing can be told to be wild.
+    reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
+    kept = _cut(packed, reach)
+    correlation, varies = _correlation(kept, freedom)
+    white = _whiten(kept, correlation)
     level, squares = white.fit(white.y)
     known = moderate(squares, freedom, kind)
     shift = level[:, CANDIDATE] - level[:, BASE]
@@ -195,6 +200,24 @@ def _pack(values: Floats, side: Ints, when: Ints) -> _Packed:
     gap = np.diff(moment, axis=1, prepend=moment[:, :1])
     packed = np.where(gone, 0.0, np.take_along_axis(values, order, axis=1))
     return _Packed(packed, np.where(gone, -1, side[order]), np.where(gone, 1.0, gap))
+
+
+def _cut(packed: _Packed, reach: Floats) -> _Packed:
+    """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
+    values = packed.values.copy()
+    for side in (EARLIER, BASE, CANDIDATE):
+        columns = np.flatnonzero((packed.side == side).any(axis=0))
+        if not columns.size:
+            continue
+        part = slice(int(columns[0]), int(columns[-1]) + 1)
+        here, own = packed.side[:, part] == side, values[:, part]
+        number = here.sum(axis=1)
+        ordered = np.sort(np.where(here, own, np.inf), axis=1)
+        ends = [np.maximum(number - 1, 0) // 2, number // 2]
+        middle = np.mean([np.take_along_axis(ordered, end[:, None], axis=1) for end in ends], axis=0)
+        middle = np.where(number[:, None] > 0, middle, 0.0)
+        values[:, part] = np.where(here, np.clip(own, middle - reach[:, None], middle + reach[:, None]), own)
+    return _Packed(values, packed.side, packed.gap)
 
 
 def _whiten(packed: _Packed, correlation: Floats) -> _White:

@@ -82,7 +82,7 @@ UNDERUSED, MARGINAL_LATENCY, MARGINAL_GOODPUT = 0.5, 1.30, 0.99
 #: Values further from the centre, in robust spreads, count as if they were here (Maronna, Martin, Yohai, Robust
 #: Statistics, 2006, chapter 2).
 CUT = 3.0
-#: The same of the few differences of an upgrade: one bad round is no change.
+#: The same of the few values of a side of a comparison: one bad launch or session is no change.
 CUT_OF_SIDE = 2.0
 #: What one session can add to a chart, in spreads, so that it alone cannot raise an alert; and how far a value may move
 #: what is known of its node. Chosen.
@@ -276,8 +276,8 @@ LEAST_US = 200.0
 
 # What a program can do
 
-#: Rounds after which a fit that does not settle ends.
-MOST_STEPS = 50
+#: Rounds after which a fit that does not settle ends, and what it settles at.
+MOST_STEPS, SETTLED = 50, 1e-9
 #: Rows that are worked on, drawn or simulated at once, of which some tell what all have in common, and that are asked
 #: about a component: a fleet has 100,000 metrics that cross its driver. Of a year of sessions they take 6 MB.
 AT_ONCE = 2048
