@@ -189,7 +189,7 @@ STANDS = 0.05
 SURE, SURE_OF_FEW = 0.9, 0.9999
 #: A level wanders whose neighbours are more alike, in what so many metrics do not have in common
 #: (`benchmarks.calibration --levels`).
-WANDERS = 0.85
+WANDERS = 0.75
 #: Fitted to simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
 #: quantile of their deviations.
 OF_NEIGHBOURS = 1.35
