@@ -4,15 +4,17 @@ A level that is followed is the steady filter of one beneath noise of launches (
 *Forecasting, Structural Time Series Models and the Kalman Filter*, 1989, section 4.1): a session is predicted from
 those before, and what counts is the error of that, which is independent of the errors before.
 
-Few sessions in a row do not show how long levels stay away from their mean. Where neighbours are correlated
-(`shift_test.correlation_of`), twenty sessions vary less than the next hundred will: bounds are widened by that. Where
-they are strongly correlated, these sessions do not show how far the level goes.
+Few sessions in a row do not show how long levels stay away from their mean. Half the mean square of the differences of
+neighbouring sessions (variogram: Matheron 1963) is the variance of independent sessions. Where neighbours are
+correlated it is less, and twenty sessions vary less than the next hundred will: bounds are widened by that. Where they
+are strongly correlated, these sessions do not show how far the level goes.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
@@ -20,7 +22,6 @@ import numpy.typing as npt
 
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.rows import by_rows, sample_of, shares_of
-from fabricheck.history.shift_test import correlation_of
 from fabricheck.judge.constants import (
     AT_ONCE,
     CORRELATED,
@@ -36,6 +37,7 @@ from fabricheck.judge.constants import (
     SURE,
     SURE_OF_FEW,
     WANDERS,
+    YEAR,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -116,9 +118,13 @@ def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Float
     return np.asarray(np.where(back, *means))
 
 
+# Correlations of neighbours that are told.
+_CORRELATIONS = np.linspace(0.0, 0.95, 20)
+
+
 @dataclass(frozen=True)
 class Persistence:
-    """`correlation`: of neighbouring sessions. `wanders`: the level does not settle in these `sessions`;
+    """`correlation`: of neighbouring sessions, at most 0.95. `wanders`: the level does not settle in these `sessions`;
     `near` and `far`: the standard deviations of the difference of neighbours, and of sessions half of all apart."""
 
     correlation: float
@@ -155,18 +161,11 @@ def persistence_of(values: Floats) -> Persistence:
     if sessions < FEWEST or kept.size == 0:
         return Persistence(0.0, False, sessions, 0.0, 0.0)
     scaled = np.clip((kept - centre) / spread, -CUT, CUT)
-    known = np.isfinite(scaled)
+    near, far = _variogram(scaled, range(1, 2)), _variogram(scaled, range(sessions // 2, 3 * sessions // 4 + 1))
+    level = float(np.median(spread)) * np.sqrt(2.0)
     # What all have in common is one series, which tells nothing.
-    common = np.where(known, scaled, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    wanders = len(scaled) >= FEWEST_THAT_WANDER and correlation_of(scaled - common) > WANDERS
-    near, far = (float(np.median(spread)) * _apart(scaled, lag) for lag in (1, sessions // 2))
-    return Persistence(correlation_of(scaled), wanders, sessions, near, far)
-
-
-def _apart(values: Floats, lag: int) -> float:
-    """The standard deviation of the difference of two sessions so far apart; 0 where no two are."""
-    squares = (values[:, lag:] - values[:, :-lag]) ** 2
-    return math.sqrt(float(squares[np.isfinite(squares)].mean())) if np.isfinite(squares).any() else 0.0
+    wanders = len(scaled) >= FEWEST_THAT_WANDER and _correlation(scaled - _of_all(scaled)) > WANDERS
+    return Persistence(_correlation(scaled), wanders, sessions, level * math.sqrt(near), level * math.sqrt(far))
 
 
 def widening(correlation: float, sessions: int) -> float:
@@ -181,3 +180,40 @@ def _of_mean(correlation: float, sessions: int) -> float:
     """The variance of the mean, in that of one session."""
     lags = np.arange(1, sessions)
     return float((1 + 2 * np.sum((1 - lags / sessions) * correlation**lags)) / sessions)
+
+
+def _correlation(values: Floats) -> float:
+    """Of neighbouring sessions, by how much these differ, in the variance of all sessions around their mean."""
+    variance = float(np.nanmean(np.nanvar(values, axis=1, ddof=1)))
+    if variance < 1e-9:  # rounding: all metrics did the same
+        return 0.0
+    expected = np.asarray(_near_of(min(values.shape[1], YEAR)))
+    return float(np.interp(-_variogram(values, range(1, 2)) / variance, -expected, _CORRELATIONS))
+
+
+@lru_cache(maxsize=64)
+def _near_of(sessions: int) -> tuple[float, ...]:
+    """The variogram of neighbours, in the variance of so many sessions around their mean, by correlation: of normal
+    processes of first order, the same at each call."""
+    shares = []
+    for correlation in _CORRELATIONS.tolist():
+        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((AT_ONCE, sessions)))
+        values[:, 0] /= np.sqrt(1 - correlation**2)
+        for session in range(1, sessions):
+            values[:, session] += correlation * values[:, session - 1]
+        shares.append(float(np.mean(np.mean(np.diff(values, axis=1) ** 2, axis=1) / 2 / values.var(axis=1, ddof=1))))
+    return tuple(shares)
+
+
+def _variogram(values: Floats, lags: range) -> float:
+    """Its mean over some lags; 1 where no two sessions are so far apart."""
+    differences = [values[:, lag:] - values[:, :-lag] for lag in lags]
+    squares = np.concatenate([each[np.isfinite(each)] ** 2 for each in differences])
+    return float(squares.mean() / 2) if squares.size else 1.0
+
+
+def _of_all(values: Floats) -> Floats:
+    """The mean of the metrics in each session; NaN where none was measured."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0))

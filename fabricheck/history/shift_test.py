@@ -1,24 +1,29 @@
-"""Whether metrics shifted between two sets of sessions: a test of all at once that knows how much each varies, and how
-similar neighbouring sessions are."""
+"""Whether metrics shifted between two sets of sessions: a test of all at once that knows how much each varies, how
+similar neighbouring sessions are, and what tails the noise has."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
+from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.rows import shares_of
 from fabricheck.judge.constants import (
+    AT_ONCE,
     CONFIDENCE,
     CUT_OF_SIDE,
+    DRAWS,
+    ENOUGH,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
 )
-from fabricheck.judge.spread import moderate
+from fabricheck.judge.spread import Moderated, Prior, moderate
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -107,7 +112,9 @@ class _White:
         return level, np.maximum(np.einsum("ms,ms->m", y, y) - np.einsum("mk,mk->m", level, moment), 0.0)
 
 
-def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None) -> Tested:
+def shift_test(
+    values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
+) -> Tested:
     """Test every metric for a shift from the sessions of the base to those of the candidate.
 
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
@@ -118,9 +125,11 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
     with a correlation that restricted maximum likelihood tells (Harville, JASA 72, 1977), each metric by its sessions
     and by what is common among all (empirical Bayes). The spread is estimated from all sessions and from the other
-    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Which
-    shifts are real is decided over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and
-    Yekutieli (Biometrika 93, 2006), each direction by itself.
+    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How
+    improbable a statistic is, is the larger of what Student's t says and of how often it is so large when the residuals
+    are put in another order, of all metrics together: noise has the tails that it has. Which shifts are real is decided
+    over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93,
+    2006), each direction by itself.
     """
     packed = _pack(values, side, when)
     count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
@@ -138,8 +147,12 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
     total = known.freedom
-    statistic = shift / np.where(both, error, np.inf)
-    p_worse, p_better = (np.where(both, stdtr(np.maximum(total, 1e-9), each), 1.0) for each in (-statistic, statistic))
+    scores = _scores(shift / np.where(both, error, np.inf), total)
+    drawn = _drawn(packed, correlation, reach, known, seed)
+    tails = upper_tail(drawn), upper_tail(-drawn)
+    p_worse, p_better = (
+        np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
+    )
     enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_FOR_MIDDLE).all(axis=1))
     worse, threshold = discoveries(np.where(enough, p_worse, 1.0), options.false_discovery)
     better, _ = discoveries(np.where(enough, p_better, 1.0), options.false_discovery)
@@ -156,7 +169,7 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
         enough=enough,
         worse=worse,
         better=better,
-        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power), np.inf),
+        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power, tails[0]), np.inf),
     )
 
 
@@ -261,15 +274,6 @@ def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[
     return np.asarray(weights @ _CORRELATIONS / weights.sum(axis=1)), varies
 
 
-def correlation_of(values: Floats) -> float:
-    """Correlation of neighbouring sessions, the mean of the metrics; 0 where none varies. `values`: shape
-    (metrics, sessions), NaN where a metric was not measured."""
-    sessions = values.shape[1]
-    packed = _pack(values, np.full(sessions, BASE), np.arange(sessions))
-    correlation, varies = _correlation(packed, np.maximum(packed.there.sum(axis=1) - 1.0, 0.0))
-    return float(correlation[varies].mean()) if varies.any() else 0.0
-
-
 def _of_difference(white: _White) -> Floats:
     """Variance of the difference of candidate and base over that of a session, (metrics,)."""
     inverse = white.inverse
@@ -278,12 +282,78 @@ def _of_difference(white: _White) -> Floats:
     )  # fmt: skip
 
 
-def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float) -> Floats:
+# How improbable
+
+
+def _scores(statistic: Floats, freedom: Floats) -> Floats:
+    """The standard normal values that are as improbable as Student's statistics."""
+    size = -ndtri(stdtr(np.maximum(freedom, 1e-9), -np.abs(statistic)))
+    return np.asarray(np.sign(statistic) * np.minimum(size, 38.0))
+
+
+def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
+    by_theory = ndtr(-scores)
+    return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
+
+
+def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated, seed: int) -> Floats:
+    """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
+
+    The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
+    """
+    rng, prior = np.random.default_rng(seed), known.prior
+    freedom = known.freedom - prior.freedom
+    rows = np.flatnonzero(freedom > 0.5)
+    if not rows.size:
+        return np.zeros(0)
+    white = _whiten(_take(packed, rows), correlation[rows])
+    there = packed.there[rows]
+    level, _ = white.fit(white.y)
+    # What the fit took of their size is given back.
+    residual = white.y - np.einsum("msk,mk->ms", white.x, level)
+    residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
+    scores = []
+    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
+    for _ in range(math.ceil(wanted / (batch * rows.size))):
+        many = np.tile(np.arange(rows.size), batch)
+        own = rows[many]
+        if there.all():
+            shuffled = rng.permuted(residual[many], axis=1)
+        else:  # sessions that are not there have the largest keys and stay behind the others
+            order = np.argsort(np.where(there[many], rng.random((many.size, there.shape[1])), 2.0), axis=1)
+            shuffled = np.take_along_axis(residual[many], order, axis=1)
+        drawn = _cut(_colour(shuffled, _take(packed, own), correlation[own]), reach[own])
+        again = _whiten(drawn, correlation[own])
+        fitted, squares = again.fit(again.y)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own_prior = Prior(prior.variance[own], prior.freedom[own])
+            error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
+            statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
+        scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
+    return np.concatenate(scores)
+
+
+def _take(packed: _Packed, rows: Ints) -> _Packed:
+    return _Packed(packed.values[rows], packed.side[rows], packed.gap[rows])
+
+
+def _colour(white: Floats, packed: _Packed, correlation: Floats) -> _Packed:
+    """The opposite of _whiten: sessions that are as similar as these."""
+    known = correlation[:, None] ** packed.gap
+    scale = np.sqrt(1 - known**2)
+    values = white.copy()
+    for session in range(1, values.shape[1]):
+        values[:, session] = known[:, session] * values[:, session - 1] + scale[:, session] * white[:, session]
+    return _Packed(np.where(packed.there, values, 0.0), packed.side, packed.gap)
+
+
+def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:
     """The shift whose test statistic, noncentral t, is beyond the threshold with probability `power`; (metrics,).
 
     By the normal approximation of Abramowitz and Stegun, 26.7.10.
     """
     known = np.maximum(freedom, 1.0)
-    critical = -stdtrit(known, threshold)
+    needed = max(-float(ndtri(threshold)), tail.quantile(threshold) if tail is not None else 0.0)
+    critical = -stdtrit(known, ndtr(-needed))
     shift = critical * (1 - 1 / (4 * known)) + ndtri(power) * np.sqrt(1 + critical**2 / (2 * known))
     return np.where((freedom >= 1) & np.isfinite(error), shift * error, np.inf)

@@ -189,7 +189,7 @@ STANDS = 0.05
 SURE, SURE_OF_FEW = 0.9, 0.9999
 #: A level wanders whose neighbours are more alike, in what so many metrics do not have in common
 #: (`benchmarks.calibration --levels`).
-WANDERS = 0.75
+WANDERS = 0.85
 #: Fitted to simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
 #: quantile of their deviations.
 OF_NEIGHBOURS = 1.35
@@ -283,6 +283,8 @@ MOST_STEPS, SETTLED = 50, 1e-9
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
+#: Orders of the residuals that are drawn for all metrics together.
+DRAWS = 20_000
 #: Least squares of more nodes than these take minutes for a few metrics.
 MOST_NODES_OF_PAIRS = 1000
 #: All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.
