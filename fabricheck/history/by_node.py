@@ -185,23 +185,29 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
     """The levels of the two nodes of each run, `hosts` of shape (runs, 2), that add up to it."""
     names, where = np.unique(hosts, return_inverse=True)
     where = where.reshape(hosts.shape)
+    used = np.ones(logs.size, dtype=bool)
+    while True:
+        counts = np.bincount(where[used].ravel(), minlength=names.size)
+        rare = used & (counts[where] < FEWEST_FOR_MIDDLE).any(axis=1)
+        if not rare.any():
+            break
+        used &= ~rare
     design = np.zeros((logs.size, names.size))
     design[np.arange(logs.size)[:, None], where] = 1.0
-    size, axes = np.linalg.eigh(design.T @ design)
-    known = size > 1e-9 * max(size.max(), 1.0)
-    axes = axes[:, known]
+    size, axes = np.linalg.eigh(design[used].T @ design[used])
+    axes = axes[:, size > 1e-9 * max(size.max(), 1.0)] if used.any() else axes[:, :0]
     # Of nodes that met only each other, or only one node, the sums are known and not the levels.
-    told = (axes**2).sum(axis=1) > 1 - 1e-6
-    variance = (axes / size[known]) @ axes.T
+    told = (counts > 0) & ((axes**2).sum(axis=1) > 1 - 1e-6)
+    variance = (axes / size[size.size - axes.shape[1] :]) @ axes.T
     if 2 * told[where].all(axis=1).mean() < 1:  # pairs that most runs do not tell from each other have levels as pairs
         told[:] = False
-    leverage = ((design @ variance) * design).sum(axis=1)
-    solve = variance @ design.T
-    centres = solve @ logs
+    leverage = np.where(used, ((design @ variance) * design).sum(axis=1), 1.0)
+    solve = variance @ design[used].T
+    centres = solve @ logs[used]
     for _ in range(MOST_STEPS if told.any() else 0):
-        fitted = design @ centres
-        left = logs - fitted
-        reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage, 1e-3))).spread
+        fitted = design[used] @ centres
+        left = logs[used] - fitted
+        reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage[used], 1e-3))).spread
         before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
         if np.abs(centres - before).max() < SETTLED:
             break
