@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.launch_noise import launches
 from benchmarks.noise import SHAPES, autocorrelated
-from fabricheck.history.levels import as_most_do, persistence_of
+from fabricheck.history.levels import persistence_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.judge.constants import ALONE, FALSE_ALARM, FEWEST, MANY_METRICS
@@ -72,12 +72,10 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
     for kind in np.unique(kinds):
         chosen = kinds == kind
         middle[chosen] = float(np.median(own[chosen]))
-    for unit in np.unique(units):
-        numbers = np.unique(kinds[units == unit])
-        told = as_most_do([persistence_of(values[kinds == each]) for each in numbers])
-        for kind, noise in zip(numbers, told, strict=True):
-            wider[(kinds == kind) & (units == unit)] = np.nan if noise.wanders else noise.widening
-            lasting[(kinds == kind) & (units == unit)] = noise.lasts
+    for kind in np.unique(kinds):
+        noise = persistence_of(values[kinds == kind])
+        wider[kinds == kind] = np.nan if noise.wanders else noise.widening
+        lasting[kinds == kind] = noise.lasts
     spread = np.maximum(own, middle)
     deviations = deviations_of(values, middle)
     factors = {}

@@ -53,22 +53,21 @@ def count_crossing(paths: Iterable[Iterable[Component]]) -> dict[Component, int]
     return crossing
 
 
-def loss_evidence(shift: Floats, error: Floats, loss: float) -> Floats:
-    """The log likelihood (natural logarithm) of measurements that each lost `loss`, over that it lost nothing; 0 where
-    nothing is known.
+def loss_evidence(
+    shift: Floats, error: Floats, loss: float, paths: Iterable[Iterable[Component]]
+) -> dict[Component, float]:
+    """By component, what measurements that cross it say: the sum of the log likelihood (natural logarithm) of each that
+    it lost `loss`, over that it lost nothing; 0 where nothing is known.
 
-    `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`.
+    `shift`: by how much they got worse, with its standard `error`, both relative, as is `loss`; `paths`: what they
+    cross.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         gains = np.asarray((shift * loss - loss**2 / 2) / np.square(error))
-    return np.asarray(np.clip(np.where(np.isnan(gains), 0.0, gains), -MOST_OF_ONE, MOST_OF_ONE))
-
-
-def evidence_of(gained: Iterable[tuple[float, Iterable[Component]]]) -> dict[Component, float]:
-    """The sum by component of what measurements gain, each with what it crosses."""
+    gains = np.clip(np.where(np.isnan(gains), 0.0, gains), -MOST_OF_ONE, MOST_OF_ONE)
     evidence: dict[Component, list[float]] = {}
-    for gain, crossed in gained:
-        for component in crossed:
+    for gain, path in zip(gains.tolist(), paths, strict=True):
+        for component in path:
             evidence.setdefault(component, []).append(gain)
     return {each: math.fsum(values) for each, values in evidence.items()}
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
-from fabricheck.history.levels import Persistence, as_most_do, persistence_of
+from fabricheck.history.levels import Persistence, persistence_of
 from fabricheck.history.limits import Limits
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.select import select_runs
@@ -225,7 +225,7 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
         if rows.height >= FEWEST:
             kinds.setdefault(_kind(rows), []).append(rows)
     middle = {kind: float(np.median([_own_spread(rows) for rows in own])) for kind, own in kinds.items()}
-    persistence = _persistence(kinds)
+    persistence = {kind: persistence_of(_by_session(own)) for kind, own in kinds.items()}
     sessions = pl.concat([rows["session"] for rows in groups]).unique(maintain_order=True)
     numbers = {session: number for number, session in enumerate(sessions.to_list())}
     strays: dict[str, list[Strays]] = {}
@@ -248,14 +248,6 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
         needed = max(needed, tail.runs_needed(rates[False], runs[0]))
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
     return _Common(rates, factors, middle, persistence, tails, needed, together)
-
-
-def _persistence(kinds: Mapping[Kind, Sequence[pl.DataFrame]]) -> dict[Kind, Persistence]:
-    persistence: dict[Kind, Persistence] = {}
-    for unit in {own[0]["unit"][0] for own in kinds.values()}:
-        names = [kind for kind, own in kinds.items() if own[0]["unit"][0] == unit]
-        persistence |= zip(names, as_most_do([persistence_of(_by_session(kinds[kind])) for kind in names]), strict=True)
-    return persistence
 
 
 def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:

@@ -14,14 +14,7 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from fabricheck.diagnosis.blame import (
-    LogLikelihoods,
-    blame_best,
-    count_crossing,
-    evidence_of,
-    group_slow,
-    loss_evidence,
-)
+from fabricheck.diagnosis.blame import LogLikelihoods, blame_best, count_crossing, group_slow, loss_evidence
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
@@ -260,10 +253,8 @@ def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange]
     ]
     loss = float(np.median([abs(math.log1p(each.change)) for each in regressed])) if regressed else 0.0
     shift = [math.log1p(each.change) * (-1 if each.better == "higher" else 1) for each in others]
-    gained = loss_evidence(
-        np.asarray(shift, dtype=np.float64), np.asarray([each.error for each in others], dtype=np.float64), loss
-    )
-    return evidence_of(zip(gained.tolist(), (each.components for each in others), strict=True))
+    error = np.array([each.error for each in others])
+    return loss_evidence(np.array(shift), error, loss, (each.components for each in others))
 
 
 def _finding(

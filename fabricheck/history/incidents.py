@@ -10,14 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.diagnosis.blame import (
-    LogLikelihoods,
-    blame_best,
-    count_crossing,
-    evidence_of,
-    group_slow,
-    loss_evidence,
-)
+from fabricheck.diagnosis.blame import LogLikelihoods, blame_best, count_crossing, group_slow, loss_evidence
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, number_names
@@ -208,11 +201,8 @@ class _Incidents:
         with np.errstate(divide="ignore", invalid="ignore"):
             error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
         loss = float(np.median([abs(math.log1p(each.change)) for each in alerts]))
-        gained = loss_evidence(now.centre - usual.centre, error, loss)
-        return evidence_of(
-            (gain, components.intersection(series.components[row]))
-            for row, gain in zip(rows, gained.tolist(), strict=True)
-        )
+        paths = (components.intersection(series.components[row]) for row in rows)
+        return loss_evidence(now.centre - usual.centre, error, loss, paths)
 
     def _changed(self, alerts: Sequence[Alert]) -> dict[Component, Changed]:
         """The software that had another version when these were raised than before they got worse."""

@@ -13,8 +13,7 @@ are strongly correlated, these sessions do not show how far the level goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
@@ -167,13 +166,6 @@ def persistence_of(values: Floats) -> Persistence:
     # What all have in common is one series, which tells nothing.
     wanders = len(scaled) >= FEWEST_THAT_WANDER and _correlation(scaled - _of_all(scaled)) > WANDERS
     return Persistence(_correlation(scaled), wanders, sessions, level * math.sqrt(near), level * math.sqrt(far))
-
-
-def as_most_do(kinds: Sequence[Persistence]) -> tuple[Persistence, ...]:
-    """The kinds of metrics with one unit: where more than half of them wander, those do that do not show it."""
-    if 2 * sum(each.wanders for each in kinds) <= len(kinds):
-        return tuple(kinds)
-    return tuple(replace(each, wanders=each.far > 0) for each in kinds)
 
 
 def widening(correlation: float, sessions: int) -> float:

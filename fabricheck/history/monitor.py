@@ -78,24 +78,19 @@ class _State:
 
 @dataclass(frozen=True)
 class Monitored:
-    """Alerts in the order of sessions, and how each metric stood after the last session; shapes as in `Usual`.
-
-    The last metric is what all have in common: `common`, shape (sessions,), as `worse`; NaN where too few tell.
-    """
+    """Alerts in the order of sessions, and how each metric stood after the last session: what was `usual` for it, and
+    which have an `open` alert. The last metric is what all have in common."""
 
     alerts: tuple[MetricAlert, ...]
     improvements: tuple[MetricImprovement, ...]
-    common: Floats
     watched_sessions: Ints
-    count: Ints
-    centre: Floats
-    spread: Floats
-    thresholds: Floats
-    streak: Floats
-    jump: float
-    gain: Floats
-    keep: Floats
+    usual: Usual
     open: Flags
+
+    @property
+    def common(self) -> Floats:
+        """What all have in common, shape (sessions,), as `worse`; NaN where too few tell."""
+        return np.asarray(self.usual.worse[-1])
 
 
 def monitor(
@@ -153,21 +148,7 @@ class _Watch:
             usual.follow(session, deviation, state.open)
             self._recover(deviation, session)
             self._improve(deviation, session, kept)
-        return Monitored(
-            alerts=tuple(self.alerts),
-            improvements=tuple(self.improvements),
-            common=self.worse[-1],
-            watched_sessions=self.watched,
-            count=usual.count,
-            centre=usual.centre + usual.level,
-            spread=usual.spread,
-            thresholds=usual.thresholds,
-            streak=usual.streak,
-            jump=usual.jump,
-            gain=usual.gain,
-            keep=usual.keep,
-            open=state.open,
-        )
+        return Monitored(tuple(self.alerts), tuple(self.improvements), self.watched, usual, state.open)
 
     def _new_levels(self, session: int) -> dict[int, int]:
         """Of metrics that have been better for so long that this may be their new level: its first session."""

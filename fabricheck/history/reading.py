@@ -28,8 +28,7 @@ def history(store: Path, *, system: str) -> pl.DataFrame:
     and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`,
     `rehearsal` (whether the session was on emulated GPUs).
 
-    Raises UserError where there is no store or no run, for a damaged or foreign file, a run that is there twice, and a
-    metric with two units.
+    Raises UserError where there is no store or no run, for a damaged or foreign file, and a run that is there twice.
     """
     with ThreadPoolExecutor(READERS) as pool:
         parts = list(pool.map(_metrics, entries_of(store, system)))
@@ -37,7 +36,6 @@ def history(store: Path, *, system: str) -> pl.DataFrame:
     if rows.is_empty():
         raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
     _check_unique(store, rows)
-    _check_units(store, rows)
     return rows.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
 
 
@@ -135,27 +133,6 @@ def _check_unique(store: Path, table: pl.DataFrame) -> None:
         run_id = twice["run_id"].sort()[0]
         sessions = sorted(twice.filter(pl.col("run_id") == run_id)["session"].unique())
         raise UserError(f"{store}: run {run_id} appears twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
-
-
-def _check_units(store: Path, table: pl.DataFrame) -> None:
-    keys = ["partition", "environment", "test", "metric"]
-    mixed = (
-        table.group_by(keys)
-        .agg(pl.col("unit").unique().sort(), pl.col("better").unique().sort())
-        .filter((pl.col("unit").list.len() > 1) | (pl.col("better").list.len() > 1))
-        .sort(keys)
-    )
-    if not mixed.is_empty():
-        first = mixed.row(0, named=True)
-        units = (
-            " and ".join(first["unit"])
-            if len(first["unit"]) > 1
-            else "one unit, of which more is better in some runs and worse in others"
-        )
-        raise UserError(
-            f"{store}: {first['metric']} of {first['test']} @{first['partition']}+{first['environment']} is in "
-            f"{units}: runs of different versions cannot be compared: move the sessions of one to a store of their own"
-        )
 
 
 def _foreign(path: Path) -> str:

@@ -61,68 +61,6 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     return Spread(centre, np.where(count > 1, spread, np.nan), count)
 
 
-def of_the_others(values: Floats) -> Spread:
-    """As `centre_and_spread`, of all values along the last axis but one: of each, shape (..., n), that of the others.
-
-    In the time that it takes to put them in order: what is cut off changes with a value in few ways. All are numbers.
-    """
-    number = values.shape[-1]
-    order = np.argsort(values, axis=-1, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=-1)
-    # Sums of squares are of what lies around 0.
-    origin = ordered[..., number // 2, None]
-    ordered = ordered - origin
-    place = np.broadcast_to(np.arange(number), ordered.shape)
-    middle = _quantile_without(ordered, place, 0.5)
-    width = (
-        _quantile_without(ordered, place, 1 - OUTSIDE) - _quantile_without(ordered, place, OUTSIDE)
-    ) / _WIDTH_OF_NORMAL
-    deviation = np.empty_like(ordered)
-    # The median is one of three: without a value before, of or after the middle.
-    inner = (number - 2) / 2
-    for of in (place <= math.floor(inner), place > math.ceil(inner), (place > inner) & (place <= math.ceil(inner))):
-        if of.any():
-            first = int(of.reshape(-1, number)[0].argmax())
-            away = np.abs(ordered - middle[..., first, None])
-            rank = np.argsort(np.argsort(away, axis=-1, kind="stable"), axis=-1, kind="stable")
-            medians = _quantile_without(np.sort(away, axis=-1), rank, 0.5)
-            deviation = np.where(of, medians, deviation)
-    reach = CUT * np.maximum(deviation / MAD_OF_NORMAL, width)
-    reach = np.where(reach > 0, reach, np.abs(ordered).max(axis=-1, keepdims=True) + np.abs(middle))
-    low, high = middle - reach, middle + reach
-    below, until = _count_below(ordered, low), _count_below(ordered, high)
-    own = np.clip(ordered, low, high)
-
-    def total(power: int) -> Floats:
-        sums = np.cumsum(ordered**power, axis=-1)
-        sums = np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1)
-        inside = np.take_along_axis(sums, until, axis=-1) - np.take_along_axis(sums, below, axis=-1)
-        return np.asarray(below * low**power + inside + (number - until) * high**power - own**power)
-
-    centre = total(1) / (number - 1)
-    squares = np.maximum(total(2) - (number - 1) * centre**2, 0.0)
-    spread = np.sqrt(squares / max(number - 2, 1)) / _SD_OF_WINSORISED
-    back = np.argsort(order, axis=-1, kind="stable")
-    centre, spread = (np.take_along_axis(each, back, axis=-1) for each in (centre + origin, spread))
-    return Spread(centre, spread, np.full(values.shape, number - 1))
-
-
-def _quantile_without(ordered: Floats, rank: npt.NDArray[np.int64], share: float) -> Floats:
-    """Quantile along the last axis of values in order, without the one of each `rank`."""
-    place = share * (ordered.shape[-1] - 2)
-    low, high = math.floor(place), math.ceil(place)
-    bounds = [np.take_along_axis(ordered, each + (rank <= each), axis=-1) for each in (low, high)]
-    return np.asarray(bounds[0] + (bounds[1] - bounds[0]) * (place - low))
-
-
-def _count_below(ordered: Floats, bounds: Floats) -> npt.NDArray[np.int64]:
-    """How many of the values along the last axis are less than each bound."""
-    order = np.argsort(np.concatenate([bounds, ordered], axis=-1), axis=-1, kind="stable")
-    counts = np.empty_like(order)
-    np.put_along_axis(counts, order, np.cumsum(order >= bounds.shape[-1], axis=-1), axis=-1)
-    return counts[..., : bounds.shape[-1]]
-
-
 def _median(ordered: Floats, count: npt.NDArray[np.int64]) -> Floats:
     return _quantile(ordered, count, 0.5)
 

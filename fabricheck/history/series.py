@@ -67,8 +67,8 @@ def number_names(names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
 def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = None) -> pl.DataFrame:
     """The rows that hold a measurement, or a UserError of one line about the first thing that is wrong with any.
 
-    Refused are: no rows, missing columns, rows of another system, rehearsals beside measurements, the same run twice, a
-    metric with two units or two directions, runs that are not in the order of their time, runs of the future (later
+    Refused are: no rows, missing columns, rows of another system, rehearsals beside measurements, a metric with two
+    units or two directions, runs that are not in the order of their time, runs of the future (later
     than `now`, default: this moment), and values that are not positive. Left out are rows whose verdict is INVALID or
     INCOMPLETE.
     """
@@ -82,7 +82,6 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
         raise UserError(f"the history is of {', '.join(others)} too, besides {system}: choose one system")
     _check_platform(frame)
     _check_time(frame, now or datetime.now(timezone.utc))
-    _check_once(frame)
     for name in ("unit", "better"):
         mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
         if not mixed.is_empty():
@@ -123,12 +122,6 @@ def _check_time(frame: pl.DataFrame, now: datetime) -> None:
             f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is in the future: "
             "the clock was wrong; remove the run, or correct its time"
         )
-
-
-def _check_once(frame: pl.DataFrame) -> None:
-    twice = frame.filter(pl.struct("run_id", *KEY).is_duplicated())
-    if not twice.is_empty():
-        raise UserError(f"{_say(twice)}: appears twice in the history, from run {twice['run_id'][0]}: remove one")
 
 
 def _say(frame: pl.DataFrame) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import of_the_others, prediction_factor
+from fabricheck.history.robust import centre_and_spread, prediction_factor
 from fabricheck.judge.constants import (
     BATCHES,
     CAUTION,
@@ -94,10 +94,17 @@ class Tail:
         return min((runs for runs in needed if runs < YEAR), default=None)
 
     def _by_power(self, rate: float) -> _Reach:
-        fit = self._fit()
-        beyond = max(1.0, fit.share / rate)
-        wider = CAUTION * fit.error * math.log(beyond)
-        return _Reach(fit.begin * float(beyond**fit.index) * math.exp(wider), wider)
+        size = self.deviations.size
+        count = max(ENOUGH, int(SHARE * size))
+        begin = max(float(self.deviations[count]), 1.0)
+        logs = np.log(np.maximum(self.deviations[:count], begin) / begin)
+        weight = count + PRIOR_WEIGHT
+        index = (float(logs.sum()) + TAIL_INDEX * PRIOR_WEIGHT) / weight
+        # Logarithms in the tail of a power have the index as standard deviation; of another they tell their own.
+        error = math.sqrt(count * float(logs.var()) + PRIOR_WEIGHT * TAIL_INDEX**2) / weight
+        beyond = max(1.0, count / size / rate)
+        wider = CAUTION * error * math.log(beyond)
+        return _Reach(begin * float(beyond**index) * math.exp(wider), wider)
 
     def _by_peaks(self, rate: float) -> _Reach:
         """What a generalised Pareto distribution says, and its error when groups of runs are left out (jackknife:
@@ -114,17 +121,6 @@ class Tail:
         wider = CAUTION_OF_PEAKS * math.sqrt((BATCHES - 1) / BATCHES * float(((logs - logs.mean()) ** 2).sum()))
         return _Reach(_quantile_of_peaks(self.deviations, rate, self.prior) * math.exp(wider), wider)
 
-    def _fit(self) -> _Power:
-        size = self.deviations.size
-        count = max(ENOUGH, int(SHARE * size))
-        begin = max(float(self.deviations[count]), 1.0)
-        logs = np.log(np.maximum(self.deviations[:count], begin) / begin)
-        weight = count + PRIOR_WEIGHT
-        index = (float(logs.sum()) + TAIL_INDEX * PRIOR_WEIGHT) / weight
-        # Logarithms in the tail of a power have the index as standard deviation; of another they tell their own.
-        error = math.sqrt(count * float(logs.var()) + PRIOR_WEIGHT * TAIL_INDEX**2) / weight
-        return _Power(begin, count / size, index, error)
-
 
 @dataclass(frozen=True, order=True)
 class _Reach:
@@ -132,16 +128,6 @@ class _Reach:
 
     factor: float
     wider: float
-
-
-@dataclass(frozen=True)
-class _Power:
-    """A tail that `share` of all deviations lie in, beyond `begin`, with its index and the standard error of that."""
-
-    begin: float
-    share: float
-    index: float
-    error: float
 
 
 def _quantile_of_peaks(deviations: Floats, rate: float, prior: tuple[float, int]) -> float:
@@ -162,5 +148,7 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
 def deviations_of(runs: Floats, least: npt.ArrayLike) -> Floats:
     """Of each run from the centre of the others, in their spreads, at `least` that: of runs along the last axis, shape
     (..., runs), and `least` of shape (...)."""
-    others = of_the_others(runs)
+    number = runs.shape[-1]
+    without = np.nonzero(~np.eye(number, dtype=bool))[1].reshape(number, number - 1)
+    others = centre_and_spread(runs[..., without])
     return np.asarray((runs - others.centre) / np.maximum(others.spread, np.asarray(least)[..., None]))

@@ -84,8 +84,7 @@ class Usual:
         self.count = np.zeros(metrics, dtype=np.int64)
         self.thresholds, self.streak = np.full((len(CHARTS), metrics), np.inf), np.full(metrics, np.inf)
         self.fitted = -1  # the session before which it was; none yet
-        self.start = self.until = 0  # its window
-        self.counted = self.count  # sessions in it, as of the last fit and with those that came since
+        self.start = 0  # of its window
 
     def update(self, session: int, open_: Flags, new_levels: Mapping[int, int], *, renewed: bool) -> None:
         """Baselines, noise and thresholds for a session. `new_levels`: of metrics that seem to have one, its first
@@ -96,22 +95,14 @@ class Usual:
         if until - start < FEWEST:
             return
         due = self.fitted < 0 or session - self.fitted >= max(FIT_EVERY, FIT_GROWN * (until - start))
-        if due or renewed:
-            self.counted = self._there(start, until)
-        else:
-            self.counted = self.counted + self._there(self.until, until) - self._there(self.start, start)
-        count = self.counted
+        count = np.isfinite(self.base[:, start:until]).sum(axis=1)
         fresh = ~open_ & (count >= options.warm_up) & ~(self.count >= options.warm_up)
         if due or renewed or fresh.any():
             self._fit(start, until, session, open_, new_levels)
             self.fitted = session
         else:
             self.count = np.where(open_, self.count, count)
-        self.start, self.until = start, until
-
-    def _there(self, start: int, until: int) -> Ints:
-        """How many of these sessions each metric was measured in."""
-        return np.asarray(np.isfinite(self.base[:, start:until]).sum(axis=1))
+        self.start = start
 
     def renew(self) -> None:
         """The baseline is made again for the next session."""

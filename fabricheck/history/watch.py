@@ -19,7 +19,7 @@ from fabricheck.history.incidents import Alert, Incident, incidents_of
 from fabricheck.history.monitor import MetricAlert, MetricImprovement, Monitored, monitor
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, check_history, differences, series_of
 from fabricheck.history.slow_nodes import slow_nodes
-from fabricheck.history.usual import Options
+from fabricheck.history.usual import Options, Usual
 from fabricheck.judge.constants import AFTER, BEFORE, CLIP, CONFIDENCE, FEWEST_FOR_MIDDLE, STAYS, WEEK
 from fabricheck.records.component import Component
 
@@ -251,7 +251,7 @@ def change_point(scores: Floats) -> int:
 def _state(
     series: Series, monitored: Monitored, row: int, options: Options, accepted: Sequence[tuple[int, int]]
 ) -> MetricState:
-    measured = np.flatnonzero(np.isfinite(series.values[row]))
+    watched, measured = monitored.usual, np.flatnonzero(np.isfinite(series.values[row]))
     last = int(measured[-1])
     usual = float(np.median(np.diff(measured))) if measured.size > 1 else np.inf
     if monitored.open[row]:
@@ -260,40 +260,38 @@ def _state(
         status = "retired"
     elif len(series.sessions) - 1 - last > FEWEST_FOR_MIDDLE * usual:
         status = "missing"
-    elif monitored.count[row] < options.warm_up:
+    elif watched.count[row] < options.warm_up:
         status = "warming up"
     else:
-        can = np.isfinite(monitored.thresholds[:, row]).any() or np.isfinite(monitored.streak[row])
+        can = np.isfinite(watched.thresholds[:, row]).any() or np.isfinite(watched.streak[row])
         status = "watched" if can else "too irregular"
     sign = -1.0 if series.better[row] == "higher" else 1.0
-    known = monitored.count[row] >= options.warm_up
+    known = watched.count[row] >= options.warm_up
     return MetricState(
         key=series.keys[row],
         unit=series.units[row],
         status=status,
-        sessions=int(monitored.count[row]),
-        centre=float(np.exp(sign * monitored.centre[row])),
-        spread=float(monitored.spread[row]),
-        smallest_change=_smallest_change(monitored, row, sign) if known else float("nan"),
+        sessions=int(watched.count[row]),
+        centre=float(np.exp(sign * (watched.centre[row] + watched.level[row]))),
+        spread=float(watched.spread[row]),
+        smallest_change=_smallest_change(watched, row, sign) if known else float("nan"),
         last_measured=series.sessions[last],
     )
 
 
-def _smallest_change(monitored: Monitored, row: int, sign: float) -> float:
+def _smallest_change(usual: Usual, row: int, sign: float) -> float:
     """The least loss that a chart, a streak or a jump shows within a week with 95% probability, of whose sessions each
     moves the level of the next."""
     left, level = [], 0.0
     for _ in range(WEEK):
         left.append(1 - level)
-        level = float(monitored.keep[row] * (level + monitored.gain[row] * left[-1]))
+        level = float(usual.keep[row] * (level + usual.gain[row] * left[-1]))
     losses = _LOSSES[:, None] * np.asarray(left)
     unsure = _POWER * np.sqrt(np.arange(1, WEEK + 1))
-    shown = (losses[:, 0] >= monitored.jump + _POWER) | (
-        losses[:, FEWEST_FOR_MIDDLE - 1] >= monitored.streak[row] + _POWER
-    )
-    for chart, threshold in zip(CHARTS, monitored.thresholds[:, row], strict=True):
+    shown = (losses[:, 0] >= usual.jump + _POWER) | (losses[:, FEWEST_FOR_MIDDLE - 1] >= usual.streak[row] + _POWER)
+    for chart, threshold in zip(CHARTS, usual.thresholds[:, row], strict=True):
         # A session counts for no more than CLIP in a chart.
         sums = np.cumsum(np.minimum(losses, CLIP) - chart.allowance, axis=1)
         shown |= (sums >= threshold + unsure).any(axis=1)
     needed = _LOSSES[shown.argmax()] if shown.any() else np.inf
-    return float(abs(np.expm1(sign * needed * monitored.spread[row])))
+    return float(abs(np.expm1(sign * needed * usual.spread[row])))

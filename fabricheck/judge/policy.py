@@ -30,8 +30,18 @@ _Source = Annotated[str, Field(min_length=1)]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class _Axes:
+    """A rule for measurements that have something on each axis."""
+
+    def matches(self, **axes: object) -> bool:
+        """Whether the rule is about a measurement: each of its fields that is named is None, which is all, or what the
+        measurement has, or a tuple with that."""
+        own = ((getattr(self, name), has) for name, has in axes.items())
+        return all(rule in (None, has) or (isinstance(rule, tuple) and has in rule) for rule, has in own)
+
+
 @dataclass(frozen=True)
-class FloorRule:
+class FloorRule(_Axes):
     """A share of the expected goodput under which a run fails, for the measurements that it matches.
 
     An axis that is `None` matches everything; `scope` is whether the ranks share a node or not, `devices` whether they
@@ -51,29 +61,9 @@ class FloorRule:
     host_memory: tuple[HostKind, ...] | None = None
     schedule: Schedule | None = None
 
-    def matches(
-        self,
-        transport: str,
-        operation: str,
-        scope: Scope,
-        devices: bool,
-        host_memory: str | None = None,
-        *,
-        schedule: str | None = None,
-    ) -> bool:
-        """Whether the rule applies to a measurement. An axis of the rule that is None applies to all."""
-        return (
-            self.transport in (None, transport)
-            and (self.operations is None or operation in self.operations)
-            and self.scope in (None, scope)
-            and self.devices in (None, devices)
-            and (self.host_memory is None or host_memory in self.host_memory)
-            and self.schedule in (None, schedule)
-        )
-
 
 @dataclass(frozen=True)
-class LatencyRule:
+class LatencyRule(_Axes):
     """What one small transfer takes at most (else FAIL) and at least (else INVALID), in microseconds."""
 
     __pydantic_config__ = _STRICT
@@ -87,14 +77,6 @@ class LatencyRule:
     backend: Backend | None = None
     shared_devices: bool | None = None
     """whether ranks share a GPU"""
-
-    def matches(self, transport: str, backend: str, shared_devices: bool = False) -> bool:
-        """Whether the rule applies to a measurement. An axis of the rule that is None applies to all."""
-        return (
-            self.transport in (None, transport)
-            and self.backend in (None, backend)
-            and self.shared_devices in (None, shared_devices)
-        )
 
     def limit_for(self, operation: str, ranks: int) -> float:
         """The limit in µs for an operation over `ranks` ranks.
@@ -123,7 +105,7 @@ class StragglerRule:
 
 
 @dataclass(frozen=True)
-class SpreadRule:
+class SpreadRule(_Axes):
     """How much healthy peers differ, as a relative standard deviation, whatever the iterations of one series say.
 
     `launches`: whether the peers are of one launch (`one`) or of several (`several`). `host_memory`: whether the data
@@ -142,16 +124,6 @@ class SpreadRule:
     """whether the ranks drove GPUs"""
     host_memory: bool | None = None
     launches: Literal["one", "several"] | None = None
-
-    def matches(self, quantity: str, scope: Scope, devices: bool, launches: str, host_memory: bool) -> bool:
-        """Whether the rule applies to a group of peers. An axis of the rule that is None applies to all."""
-        return (
-            self.quantity in (None, quantity)
-            and self.host_memory in (None, host_memory)
-            and self.scope in (None, scope)
-            and self.devices in (None, devices)
-            and self.launches in (None, launches)
-        )
 
 
 @dataclass(frozen=True)
@@ -242,21 +214,22 @@ class Policy:
         schedule: str | None = None,
     ) -> FloorRule | None:
         """The first rule of `floors` that matches a measurement, given by its axes; `floor` takes them of a run."""
-        asked = (transport, operation, scope, devices, host_memory)
-        return next((rule for rule in self.floors if rule.matches(*asked, schedule=schedule)), None)
+        axes = {"transport": transport, "operations": operation, "scope": scope, "devices": devices}
+        axes |= {"host_memory": host_memory, "schedule": schedule}
+        return next((rule for rule in self.floors if rule.matches(**axes)), None)
 
     def spread_of_equals(
         self, quantity: str, scope: Scope, devices: bool, launches: str, *, host_memory: bool
     ) -> float:
         """What peers differ by at least, as a relative standard deviation; 2% where no rule is about them."""
-        asked = (quantity, scope, devices, launches, host_memory)
-        return next((one.spread for one in self.equals if one.matches(*asked)), 0.02)
+        axes = {"quantity": quantity, "scope": scope, "devices": devices, "launches": launches}
+        return next((one.spread for one in self.equals if one.matches(**axes, host_memory=host_memory)), 0.02)
 
     def latency(self, run: Run) -> LatencyRule | None:
         """The limits of a small transfer of a run; None where no rule is about it."""
-        transport, backend = str(run.header["transport"]), str(run.header["backend"])
+        axes = {name: str(run.header[name]) for name in ("transport", "backend")}
         shared = bool(run.header["plan"].get("shared_devices"))
-        return next((rule for rule in self.latencies if rule.matches(transport, backend, shared)), None)
+        return next((rule for rule in self.latencies if rule.matches(**axes, shared_devices=shared)), None)
 
 
 def host_memory_of(run: Run, samples: Samples) -> str | None:

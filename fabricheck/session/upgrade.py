@@ -15,7 +15,7 @@ from datetime import datetime
 import numpy as np
 
 from fabricheck.diagnosis.bisection import BisectionOutcome
-from fabricheck.diagnosis.blame import blame_best, count_crossing, evidence_of, loss_evidence
+from fabricheck.diagnosis.blame import blame_best, count_crossing, loss_evidence
 from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
@@ -362,9 +362,9 @@ def _blamed(
         each for each, version in versions.items() if before.get(each) != version or library_owner(each) in replaced
     }
     shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
-    lost, loss = [-math.log(each.gain) for each in others], float(np.median([-math.log(each.gain) for each in worse]))
-    gained = loss_evidence(np.array(lost), np.array([each.error for each in others]), loss)
-    evidence = evidence_of(zip(gained.tolist(), (new[each.test] for each in others), strict=True))
+    loss = float(np.median([-math.log(each.gain) for each in worse]))
+    shift, error = np.array([(-math.log(each.gain), each.error) for each in others]).reshape(-1, 2).T
+    evidence = loss_evidence(shift, error, loss, (new[each.test] for each in others))
     crossing = count_crossing(new[each.test] for each in metrics)
     components = blame_best(shared, crossing, [evidence], changed)
     return [Component(each.kind, each.name, version=versions[each]) for each in components]

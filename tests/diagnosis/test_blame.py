@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.blame import blame_best, count_crossing, evidence_of, group_slow, loss_evidence
+from fabricheck.diagnosis.blame import blame_best, count_crossing, group_slow, loss_evidence
 from fabricheck.records.component import Component, Kind
 
 NODE = Component.of_node("n0")
@@ -57,11 +57,14 @@ def test_a_group_is_what_shares_what_explains_it_and_not_what_all_cross() -> Non
     other = Component(Kind.GPU, "gpu7", "n7")
     slow = {0: (GPU, DRIVER), 1: (GPU, DRIVER), 2: (other, DRIVER)}
     crossing = count_crossing([*slow.values(), *[(DRIVER,)] * 5])
-    fast = evidence_of((-4.0, (DRIVER,)) for _ in range(5))
+    fast = {DRIVER: -20.0}
     assert [each.members for each in group_slow(slow, crossing, fast)] == [(0, 1), (2,)]
     assert [each.members for each in group_slow(slow, crossing)] == [(0, 1, 2)]
 
 
 def test_what_a_measurement_says_of_a_loss() -> None:
     shift, error = np.array([0.0, 0.05, 0.025, np.nan, 0.0, 0.0]), np.array([0.01, 0.01, 0.01, 0.01, 1.0, 0.0])
-    assert loss_evidence(shift, error, 0.05) == pytest.approx([-4.0, 4.0, 0.0, 0.0, 0.0, -4.0], abs=0.01)
+    links = [Component(Kind.LINK, f"gpu{number}", "n1", far="gpu7") for number in range(6)]
+    evidence = loss_evidence(shift, error, 0.05, [(link, DRIVER) for link in links])
+    assert [evidence[link] for link in links] == pytest.approx([-4.0, 4.0, 0.0, 0.0, 0.0, -4.0], abs=0.01)
+    assert evidence[DRIVER] == pytest.approx(-4.0, abs=0.01)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.noise import SHAPES, Floats, autocorrelated
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.levels import Persistence, as_most_do, persistence_of, widening
+from fabricheck.history.levels import persistence_of, widening
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]
@@ -43,13 +43,6 @@ def test_correlated_neighbours_make_bounds_as_wide_as_sessions_to_come_will_stra
     # The next session is still like the last; those far on stray by more.
     assert 0.9 * stray / seen.std(axis=1, ddof=1).mean() < found.widening * np.sqrt(1 + 1 / 20) < 1.3 * stray
     assert persistence_of(np.random.default_rng(2).standard_normal((2000, 20))).widening == pytest.approx(1, abs=0.01)
-
-
-def test_what_most_kinds_do_all_do() -> None:
-    wander, settle = Persistence(0.9, True, 20, 0.1, 0.3), Persistence(0.8, False, 20, 0.1, 0.2)
-    assert [each.wanders for each in as_most_do([wander, wander, settle])] == [True, True, True]
-    assert [each.wanders for each in as_most_do([wander, settle])] == [True, False]
-    assert as_most_do([]) == ()
 
 
 @given(st.integers(8, 60), st.floats(0, 0.94), st.floats(0.001, 0.05))

@@ -313,16 +313,6 @@ def test_another_systems_data(root: Path, store: Path) -> None:
         read_record(entries_of(store, "hgx-h200")[0])
 
 
-def test_mixed_units(root: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(root, store, 0)
-    new = session_of(root, 1, [result_file(root, 1)])
-    renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
-    append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
-    with pytest.raises(UserError) as error:
-        history(store, system="local")
-    assert "is in GB/s and Gb/s" in only_line(error)
-
-
 def test_clocks_that_are_wrong(root: Path, store: Path) -> None:
     add(root, store, 0)
     new = session_of(root, 1, [result_file(root, 1)])

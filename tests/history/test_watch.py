@@ -345,8 +345,10 @@ def test_a_level_that_wanders_raises_little_and_the_state_admits_it() -> None:
     values = autocorrelated(np.random.default_rng(2), 0.98, 100, 200)
     found = monitor(0.02 * values)
     assert len(found.alerts) < 4  # as many as 30 where sessions are taken for independent
-    assert ((found.keep == 1) & (found.gain > 0.9))[:-1].mean() > 0.8
-    assert found.jump * np.median(found.spread) == pytest.approx(0.04, abs=0.01)  # the spread between sessions is 0.02
+    assert ((found.usual.keep == 1) & (found.usual.gain > 0.9))[:-1].mean() > 0.8
+    assert found.usual.jump * np.median(found.usual.spread) == pytest.approx(
+        0.04, abs=0.01
+    )  # the spread between sessions is 0.02
 
 
 def test_noise_of_launches_does_not_hide_a_level_beneath_it() -> None:

@@ -29,7 +29,8 @@ def test_the_policy_of_the_suite() -> None:
     assert (last.transport, last.operations, last.scope, last.devices) == (None, None, None, None)
     for transport in ("staging", "copy", "kernel", "ccl", "mpi", "fabric"):
         for backend in ("host", "cuda", "hip"):
-            assert any(rule.matches(transport, backend) for rule in policy.latencies)
+            axes = {"transport": transport, "backend": backend, "shared_devices": False}
+            assert any(rule.matches(**axes) for rule in policy.latencies)
     for rule in policy.latencies:
         assert rule.minimum_us < rule.limit_us
 
@@ -58,12 +59,13 @@ floors:
 
 def test_rules_of_latency_match_transport_and_port() -> None:
     rule = LatencyRule(limit_us=10, minimum_us=1, source="x", transport="ccl", backend="hip")
-    assert [rule.matches(*each) for each in (("ccl", "hip"), ("ccl", "cuda"), ("mpi", "hip"))] == [True, False, False]
+    asked = (("ccl", "hip"), ("ccl", "cuda"), ("mpi", "hip"))
+    assert [rule.matches(transport=by, backend=on) for by, on in asked] == [True, False, False]
     assert rule.limit_for("pingpong", 2) == 10
     assert rule.limit_for("allreduce", 4) == 60
     shared = LatencyRule(limit_us=10, minimum_us=1, source="x", shared_devices=True)
-    assert shared.matches("copy", "cuda", True)
-    assert not shared.matches("copy", "cuda")
+    assert shared.matches(transport="copy", backend="cuda", shared_devices=True)
+    assert not shared.matches(transport="copy", backend="cuda", shared_devices=False)
 
 
 def test_processes_that_share_a_gpu_may_wait_for_each_other() -> None:
@@ -77,14 +79,14 @@ def test_processes_that_share_a_gpu_may_wait_for_each_other() -> None:
 
 def test_a_floor_rule_matches_each_axis_by_itself() -> None:
     rule = FloorRule(fraction=0.5, source="x", operations=("allreduce",))
-    assert rule.matches("ccl", "allreduce", "node", True)
-    assert not rule.matches("ccl", "alltoall", "node", True)
+    assert rule.matches(transport="ccl", operations="allreduce", scope="node")
+    assert not rule.matches(transport="ccl", operations="alltoall", scope="node")
     host = FloorRule(fraction=0.5, source="x", devices=False)
-    assert host.matches("mpi", "allreduce", "node", False)
-    assert not host.matches("mpi", "allreduce", "node", True)
+    assert host.matches(transport="mpi", devices=False)
+    assert not host.matches(transport="mpi", devices=True)
     together = FloorRule(fraction=0.5, source="x", schedule="contended")
-    assert together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="contended")
-    assert not together.matches("copy", "host_bidirectional", "node", True, "pinned", schedule="uncontended")
+    assert together.matches(host_memory="pinned", schedule="contended")
+    assert not together.matches(host_memory="pinned", schedule="uncontended")
 
 
 def test_the_host_port_has_a_floor_of_its_own() -> None:
