@@ -156,7 +156,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
 
     Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
     libraries may spread the data of each rank over all NICs. By libfabric the ranks themselves say which NIC they took
-    as the nearest to their GPU; silent where it has another name in the topology, or is no PCI device.
+    as the nearest to their GPU; silent where the topology does not know its name, and where it has no PCI address.
     """
     if topology is not None and run.header.get("transport") == "fabric" and run.header["plan"].get("nic") == "near":
         yield from _nearest_nics(run, topology)
