@@ -36,10 +36,9 @@ _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
     """What a metric of a burn-in was in its first windows, which it may be below unless it surely falls; None for any
     other metric, of fewer windows than have a first part, and where products alone were measured."""
-    load = run.burn_in
-    if load is None or not load.together.any() or metric.samples.operation not in LOADS:
+    if metric.samples.operation not in LOADS or metric.values.size < PARTS_OF_LOAD:
         return None
-    if metric.values.size < PARTS_OF_LOAD:
+    if all(samples.schedule == "uncontended" for samples in run.samples):
         return None
     value = float(np.median(_head(metric.values)))
     loss = _margin(metric.samples.operation, run, policy)
