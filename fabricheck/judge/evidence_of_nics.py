@@ -156,7 +156,8 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
 
     Silent where the kernel does not count what a library sends by RDMA, and where no GPU has a NIC of its own. MPI
     libraries may spread the data of each rank over all NICs. By libfabric the ranks themselves say which NIC they took
-    as the nearest to their GPU; silent where the topology does not know its name, and where it has no PCI address.
+    as the nearest to their GPU; silent where GPUs share NICs, as several may be equally near, where the topology does
+    not know a NIC's name, and where it has no PCI address.
     """
     if topology is not None and run.header.get("transport") == "fabric" and run.header["plan"].get("nic") == "near":
         yield from _nearest_nics(run, topology)
@@ -180,6 +181,8 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
 
 def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
     known = {nic.name for nic in topology.nics}
+    if len(known) != len(topology.gpus):
+        return
     on_pci = [all(nic.get("bus_id") for nic in rank.get("nics", ())) for rank in run.header.get("ranks", ())]
     for rank, index in gpu_of_ranks(run).items():
         place = run.ranks[rank]
