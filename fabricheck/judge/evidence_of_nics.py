@@ -183,10 +183,9 @@ def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
     known = {nic.name for nic in topology.nics}
     if len(known) != len(topology.gpus):
         return
-    on_pci = [all(nic.get("bus_id") for nic in rank.get("nics", ())) for rank in run.header.get("ranks", ())]
     for rank, index in gpu_of_ranks(run).items():
         place = run.ranks[rank]
-        if on_pci[rank : rank + 1] != [True]:
+        if not all(nic.get("bus_id") for nic in run.header["ranks"][rank].get("nics", ())):
             continue
         gpu = next((gpu for gpu in topology.gpus if gpu.index == index), None)
         nic = nic_of(topology, gpu) if gpu is not None else None

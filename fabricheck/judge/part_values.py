@@ -333,9 +333,11 @@ def expectation_of_product(parts: Iterable[Part], run: Run, samples: Samples) ->
         return None
     rank = samples.ranks[0]
     device = next((each.device for each in run.ranks if each.rank == rank), None)
-    for part in parts if device is not None and load.by[rank] != "kernel" else ():
+    if device is None or load.by[rank] == "kernel":
+        return None
+    for part in parts:
         for known in part.products:
-            if device is not None and part.is_of(device) and known.type == load.product:
+            if part.is_of(device) and known.type == load.product:
                 peak, reached = (value * load.gbps_of_tflops for value in (known.peak, known.reached))
                 return Expectation(peak, reached, peak, FLOOR_FRACTION, f"{part.part}: {known.source}")
     return None

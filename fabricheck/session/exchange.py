@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 import re
 import runpy
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +24,7 @@ from fabricheck.history.changes import StackDifference
 from fabricheck.judge.system import SystemJudge
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import Exchanged, Upgrade, UpgradeCause, UpgradeComparison
+from fabricheck.state.programs import ask
 from fabricheck.suite import Suite
 
 # How Spack names an installed package, and what a user writes for a module.
@@ -127,13 +126,11 @@ class AddedPackage:
         if "/" not in text:
             return None
         prefix = Path(text).absolute()
-        if not prefix.is_dir() and _HASH.fullmatch(text) and shutil.which("spack"):
-            done = subprocess.run(["spack", "location", "-i", text], capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise UserError(
-                    f"spack knows no {text}: {(done.stderr.strip().splitlines() or ['no reason given'])[0]}"
-                )
-            prefix = Path(done.stdout.strip())
+        if not prefix.is_dir() and _HASH.fullmatch(text):
+            spack = ask(["spack", "location", "-i", text])
+            if spack.problem:
+                raise UserError(f"spack knows no {text}: {spack.problem}")
+            prefix = prefix if spack.missing else Path(spack.output.strip())
         if not prefix.is_dir():
             raise UserError(
                 f"{text}: no such folder, and no environment: give a name, a prefix, /HASH of Spack, module:NAME"
