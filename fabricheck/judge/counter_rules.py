@@ -87,6 +87,8 @@ NIC_COUNTERS = {
         _some("symbol_error", "port_rcv_errors", "local_link_integrity_errors"),
         _errors("link_error_recovery", "link_downed", "port_rcv_remote_physical_errors"),
         _errors("excessive_buffer_overrun_errors", "local_ack_timeout_err", "rnr_nak_retry_err"),
+        _errors("rdma_read_wr_err", "rdma_write_wr_err"),  # EFA
+        _errors("max_retry_exceeded", "rx_roce_error_pkts"),  # Broadcom's bnxt_re
         _drops("port_xmit_discards", "port_xmit_packets"),
     ),
     "ethernet": (
@@ -110,7 +112,13 @@ BROKEN_FRAMES = CounterRule(
 CONGESTION = CounterRule(
     "congestion",
     dict.fromkeys(
-        ("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err", "ethtool_*"),
+        (
+            *("port_xmit_wait", "roce_slow_restart_cnps", "np_cnp_sent", "out_of_sequence", "packet_seq_err"),
+            *("retrans_pkts", "retrans_timeout_events", "impaired_remote_conn_events", "rx_drops"),  # EFA
+            "unresponsive_remote_events",
+            *("cnp_rx_pkts", "to_retransmits", "seq_err_naks_rcvd", "rx_roce_discard_pkts"),  # bnxt_re
+            "ethtool_*",
+        ),
         "",
     ),
     "{names} during the test",

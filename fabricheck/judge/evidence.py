@@ -136,6 +136,11 @@ def _rdma(state: NodeState) -> bool:
     return any(nic.kind == "infiniband" and nic.up for nic in state.nics)
 
 
+def _peer_clients(state: NodeState) -> bool:
+    """Whether it has ports that reach device memory by a module for peer memory; Omni-Path's driver does so itself."""
+    return any(nic.kind == "infiniband" and nic.up and nic.driver != "hfi1" for nic in state.nics)
+
+
 def _nvidia(state: NodeState) -> bool:
     return bool(state.settings.get("NVIDIA kernel module")) or any(gpu.name.startswith("NVIDIA") for gpu in state.gpus)
 
@@ -172,7 +177,7 @@ NODE_RULES = (
         lambda value, state: (
             value == "none"
             and _nvidia(state)
-            and _rdma(state)
+            and _peer_clients(state)
             and state.settings.get("NVIDIA kernel module", "proprietary") != "open"
         ),
         "no GPUDirect RDMA: nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF",

@@ -3,6 +3,7 @@ packets, and whether GPUs sent by the NICs that the topology associates with the
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ def evidence_of_nics(
     data pass its ports.
     """
     described = {nic.name: nic.rate_gbps for nic in topology.nics} if topology is not None else {}
+    judged: list[tuple[str, NicState]] = []
     for node in nodes:
         earlier = {nic.name: nic for nic in node.before.nics} if node.before else {}
         names = {nic.name for nic in node.last.nics}
@@ -53,8 +55,13 @@ def evidence_of_nics(
             if nic.name not in described and (described.keys() & names or not (nic.driver or nic.kind != "ethernet")):
                 continue
             before = earlier.get(nic.name) if node.after else None
+            judged.append((node.host, nic))
             for evidence in _port(node.host, nic, before, described.get(nic.name)):
                 yield evidence if alone or len(nodes) > 1 or evidence.verdict is None else _as_note(evidence)
+            is_virtual = "virtual machine" in node.last.settings  # whose slots are made up
+            for code, text in _set_up(nic, described.get(nic.name), None if is_virtual else nic.settings.get("PCIe")):
+                yield Evidence(code, node.host, nic.name, text, None, network=True)
+    yield from _flaps(judged)
     yield from _tcp(nodes)
 
 
@@ -69,14 +76,47 @@ def _port(host: str, nic: NicState, before: NicState | None, rate_gbps: float | 
 
     if nic.up is False and (rate_gbps is not None or (before is not None and before.up)):
         during = " since the test began" if before is not None and before.up else ""
-        yield say("nic-down", f"its link is down{during}")
+        state = nic.settings.get("state")
+        what = f"is in state {state}: no subnet or fabric manager has activated it" if state else "its link is down"
+        yield say("nic-down", f"{what}{during}")
     elif nic.rate_gbps and rate_gbps and nic.rate_gbps < 0.99 * rate_gbps:
         yield say("nic-slow", f"its link runs at {nic.rate_gbps:g} of {rate_gbps:g} Gb/s")
     if nic.duplex == "half":
         yield say("nic-slow", "its link is half duplex")
     rises = rises_of(nic.counters, before.counters if before is not None else None)
-    for judged in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
-        yield say(*judged)
+    for told in judge_counters((*NIC_COUNTERS.get(nic.kind, ()), BROKEN_FRAMES, CONGESTION), rises):
+        yield say(*told)
+
+
+def _set_up(nic: NicState, described_gbps: float | None, slot: str | None) -> Iterator[tuple[str, str]]:
+    """Code and text where a port's link to the slot (`16.0 GT/s x8 of …`) or the settings of RoCE cannot do.
+
+    RoCE v1 has no IP header (InfiniBand specification, annex A17): it is not routed and has no ECN. DCQCN needs the
+    receiver to notice congestion and the sender to react, on the same priorities (Zhu et al., SIGCOMM 2015, section 3).
+    """
+    link = re.match(r"([0-9.]+) GT/s x([0-9]+)", slot or "")
+    rate = nic.rate_gbps or described_gbps
+    if link is not None and rate is not None and float(link[1]) * int(link[2]) < rate:
+        yield "pcie-reduced", f"its PCIe link ({link[0]}) carries less than its port ({rate:g} Gb/s)"
+    types = nic.settings.get("GID types", "")
+    if nic.settings.get("link layer") == "Ethernet" and types and "RoCE v2" not in types:
+        yield "roce-settings", f"has no GID of RoCE v2 ({types}): packets are not routed and carry no ECN"
+    notices, reacts = (nic.settings.get(f"ECN ({role})") for role in ("np", "rp"))
+    if notices is not None and reacts is not None and notices != reacts:
+        yield "roce-settings", f"notices congestion on priorities {notices} and reacts to it on {reacts}"
+
+
+def _flaps(ports: Sequence[tuple[str, NicState]]) -> Iterator[Evidence]:
+    """Ports whose links went down far more often than the median port's, since the counters began."""
+    downs = [
+        (host, nic.name, nic.counters.get("link_downed", nic.counters.get("carrier_changes", 0) // 2))
+        for host, nic in ports
+    ]
+    usual = statistics.median([count for *_, count in downs]) if downs else 0
+    for host, name, count in downs:
+        if count > TIMES_OTHERS * max(usual, 1):
+            text = f"its link went down {count:,} times since its counters began (median of ports: {usual:g})"
+            yield Evidence("nic-flaps", host, name, text, None, network=True)
 
 
 def _tcp(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:

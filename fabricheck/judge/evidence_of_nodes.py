@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricheck.extras import parse_cores
@@ -169,16 +169,15 @@ def _by_rank(
             value = by_rank.get(rank.rank, usual)
             by_host.setdefault(short_name(rank.host), []).append("unset" if value is None else value)
         values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
-        numbers = {len(_uuids(value)) for value in values.values()}
-        if name in _DEVICES and len(numbers) == 1 and 0 not in numbers:
-            continue  # as many devices, each by a name that no other has
+        if name in _DEVICES and _as_many(set(values.values())):
+            continue  # which of a shared node's a job has, the scheduler decides
         yield from _unlike(f"{what}{name}", values)
 
 
-def _uuids(devices: str) -> list[str]:
-    """The devices of a list of UUIDs; none where it has any other."""
-    names = devices.split(",")
-    return names if all(name.startswith(("GPU-", "MIG-")) for name in names) else []
+def _as_many(lists: Collection[str]) -> bool:
+    """Whether the lists name as many devices, and no two of them the same ones in another order."""
+    devices = {frozenset(re.split("[,/]", names)) for names in lists}
+    return len(devices) == len(lists) and len({len(names) for names in devices}) == 1 and not {"unset", ""} & {*lists}
 
 
 def _unlike_order(run: Run) -> Iterator[Evidence]:

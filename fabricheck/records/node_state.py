@@ -102,8 +102,8 @@ class NicState:
     firmware: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """of RDMA and Ethernet, by name: link layer, lanes, types of GIDs, PFC and ECN of each priority, trusted
-    priorities, link to the slot"""
+    """of RDMA and Ethernet, by name: link layer, lanes, types of GIDs, index of RoCE v2's, traffic class, PFC and
+    ECN of each priority, trusted priorities, link to the slot; state of a port that is not activated"""
 
 
 @dataclass(frozen=True)

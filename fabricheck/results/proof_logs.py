@@ -241,6 +241,7 @@ _CHOOSERS = (
     ("OMPI_MCA_pml", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
     ("OMPI_MCA_btl", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
     ("FI_PROVIDER", r"", "InfiniBand RoCE OFI/cxi OFI/efa"),
+    ("FI_HMEM_DISABLE_P2P", r"(?!0$)", "InfiniBand RoCE OFI/cxi OFI/efa"),
 )
 _NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or do kernel and driver have DMA-BUF?"
 

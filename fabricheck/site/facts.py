@@ -347,7 +347,7 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
 
 
 def _nic(reported: Mapping[str, Any]) -> FoundNic:
-    match = re.match(r"([0-9.]+) Gb/sec|BS_([0-9]+)G", reported["rate"] or "")
+    match = re.match(r"([0-9.]+) Gb/sec|[A-Za-z]{2}_?([0-9]+)G", reported["rate"] or "")
     rate = float(match[1] or match[2]) if match else None
     kind = _kind(reported)
     # Slingshot and plain Ethernet are their own interfaces; what the kernel lists as an RDMA device has a rate's name.

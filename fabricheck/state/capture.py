@@ -406,10 +406,12 @@ def is_virtual(device: Path) -> bool:
 
 
 def slingshot_ports(sysfs: Path) -> Iterator[Tuple[Path, str]]:
-    """Device and speed (in Gb/s, as `BS_200G`) of each Cassini, in whichever folder its driver has it."""
+    """Device and speed (in Gb/s, as `BS_200G`, of Cassini 2 `ck400G`) of each Cassini, in whichever folder its driver
+    has it."""
     for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
         own = device / "device"
-        yield device, read(own / "port" / "speed") or read(own / "properties" / "speed")
+        speeds = (read(own / name) for name in ("port/speed", "port/0/link/speed", "properties/speed"))
+        yield device, next(filter(None, speeds), "")
 
 
 def numa_facts(sysfs: Path) -> Dict[str, Any]:

@@ -51,7 +51,8 @@ EVENTS: Mapping[str, re.Pattern[str]] = {
     "pcie-aer": re.compile(rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=.*"),
     "out-of-memory": re.compile(r"(?:Memory cgroup out|Out) of memory: Killed process \d+ \([^)]*\)"),
     "link-down": re.compile(
-        r"(?:mlx5_core|bnxt_en|ionic|ice) [0-9a-f:.]+ (?P<part>[\w.-]+): (?:NIC )?Link (?:is )?[Dd]own.*"
+        r"(?:mlx5_core|bnxt_en|ionic|ice|cxi_\w+|hfi1) [0-9a-f:.]+:? (?P<part>[\w.-]+)(?:\[\w+\])?:? "
+        r"(?:(?:NIC )?Link (?:is )?[Dd]own|CXI_EVENT_LINK_DOWN|logical state changed to PORT_DOWN).*"
     ),
 }
 _MOST_XIDS = 100
@@ -184,7 +185,7 @@ def _record(descriptor: int) -> str:
 
 
 #: Kernel modules by which a NIC reaches device memory without DMA-BUF, of NVIDIA and AMD.
-PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "ib_peer_mem", "amdp2p")
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "ib_peer_mem", "amdp2p")
 # PCI classes (the first four digits): bridges; GPUs and accelerators; network and InfiniBand controllers.
 _BRIDGE, _ENDS = ("0x0604",), ("0x0302", "0x0300", "0x1200", "0x0200", "0x0207", "0x0280")
 _VENDORS_OF_GPUS = ("0x10de", "0x1002", "0x8086")

@@ -60,21 +60,26 @@ def _infiniband(sysfs: Path) -> Iterator[NicState]:
         told_rate = read(port / "rate")
         rate, lanes = re.match(r"[\d.]+", told_rate), re.search(r"\((.+)\)", told_rate)
         counters = {**_numbers(port / "counters"), **_numbers(port / "hw_counters")}
+        _, _, state = read(port / "state").partition(": ")
         yield NicState(
             name=name,
             kind="infiniband",
-            up="ACTIVE" in read(port / "state"),
+            up="ACTIVE" in state,
             rate_gbps=float(rate[0]) if rate else None,
             driver=_driver(device),
             firmware=read(device / "fw_ver"),
             counters=counters,
             settings=without_empty(
                 {
+                    # The link is there, and no subnet or fabric manager has activated the port.
+                    "state": state if state in ("INIT", "ARMED") else "",
                     "link layer": read(port / "link_layer"),
                     "lanes": lanes[1] if lanes else "",
                     "PCIe": _pcie(device),
                     # One for each address: how many there are differs with the addresses of containers.
                     "GID types": _different(port / "gid_attrs" / "types"),
+                    "RoCE v2 GID of IPv4": _gid_of_ipv4(port),
+                    "traffic class": read(device / "tc" / port.name / "traffic_class"),
                 }
             ),
         )
@@ -84,7 +89,8 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
     for device, speed in slingshot_ports(sysfs):
         own = device / "device"
         rate = re.search(r"\d+", speed)
-        link = read(own / "port" / "link") or read(own / "port" / "link_state")
+        links = (read(own / "port" / name) for name in ("link", "0/link/state", "link_state"))
+        link = next(filter(None, links), "")
         telemetry = {
             name: value for name, value in _numbers(own / "telemetry").items() if _TROUBLE.search(name.lower())
         }
@@ -119,7 +125,7 @@ def _ethernet(sysfs: Path) -> Iterator[NicState]:
                 **_own_counters(port.name),
                 **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
-            settings=without_empty({**_dcb(port.name), **_ecn(port), "PCIe": _pcie(port)}),
+            settings=without_empty({**_dcb(port), **_ecn(port), "PCIe": _pcie(port)}),
         )
 
 
@@ -138,17 +144,34 @@ def _different(folder: Path) -> str:
     return ", ".join(sorted({read(file) for file in folder.glob("*")} - {""}))
 
 
-def _dcb(name: str) -> dict[str, str]:
+def _gid_of_ipv4(port: Path) -> str:
+    """The index that `NCCL_IB_GID_INDEX` and `UCX_IB_GID_INDEX` have to name for packets that are routed."""
+    for file in sorted((port / "gid_attrs" / "types").glob("*"), key=lambda each: each.name.zfill(4)):
+        if read(file) == "RoCE v2" and read(port / "gids" / file.name).startswith("0000:0000:0000:0000:0000:ffff:"):
+            return file.name
+    return ""
+
+
+def _dcb(port: Path) -> dict[str, str]:
     """The priorities with flow control, such as `3:on`, and by which fields a packet has its priority, such as `dscp
-    pcp`, in the order of trust; where `dcb` (iproute2) is there and the driver knows of it."""
-    if shutil.which("dcb") is None:
-        return {}
-    pfc = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
-    trust = re.search(r"^order:?((?: [a-z-]+)+)", ask(["dcb", "apptrust", "show", "dev", name], 3).output, re.MULTILINE)
-    return {
-        "PFC": (" ".join(re.findall(r"\d:on", pfc[1])) or "off") if pfc else "",
-        "trusted priorities": trust[1].strip() if trust else "",
-    }
+    pcp`, in the order of trust; where `dcb` (iproute2) is there and the driver knows of it, or `mlnx_qos` for mlx5,
+    whose trust `dcb` does not know."""
+    name, told = port.name, {"PFC": "", "trusted priorities": ""}
+    if shutil.which("dcb") is not None:
+        pfc = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
+        answer = ask(["dcb", "apptrust", "show", "dev", name], 3).output
+        trust = re.search(r"^order:?((?: [a-z-]+)+)", answer, re.MULTILINE)
+        told["PFC"] = (" ".join(re.findall(r"\d:on", pfc[1])) or "off") if pfc else ""
+        told["trusted priorities"] = trust[1].strip() if trust else ""
+    has_link = _driver(port) == "mlx5_core" and read(port / "carrier") == "1"
+    if has_link and not told["trusted priorities"] and shutil.which("mlnx_qos") is not None:
+        answer = ask(["mlnx_qos", "-i", name], 3).output
+        trust = re.search(r"Priority trust state: (\w+)", answer)
+        flags = re.search(r"^\s*enabled:?((?:\s+[01]){8})", answer, re.MULTILINE)
+        on = [f"{priority}:on" for priority, flag in enumerate(flags[1].split()) if flag == "1"] if flags else []
+        told["PFC"] = told["PFC"] or ((" ".join(on) or "off") if flags else "")
+        told["trusted priorities"] = told["trusted priorities"] or (trust[1] if trust else "")
+    return told
 
 
 def _ecn(port: Path) -> dict[str, str]:

@@ -220,6 +220,15 @@ def faults_of(shape: Shape) -> Iterator[Fault]:
     yield Fault(
         "*CCL over sockets on one node", ("no-plugin nid002",), NODES_CCL, ("[path-forbidden", "nid002"), _WRONG
     )
+    on_infiniband = shape.mpi_path == "InfiniBand"
+    plugin, path = ("ofi", "NET/AWS Libfabric") if on_infiniband else ("none", "NET/Socket")
+    yield Fault(
+        "the wrong network plugin of *CCL",
+        tuple(f"variable {node} NCCL_NET_PLUGIN={plugin}" for node in NODES),
+        NODES_CCL,
+        ("[path-forbidden", path, f"NCCL_NET_PLUGIN={plugin} is set"),
+        _WRONG,
+    )
     yield Fault("MPI over TCP", (), NODES_MPI, ("[path-forbidden", shape.mpi_path), _WRONG, mpi_path=shape.mpi_path)
     management = tuple(f"variable {node} OMPI_MCA_btl_tcp_if_include=mgmt0" for node in NODES)
     yield Fault("MPI over the management network", management, NODES_MPI, ("[wrong-network", "nid00"), _WRONG)

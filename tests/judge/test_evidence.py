@@ -53,6 +53,10 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] =
     "relaxed ordering": (state({"relaxed ordering": "off: 0000:18:00.0"}), {("relaxed-ordering-off", "", None)}),
     "no peer memory": (state({"peer memory": "none"}), {("no-peer-memory", "", None)}),
     "the open module gives DMA-BUF": (state({"peer memory": "none", "NVIDIA kernel module": "open"}), set()),
+    "Omni-Path's driver reaches GPUs itself": (
+        state({"peer memory": "none"}, nics=(replace(IB, name="hfi1_0", driver="hfi1"),)),
+        set(),
+    ),
     "no RDMA port": (state({"peer memory": "none", "locked memory": "64 KiB"}, nics=(nic(),)), set()),
     "AMD's driver gives DMA-BUF": (
         state(

@@ -176,6 +176,13 @@ def rise(**more: int) -> dict[str, int]:
 
 NIC_FAULTS: tuple[tuple[dict[str, Any], Verdict | None, str], ...] = (
     ({"up": False}, Verdict.DEGRADED, "hsn0: its link is down since the test began"),
+    ({"up": False, "settings": {"state": "INIT"}}, Verdict.DEGRADED, "hsn0: is in state INIT: no subnet or fabric"),
+    ({"settings": {"PCIe": "16.0 GT/s x8 of 32.0 GT/s x16"}}, None, "hsn0: its PCIe link (16.0 GT/s x8) carries less"),
+    ({"settings": {"link layer": "Ethernet", "GID types": "IB/RoCE v1"}}, None, "hsn0: has no GID of RoCE v2"),
+    ({"settings": {"ECN (np)": "3", "ECN (rp)": "off"}}, None, "hsn0: notices congestion on priorities 3 and reacts"),
+    ({"counters": {"link_downed": 9}}, None, "hsn0: its link went down 9 times since its counters began"),
+    ({"kind": "infiniband", "counters": rise(retrans_pkts=9)}, None, "hsn0: retrans_pkts rose by 9 during"),
+    ({"kind": "infiniband", "counters": rise(rdma_read_wr_err=1)}, Verdict.DEGRADED, "hsn0: rdma_read_wr_err rose"),
     ({"rate_gbps": 100.0}, Verdict.DEGRADED, "hsn0: its link runs at 100 of 200 Gb/s"),
     ({"duplex": "half"}, Verdict.DEGRADED, "hsn0: its link is half duplex"),
     ({"counters": rise(rx_errors=3)}, Verdict.PASS, "hsn0: rx_errors rose by 3 during the test"),
@@ -202,13 +209,41 @@ def test_a_fault_of_a_port(changed: dict[str, Any], verdict: Verdict | None, sai
     ], found
 
 
-def test_a_port_without_the_flow_control_of_the_others() -> None:
-    after = [
-        node(host, "after", nics=(nic(settings={"PFC": "off" if host == "nid002" else "3:on"}),)) for host in HOSTS
-    ]
-    (evidence,) = [each for each in told(run_with([node(host) for host in HOSTS], after), ALPS) if "PFC" in each[1]]
-    assert evidence[0] is Verdict.DEGRADED
-    assert evidence[1].startswith("nid002: PFC of hsn0")
+@pytest.mark.parametrize(
+    ("name", "usual", "odd"),
+    [
+        ("PFC", "3:on", "off"),
+        ("ECN (np)", "3", "off"),
+        ("ECN (rp)", "3", "off"),
+        ("trusted priorities", "dscp", "pcp"),
+        ("traffic class", "Global tclass=104", "Global tclass=0"),
+        ("GID types", "IB/RoCE v1, RoCE v2", "IB/RoCE v1"),
+        ("RoCE v2 GID of IPv4", "3", "5"),
+        ("link layer", "InfiniBand", "Ethernet"),
+        ("lanes", "4X NDR", "2X NDR"),
+        ("PCIe", "32.0 GT/s x16", "16.0 GT/s x16"),
+    ],
+)
+def test_a_port_that_is_set_otherwise_than_the_others(name: str, usual: str, odd: str) -> None:
+    ports = {host: nic(settings={name: odd if host == "nid002" else usual}) for host in HOSTS}
+    after = [node(host, "after", nics=(port,)) for host, port in ports.items()]
+    said = f"nid002: {name} of hsn0 differs between nodes: {odd} on nid002, {usual} on 3 others"
+    assert (Verdict.DEGRADED, said) in told(run_with([node(host) for host in HOSTS], after), ALPS)
+
+
+def test_settings_of_ports_that_fit() -> None:
+    """RoCE v2 beside v1, congestion noticed and reacted to alike, and a slot that carries the port; and a virtual
+    machine's slots, which are made up."""
+    fits = {
+        **{"link layer": "Ethernet", "GID types": "IB/RoCE v1, RoCE v2", "ECN (np)": "3", "ECN (rp)": "3"},
+        "PCIe": "16.0 GT/s x16 of 32.0 GT/s x16",
+    }
+    for settings, more in ((fits, {}), ({"PCIe": "2.5 GT/s x1"}, {"virtual machine": "yes"})):
+        states = [
+            [node(host, when, nics=(nic(settings=settings),), settings=more) for host in HOSTS]
+            for when in ("before", "after")
+        ]
+        assert told(run_with(*states), ALPS) == []
 
 
 def blocked(ways: Mapping[str, Sequence[str]]) -> list[NodeState]:
@@ -356,9 +391,13 @@ def test_devices_by_their_uuids_are_others_on_each_node() -> None:
     name = "CUDA_VISIBLE_DEVICES"
     own = [{"name": name, "rank": rank, "value": f"GPU-{rank}a,GPU-{rank}b"} for rank in (1, 2, 3)]
     assert told(run_with(*nodes, environment={name: "GPU-0a,GPU-0b"}, environment_differences=own)) == []
-    fewer = [*own[:2], {"name": name, "rank": 3, "value": "GPU-3a"}]
-    (found,) = told(run_with(*nodes, environment={name: "GPU-0a,GPU-0b"}, environment_differences=fewer))
-    assert found[0] is Verdict.DEGRADED
+    # As on nodes that jobs share.
+    shared = [{"name": name, "rank": rank, "value": f"{rank},{rank + 1}"} for rank in (1, 2, 3)]
+    assert told(run_with(*nodes, environment={name: "0,1"}, environment_differences=shared)) == []
+    for usual, other in (("GPU-0a,GPU-0b", "GPU-3a"), ("0,1", "1,0"), ("0,1", "0"), ("0", None)):
+        unlike = [{"name": name, "rank": 3, "value": other}]
+        (found,) = told(run_with(*nodes, environment={name: usual}, environment_differences=unlike))
+        assert found[0] is Verdict.DEGRADED
 
 
 def test_what_the_library_says_and_which_settings_were_in_effect() -> None:

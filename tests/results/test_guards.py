@@ -20,7 +20,10 @@ from fabricheck.results.guards import (
     require_fresh,
     require_words_of_all_nodes,
 )
+from fabricheck.topology.model import find_topology
+from fabricheck.topology.transport_paths import nic_paths
 from tests.support.made_runs import made_run, made_samples
+from tests.support.nodes import ROOT
 from tests.support.result_files import CUDA, HOST, Line, lines_of, write
 
 OF_HOST = set(lines_of(HOST)[0]["plan"]["operations"])
@@ -132,6 +135,29 @@ def test_a_path_that_not_all_nodes_took_is_told_with_its_ranks(tmp_path: Path) -
     gpus = [f"GPU {each.device.index} at {each.device.bus_id}" for each in run.ranks if each.device]
     told = f"the data took NET/Socket/0 on nid002, {gpus[1]}, {gpus[2]}, 1 more, which this check forbids"
     assert message == f"{run.path}: {told}: a fall-back"
+
+
+def test_a_gpu_whose_data_libfabric_stages_is_named(tmp_path: Path) -> None:
+    """By the same provider as the others, whose NICs reach the memory of their GPUs themselves."""
+    lines = copy.deepcopy(lines_of(CUDA))
+    lines[0] |= {"transport": "fabric", "environment": {"FI_HMEM_DISABLE_P2P": "1", "OMPI_MCA_pml": "ob1"}}
+    lines[0]["libraries"]["fabric"] = {"name": "libfabric", "version": "2.5"}
+    lines[0]["plan"] |= {"access": "write", "nic": "near"}
+    ways = ["registered", "registered", "staged", "registered"]
+    for rank, memory in zip(lines[0]["ranks"], ways, strict=True):
+        rank["host"] = f"nid00{rank['rank'] // 2 + 1}"
+        rank["nics"] = [{"name": "cxi0", "provider": "cxi", "device_memory": memory}]
+    paths = {"OFI provider cxi registered": 3, "OFI provider cxi staged": 1}
+    lines[-1]["proof"] = {"paths": paths, "evidence": "libfabric", "only": {"OFI provider cxi staged": [2]}}
+    run = read_run(write(tmp_path / "run.jsonl", lines))
+    wanted = nic_paths(find_topology("alps", ROOT / "site_configs"))
+    more = {"paths_required": wanted.required, "paths_forbidden": wanted.forbidden, "described": wanted.described}
+    (problem,) = require(run, **(ASKED | {"transport": "fabric", "nodes": 2, "environment": {}} | more))
+    assert problem.code == "path-forbidden"
+    gpu = run.ranks[2].device
+    assert gpu is not None
+    assert f"OFI provider cxi staged on nid002, GPU {gpu.index} at {gpu.bus_id}," in problem.message
+    assert "FI_HMEM_DISABLE_P2P=1" in problem.message and "OMPI" not in problem.message
 
 
 def test_no_evidence_is_invalid_only_where_a_path_is_required(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
         put(f"class/infiniband/mlx5_0/ports/{port}/link_layer", "InfiniBand")
     put("class/infiniband/mlx5_0/device/numa_node", "1")
     put("class/cxi/cxi0/device/port/speed", "BS_200G")
+    put("class/cxi/cxi2/device/port/0/link/speed", "ck400G")  # of Cassini 2
     put("class/cxi/cxi0/device/numa_node", "0")
     put("class/cxi/cxi1/device/numa_node", "0")
     put("devices/system/node/node0/cpulist", "0-1")
@@ -115,6 +116,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
         ("mlx5_0", 200.0, 1),
         ("cxi0", 200.0, 0),
         ("cxi1", None, 0),
+        ("cxi2", 400.0, None),
     ]
     assert facts.numa_nodes == (0,)
     assert (facts.cores, facts.sockets) == (2, 1)

@@ -86,6 +86,59 @@ def test_infiniband_slingshot_and_ethernet(tmp_path: Path) -> None:
     assert ethernet.settings == {"ECN (np)": "3", "ECN (rp)": "off"}
 
 
+def test_ports_of_other_makers(tmp_path: Path) -> None:
+    """Cassini 2 (Slingshot 400) as HPE's own cxi_stat reads it; EFA; a port of Omni-Path that no fabric manager
+    activated; Broadcom's RoCE with the GIDs of a link-local and an IPv4 address."""
+    cxi, efa, hfi1, bnxt = (
+        *("class/cxi/cxi0/device/port/0", "class/infiniband/rdmap16s27/ports/1"),
+        *("class/infiniband/hfi1_0/ports/1", "class/infiniband/bnxt_re0/ports/1"),
+    )
+    files = {
+        f"{cxi}/link/speed": "ck400G",
+        f"{cxi}/link/state": "up",
+        f"{efa}/state": "4: ACTIVE",
+        f"{efa}/rate": "100 Gb/sec (4X EDR)",
+        f"{efa}/link_layer": "Unspecified",
+        f"{efa}/hw_counters/retrans_pkts": "12",
+        f"{hfi1}/state": "2: INIT",
+        f"{hfi1}/rate": "100 Gb/sec (4X EDR)",
+        f"{bnxt}/state": "4: ACTIVE",
+        f"{bnxt}/rate": "400 Gb/sec (4X NDR)",
+        f"{bnxt}/link_layer": "Ethernet",
+        **{f"{bnxt}/gid_attrs/types/{index}": ("IB/RoCE v1", "RoCE v2")[index % 2] for index in range(4)},
+        **{f"{bnxt}/gids/{index}": "fe80:0000:0000:0000:0a00:27ff:fe00:0001" for index in (0, 1)},
+        **{f"{bnxt}/gids/{index}": "0000:0000:0000:0000:0000:ffff:c0a8:0101" for index in (2, 3)},
+        "class/infiniband/bnxt_re0/tc/1/traffic_class": "Global tclass=104",
+    }
+    found = {each.name: each for each in nic_states(tree(tmp_path, files))}
+    assert {name: (each.kind, each.up, each.rate_gbps) for name, each in found.items()} == {
+        "bnxt_re0": ("infiniband", True, 400.0),
+        "hfi1_0": ("infiniband", False, 100.0),
+        "rdmap16s27": ("infiniband", True, 100.0),
+        "cxi0": ("cxi", True, 400.0),
+    }
+    assert found["hfi1_0"].settings["state"] == "INIT"
+    assert found["rdmap16s27"].counters == {"retrans_pkts": 12}
+    told = found["bnxt_re0"].settings
+    assert (told["RoCE v2 GID of IPv4"], told["traffic class"]) == ("3", "Global tclass=104")
+
+
+def test_what_mlnx_qos_says_where_dcb_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NVIDIA's tool prints it, of the newer and the older form."""
+    files = {"class/net/hsn0/type": "1", "class/net/hsn0/operstate": "up", "class/net/hsn0/carrier": "1"}
+    sysfs = tree(tmp_path / "sys", files)
+    (tmp_path / "mlx5_core").mkdir()
+    (sysfs / "class/net/hsn0/device").mkdir()
+    (sysfs / "class/net/hsn0/device/driver").symlink_to(tmp_path / "mlx5_core")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    head = "Priority trust state: dscp\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n"
+    for row in ("\tenabled     0   0   0   1   0   0   0   0", "\tenabled:   0   0   0   1   0   0   0   0"):
+        (tmp_path / "mlnx_qos").write_text(f"#!/bin/sh\ncat << 'E'\n{head}{row}\nE\n")
+        (tmp_path / "mlnx_qos").chmod(0o755)
+        (nic,) = nic_states(sysfs)
+        assert nic.settings == {"PFC": "3:on", "trusted priorities": "dscp"}
+
+
 def test_the_priorities_with_flow_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As dcb-pfc(8) and dcb-apptrust(8) print them."""
     files = {"class/net/hsn0/type": "1", "class/net/hsn0/operstate": "up"}

@@ -214,6 +214,10 @@ std::string network_kind() {
   if ((net != nullptr && std::strcmp(net, "Socket") == 0) || (kind == "IB" && is_on("NCCL_IB_DISABLE")) ||
       names(faults().content["no_fabric_plugin"], description().gpus[0]))
     return "Socket";
+  // A suffix of libnccl-net-*.so: the plugin for libfabric runs on InfiniBand too, and without it Slingshot has none.
+  const char* plugin = std::getenv("NCCL_NET_PLUGIN");
+  if (plugin != nullptr && kind == "IB" && std::strcmp(plugin, "ofi") == 0) return "OFI";
+  if (plugin != nullptr && kind == "OFI" && std::strcmp(plugin, "none") == 0) return "Socket";
   return kind;
 }
 
@@ -249,7 +253,9 @@ void log_network(int device) {
   }
   const std::string count = std::to_string(description().content["nics"].items().size());
   if (kind == "OFI") {
-    log_info(Topic::net, device, "NET/OFI Selected Provider is cxi (found " + count + " nics)");
+    const bool over_verbs = description().content["ccl"]["network"].text() == "IB";
+    const std::string provider = over_verbs ? "verbs;ofi_rxm" : "cxi";
+    log_info(Topic::net, device, "NET/OFI Selected Provider is " + provider + " (found " + count + " nics)");
     log_info(Topic::net, device, "Using network AWS Libfabric");
   } else if (kind == "IB") {
     log_info(Topic::net, device, "NET/IB : Using " + list);
