@@ -28,6 +28,7 @@ from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component, gpu_of_ranks
+from fabricheck.units import plural
 
 #: What counts errors of a GPU's memory that no healthy one has.
 _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
@@ -128,7 +129,7 @@ class _Load:
     def part(self, rank: Rank) -> Component:
         """What a rank computes on: its GPU, else its node, where it is the only one there."""
         if rank.device is not None:
-            return gpu_component(self.topology, self.indexes[rank.rank], rank.host)
+            return gpu_component(self.topology, self.indexes[rank.rank], rank.host, rank.device.address)
         alone = sum(other.host == rank.host for other in self.ranks) == 1
         return Component.of_node(rank.host) if alone else Component(Kind.DEVICE, f"rank{rank.rank}", rank.host)
 
@@ -145,7 +146,7 @@ class _Load:
         for rank, wrong in zip(self.ranks, self.load.wrong, strict=True):
             if wrong:
                 part = self.part(rank)
-                text = f"{part}: {wrong:,} words of its matrix products are wrong (rank {rank.rank})"
+                text = f"{part}: {plural(wrong, 'wrong word')} in its matrix products (rank {rank.rank})"
                 yield Finding("wrong-arithmetic", Verdict.FAIL, text, (part,), float(wrong), 0.0, "words")
 
     def memory(self) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ class CatalogueEntry:
     `sentence`: what is wrong. Where the entry has a `subject`, it follows the name of the component, or the subject
     where a finding names none; else it stands by itself, after the component and a colon. `symptom`: the heading under
     which the guide has it; `decides`: what has to be true for it; `steps`: what to do, the first first, with commands
-    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its index), `{system}`, `{file}`, `{run}` (its
+    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its PCI address), `{system}`, `{file}`, `{run}` (its
     folder) and `{test}` in a step are those of the finding.
     """
 
@@ -65,7 +65,7 @@ _INFO = Certainty.TOLD
 # Steps of several entries.
 _DOCTOR = "On {node}: `fabricheck doctor --system {system}`"
 _LOOK = "Check clocks and power: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
-_NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
+_NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `amd-smi metric -x -g {gpu}`)"
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
@@ -206,7 +206,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The same product of matrices is not always the same to the bit, or the first one is wrong by whole-number "
         "arithmetic on the processor.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
-         "On {node}: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`; then `dcgmi diag -r 4 -i {gpu}` (AMD: `rvs`)",
+         "On {node}: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`; then `dcgmi diag -r 4` (AMD: `rvs`)",
          _BUNDLE), "A GPU"),
     "node-did-not-report": CatalogueEntry("did not report", _MISSING, _REPORTED,
         "No rank of this node reported, and the other nodes gave up waiting. It hangs, was killed, or is down.",
@@ -372,7 +372,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Is the machine idle? `top -b -n 1`", _AGAIN), "A metric"),
     "gpu-in-use": CatalogueEntry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",
-        ("Find the process: `nvidia-smi` on {node}; end it, or reserve nodes for the test",), "A GPU"),
+        ("Find the process: `nvidia-smi -i {gpu}` on {node}; end it, or reserve nodes for the test",), "A GPU"),
     "gpu-shared": CatalogueEntry("is shared or divided", _STATE, _REPORTED,
         "MIG or MPS is on, so the test measures only a part of the GPU.",
         ("Is MIG or MPS intended? `nvidia-smi -q -i {gpu} -d COMPUTE` on {node}",), "A GPU"),
