@@ -18,7 +18,7 @@ _EMULATED = {"cuda": "nvidia", "hip": "amd", "sycl": "intel"}
 # What each vendor's tool says of a GPU's links first; {} is the PCI address of the GPU.
 _LOOK_AT_GPU = {
     "nvidia": "nvidia-smi nvlink -e -i {}",
-    "amd": "amd-smi metric --xgmi-err -g {}",
+    "amd": "amd-smi metric -x -g {}",
     "intel": "xpu-smi stats -d {}",
 }
 
@@ -73,7 +73,7 @@ class NodeParts:
         if not host or not name or component.kind is Kind.LINK:
             return own
         if (gpu := self.gpus.get((host, name))) is not None:
-            return f"{host} GPU {gpu.index} (bus {gpu.device.bus_id})"
+            return f"{host} GPU {gpu.index} (bus {gpu.device.address})"
         return f"{host} NIC {name}" if name in self.nics else own
 
     def place(self, components: Sequence[Component]) -> str:
