@@ -204,8 +204,8 @@ class _Load:
     def _drift(self, place: Component | None, falls: Sequence[tuple[Metric, tuple[float, float]]]) -> Finding:
         worst, (first, last) = max(falls, key=lambda fall: fall[1][0] / fall[1][1])
         unit, operation = worst.unit, worst.samples.operation
-        if operation == "product":
-            unit, factor = "Tflop/s", self.load.gbps_of_tflops
+        if operation == "product" and self.run.product is not None:
+            unit, factor = "Tflop/s", self.run.product.gbps_of_tflops
             first, last = first / factor, last / factor
         change = f"{operation} {last:.4g} {unit} at the end and {first:.4g} at first ({last / first - 1:+.1%})"
         names = tuple(metric.name for metric, _ in falls)

@@ -41,6 +41,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 from fabricheck.topology.network import fold
+from fabricheck.topology.placement import with_node_indexes
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class SystemJudge:
         """As `judge`, without comparing peers."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
-        run = with_load(run, topology, self.policy)
+        run = with_load(with_node_indexes(run), topology, self.policy)
         by_model = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
 
         def expect(samples: Samples, quantity: Quantity) -> Expectation:

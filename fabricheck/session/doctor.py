@@ -85,14 +85,14 @@ def measure_gpus(
         return
     compared = judge.compare([judge.judge_alone(run)])
     indices = gpu_of_ranks(replace(run, states=States(before={state.host: state})))
-    judged, load = compared.runs[0], run.burn_in
+    judged, product = compared.runs[0], run.product
     for metric in judged.judgements:
         rank, known, why = metric.samples.ranks[0], metric.yardstick, metric.reason
         verdict: Verdict | None = metric.verdict
         per_unit, what, unit = 8.0, "copies", "GB/s in its memory"
-        if load is not None and metric.samples.operation == "product":
-            by = "a kernel of our own" if load.by[rank] == "kernel" else load.by[rank]
-            per_unit, what, unit = load.gbps_of_tflops, "multiplies", f"Tflop/s of {load.product} by {by}"
+        if product is not None and metric.samples.operation == "product":
+            by = "a kernel of our own" if product.by[rank] == "kernel" else product.by[rank]
+            per_unit, what, unit = product.gbps_of_tflops, "multiplies", f"Tflop/s of {product.type} by {by}"
             if metric.unjudged:
                 verdict, why = None, "not judged, nothing is known of this library and model"
         if known is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
@@ -33,6 +34,16 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
         else:
             indexes |= {rank: each.index for rank, each in seen.items()}
     return indexes
+
+
+def with_node_indexes(run: Run) -> Run:
+    """The run, in which each rank has its GPU under the node-local index (`gpu_of_ranks`)."""
+    indexes = gpu_of_ranks(run)
+    ranks = (
+        replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
+        for rank in run.ranks
+    )
+    return replace(run, ranks=tuple(ranks))
 
 
 def gpu_component(topology: Topology | None, index: int, host: str, address: str) -> Component:
