@@ -127,7 +127,9 @@ def _measured(built: Path, environment: str, gpus: int, seconds: float, options:
         run = read_run(output) if output.exists() else None
         # With wrong data it ends with an exit status of its own, and the file is whole.
         if not got.given and (run is None or run.footer is None):
-            return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
+            own = [line for line in got.errors.splitlines() if line.startswith("fabricbench:")]
+            why = own[0] if own and not got.late else f"could not be started: mpirun {got.problem}"
+            return RankStart(Verdict.FAIL, f"{what} {why}")
     if run is None or run.problems:
         why = run.problems[0].message if run is not None else "fabricbench left no result"
         return RankStart(run.problems[0].verdict if run is not None else Verdict.INCOMPLETE, f"{what}: {why}")
