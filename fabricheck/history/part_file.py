@@ -139,7 +139,7 @@ def _key(metric: Metric, facts: RunContext) -> _Key | None:
 
 
 def _key_of_product(metric: Metric, facts: RunContext) -> _Key | None:
-    """Of a product that a GPU had by itself, by a library: kernels of our own are no measure of a part."""
+    """Of a product that a GPU had by itself; None by our own kernel, which does not show what a part can do."""
     samples, product = metric.samples, facts.run.product
     library, _, _ = facts.library_of(samples).partition(" ")
     if product is None or samples.schedule != "uncontended" or samples.ranks[0] not in facts.devices:
