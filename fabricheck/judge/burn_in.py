@@ -87,9 +87,13 @@ def without_repetition(judged: RunJudgement) -> RunJudgement:
     return replace(judged, problems=tuple(own))
 
 
-def find_overlap(judged: RunJudgement) -> Iterator[Finding]:
-    """How much of the speed that products and traffic have alone they keep beside each other."""
-    kept = _kept(judged.run)
+def find_notes(judged: RunJudgement) -> Iterator[Finding]:
+    """How much of the speed that products and traffic have alone they keep beside each other; and why GPUs multiply
+    without a library."""
+    load, kept = judged.run.burn_in, _kept(judged.run)
+    if load is not None and load.why_no_library and judged.run.on_gpus:
+        text = f"{judged.test or judged.run.path}: {load.why_no_library}: a kernel of our own multiplies, more slowly"
+        yield Finding("library-remark", Verdict.PASS, text)
     if {"product", "traffic"} <= kept.keys():
         overlap = kept["product"].value + kept["traffic"].value - 1
         text = f"{judged.test or judged.run.path}: beside each other they keep of their speed alone: {_shares(kept)}; "

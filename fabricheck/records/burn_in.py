@@ -73,6 +73,7 @@ class BurnIn:
     none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
     `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
     traffic. `gpus` by host and the last 12 characters of the PCI address. `unread`: what nodes could not read.
+    `why_no_library`: why a library that was to multiply does not, of the first rank without; empty where it does.
     """
 
     phases: tuple[str, ...]
@@ -85,6 +86,7 @@ class BurnIn:
     gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)
     marks: tuple[ReportedError, ...] = ()
     unread: tuple[str, ...] = ()
+    why_no_library: str = ""
 
     @property
     def together(self) -> npt.NDArray[np.bool_]:

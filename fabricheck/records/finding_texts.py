@@ -504,7 +504,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "few-cores": CatalogueEntry("Ranks have no spare core", _STATE, _REPORTED,
         "The library sends data with its own thread. A rank with one core shares that core with the thread.",
         ("Set `cores` in `extras` of the partition in site_configs/{system}/settings.py",)),
-    "library-remark": CatalogueEntry("The communication library reports a problem", _STATE, _REPORTED,
+    "library-remark": CatalogueEntry("A library reports a problem", _STATE, _REPORTED,
         "The library's log has a warning, or the reason why the library did not use a faster path.",
         ("Look the text up in the library's documentation",
          "If it is about memory or devices: `dmesg -T` of {node}")),

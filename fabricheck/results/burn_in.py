@@ -121,6 +121,7 @@ def _burn_in_of(load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequen
         wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
         gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
         marks=tuple(_marks(nodes)),
+        why_no_library=load.why_no_library or "",
         unread=tuple(dict.fromkeys(f"{node.host}: {text}" for node in nodes for text in node.unread)),
     )
 

@@ -163,6 +163,15 @@ def test_errors_of_memory_are_told_once(tmp_path: Path) -> None:
     assert [(one.code, one.components) for one in alone.problems] == [("ecc-under-load", (GPU2,))]
 
 
+def test_why_no_library_multiplies_is_one_note(tmp_path: Path) -> None:
+    lines = burn_in_lines(gpus=2)
+    lines[2] |= {"by": ["kernel"] * 2, "why_no_library": "libcublas.so.13: no such file"}
+    judge = SystemJudge.of("hgx-h200")
+    compared = judge.compare([judge.judge_alone(read_run(write_burn_in(tmp_path, lines)))])
+    (note,) = (one for one in compared.findings if one.code == "library-remark")
+    assert note.verdict is Verdict.PASS and "libcublas.so.13" in note.message
+
+
 def test_a_gpu_has_one_name_whatever_number_cuda_gives_it(tmp_path: Path) -> None:
     """With CUDA_VISIBLE_DEVICES=3,2 CUDA calls 0 what nvidia-smi calls 3: so do neither findings nor next steps."""
     lines = burn_in_lines(gpus=2)
