@@ -105,7 +105,7 @@ def doctor(
             verdicts.append(launch.verdict)
             click.echo(f"{launch.verdict.value:<12}{state.host}: {launch.text}")
         left = limit - (time.monotonic() - begin)
-        measured = measure_gpus(built, environment, len(state.gpus), max(left, 1.0), system)
+        measured = measure_gpus(built, environment, state, max(left, 1.0), system)
         for judged, line in measured if full and launch.verdict is Verdict.PASS and state.gpus else ():
             verdicts.append(judged or Verdict.PASS)
             click.echo(f"{judged.value if judged else 'note':<12}{state.host}: {line}")

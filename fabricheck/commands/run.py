@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fabricheck.session.reframe_report import FinishedSession
     from fabricheck.suite import Suite
 
+#: Seconds, as fabricbench takes them for --burn-in.
+_LONGEST_LOAD_S = 10_000_000
+
 
 @click.command()
 @SYSTEM
@@ -189,6 +192,8 @@ def _load(
 
     if minutes is None or "burn-in" not in tags:
         return (), Wanted(nodes, resume, minutes)
+    if 60 * minutes > _LONGEST_LOAD_S:
+        raise UserError(f"--minutes {minutes}: a burn-in lasts {_LONGEST_LOAD_S // 60:,} minutes at most")
     wanted = Wanted(nodes, resume, MINUTES + minutes if nodes is not None else None)
     return (f"--setvar=BurnIn.load_minutes={minutes}",), wanted
 

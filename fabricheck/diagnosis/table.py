@@ -207,7 +207,7 @@ class _Places:
         parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
         for rank in run.ranks:
             if rank.device is not None:
-                parts[rank.rank] = gpu_component(topology, indexes[rank.rank], rank.host)
+                parts[rank.rank] = gpu_component(topology, indexes[rank.rank], rank.host, rank.device.address)
         known = topology is None or {*indexes.values()} <= {gpu.index for gpu in topology.gpus}
         try:
             ports = ends_of_ranks(run, topology) if network and known and topology is not None else {}

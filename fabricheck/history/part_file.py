@@ -43,6 +43,7 @@ class _Key:
     access: str
     host_memory: str
     ccl_mode: str
+    product: str
 
 
 def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, source: CommentedMap) -> str:
@@ -62,7 +63,9 @@ def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, sourc
         for metric in metrics_of(run):
             key = _key(metric, facts)
             if key is not None and metric.samples.wrong_bytes == 0:
-                values.setdefault(key, {}).setdefault(machine, []).append(math.log(metric.value))
+                # A product is in Tflop/s.
+                per_unit = run.product.gbps_of_tflops if key.product and run.product is not None else 1.0
+                values.setdefault(key, {}).setdefault(machine, []).append(math.log(metric.value / per_unit))
     names = Counter(each.name for each in devices)
     if len(names) != 1:
         raise UserError(f"a part is one model of GPU, and these runs are on {', '.join(sorted(names)) or 'none'}")
@@ -108,6 +111,8 @@ def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:
 
 def _key(metric: Metric, facts: RunContext) -> _Key | None:
     samples, header = metric.samples, facts.run.header
+    if samples.operation == "product":
+        return _key_of_product(metric, facts)
     alone = samples.operation in ONE_WAY_MEMORY_PATHS and len(samples.ranks) == 1
     host_memory = host_memory_of(facts.run, samples) or ""
     hosts = {each.host for each in facts.run.ranks}
@@ -129,7 +134,19 @@ def _key(metric: Metric, facts: RunContext) -> _Key | None:
         str(header.get("plan", {}).get("access") or "write") if header["transport"] in ("copy", "kernel") else "",
         host_memory,
         kernels.get("ccl_mode", ""),
+        "",
     )
+
+
+def _key_of_product(metric: Metric, facts: RunContext) -> _Key | None:
+    """Of a product that a GPU had by itself; None by our own kernel, which does not show what a part can do."""
+    samples, product = metric.samples, facts.run.product
+    library, _, _ = facts.library_of(samples).partition(" ")
+    if product is None or samples.schedule != "uncontended" or samples.ranks[0] not in facts.devices:
+        return None
+    if metric.quantity != "goodput" or library == "kernel":
+        return None
+    return _Key("product", "", library, metric.quantity, samples.bytes, 1, "", "", "", "", product.type)
 
 
 def _major_minor(library: str) -> str:
@@ -143,15 +160,17 @@ def _value(key: _Key, machines: dict[str, list[float]], source: str) -> Commente
     between = float(np.std(centres, ddof=1)) if centres.size > 1 else 0.0
     # Pairs, GPUs and launches of a machine differ too.
     inside = float(centre_and_spread(every).spread) if every.size > 1 else 0.0
-    where: dict[str, object] = {"operations": [key.operation], "transports": [key.transport], "quantity": key.quantity}
+    # What moves data beside has no part in a product.
+    transports = [key.transport] if key.transport else ["ccl", "mpi", "copy", "kernel"]
+    where: dict[str, object] = {"operations": [key.operation], "transports": transports, "quantity": key.quantity}
     where |= {"bytes": [format_size(key.bytes)], "ranks": key.ranks}
-    for name in ("links", "access", "host_memory", "ccl_mode", "library"):
+    for name in ("links", "access", "host_memory", "ccl_mode", "product", "library"):
         if getattr(key, name):
             where[name] = getattr(key, name)
     return CommentedMap(
         where=on_one_line(where),
         value=float(f"{math.exp(float(np.median(centres))):.4g}"),
-        unit="Gb/s" if key.quantity == "goodput" else "us",
+        unit="Tflop/s" if key.product else "Gb/s" if key.quantity == "goodput" else "us",
         spread=float(f"{max(between, inside):.2g}"),
         machines=len(machines),
         source=source,

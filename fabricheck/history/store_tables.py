@@ -441,6 +441,7 @@ def _record(run: Run) -> str:
             "footer": run.footer,
             "problems": [each.as_json() for each in run.problems],
             **({"states": states_as_json(run.states)} if run.states.asked else {}),
+            **({"multiplied_by": run.product.by} if run.product is not None else {}),
         }
     )
 

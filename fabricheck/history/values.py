@@ -6,11 +6,13 @@ A table whose checksum is right may still have been written by another program, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 from pydantic import TypeAdapter
 
+from fabricheck.records.burn_in import Product
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
 from fabricheck.records.operations import LOADS, OPERATIONS
@@ -69,9 +71,18 @@ def record_of(text: str) -> Run:
             problems=tuple(map(_finding, record["problems"])),
             # Up to version 0.1 nobody asked the nodes.
             states=states_of_json(record["states"]) if "states" in record else States(),
+            product=_product(record, header) if "multiplied_by" in record else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError, BadLineError) as error:
         raise ValueError(f"its record is not of this format: {_first_line(error)}") from None
+
+
+def _product(record: Mapping[str, Any], header: Mapping[str, Any]) -> Product:
+    """What a burn-in multiplied: by its plan, and by which library of each rank."""
+    by, plan = tuple(map(_text, record["multiplied_by"])), header["plan"]["burn_in"]
+    if len(by) != len(record["ranks"]):
+        raise ValueError(f"it has {len(by)} libraries that multiply, and {len(record['ranks'])} ranks")
+    return Product(plan["product"], plan["order"], by)
 
 
 def _finding(row: object) -> Finding:

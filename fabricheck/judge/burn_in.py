@@ -28,6 +28,7 @@ from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_component, gpu_of_ranks
+from fabricheck.units import plural
 
 #: What counts errors of a GPU's memory that no healthy one has.
 _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
@@ -86,9 +87,13 @@ def without_repetition(judged: RunJudgement) -> RunJudgement:
     return replace(judged, problems=tuple(own))
 
 
-def find_overlap(judged: RunJudgement) -> Iterator[Finding]:
-    """How much of the speed that products and traffic have alone they keep beside each other."""
-    kept = _kept(judged.run)
+def find_notes(judged: RunJudgement) -> Iterator[Finding]:
+    """How much of the speed that products and traffic have alone they keep beside each other; and why GPUs multiply
+    without a library."""
+    load, kept = judged.run.burn_in, _kept(judged.run)
+    if load is not None and load.why_no_library and judged.run.on_gpus:
+        text = f"{judged.test or judged.run.path}: {load.why_no_library}: a kernel of our own multiplies, more slowly"
+        yield Finding("library-remark", Verdict.PASS, text)
     if {"product", "traffic"} <= kept.keys():
         overlap = kept["product"].value + kept["traffic"].value - 1
         text = f"{judged.test or judged.run.path}: beside each other they keep of their speed alone: {_shares(kept)}; "
@@ -128,7 +133,7 @@ class _Load:
     def part(self, rank: Rank) -> Component:
         """What a rank computes on: its GPU, else its node, where it is the only one there."""
         if rank.device is not None:
-            return gpu_component(self.topology, self.indexes[rank.rank], rank.host)
+            return gpu_component(self.topology, self.indexes[rank.rank], rank.host, rank.device.address)
         alone = sum(other.host == rank.host for other in self.ranks) == 1
         return Component.of_node(rank.host) if alone else Component(Kind.DEVICE, f"rank{rank.rank}", rank.host)
 
@@ -145,7 +150,7 @@ class _Load:
         for rank, wrong in zip(self.ranks, self.load.wrong, strict=True):
             if wrong:
                 part = self.part(rank)
-                text = f"{part}: {wrong:,} words of its matrix products are wrong (rank {rank.rank})"
+                text = f"{part}: {plural(wrong, 'wrong word')} in its matrix products (rank {rank.rank})"
                 yield Finding("wrong-arithmetic", Verdict.FAIL, text, (part,), float(wrong), 0.0, "words")
 
     def memory(self) -> Iterator[Finding]:
@@ -203,8 +208,8 @@ class _Load:
     def _drift(self, place: Component | None, falls: Sequence[tuple[Metric, tuple[float, float]]]) -> Finding:
         worst, (first, last) = max(falls, key=lambda fall: fall[1][0] / fall[1][1])
         unit, operation = worst.unit, worst.samples.operation
-        if operation == "product":
-            unit, factor = "Tflop/s", self.load.gbps_of_tflops
+        if operation == "product" and self.run.product is not None:
+            unit, factor = "Tflop/s", self.run.product.gbps_of_tflops
             first, last = first / factor, last / factor
         change = f"{operation} {last:.4g} {unit} at the end and {first:.4g} at first ({last / first - 1:+.1%})"
         names = tuple(metric.name for metric, _ in falls)

@@ -231,7 +231,8 @@ class _Places:
     def _end(self, rank: int, *, computes: bool = False) -> Component:
         host = self.ranks[rank].host
         if rank in self.gpus:
-            return Component(Kind.GPU, self.gpus[rank].name, host)
+            device = self.ranks[rank].device
+            return Component(Kind.GPU, self.gpus[rank].name, host, address=device.address if device else "")
         # A port can be looked at; a rank is only what was on it.
         if computes and sum(each.host == host for each in self.ranks.values()) == 1:
             return Component.of_node(host)

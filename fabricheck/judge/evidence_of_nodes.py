@@ -12,7 +12,7 @@ from fabricheck.extras import parse_cores
 from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
 from fabricheck.judge.evidence import Evidence, NodeReport, short_name
 from fabricheck.records.node_state import NodeState
-from fabricheck.records.run import Run
+from fabricheck.records.run import Run, pci_address
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.topology.network import fold
@@ -196,9 +196,9 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     if run.header.get("backend") != "cuda":
         return
     addresses: dict[str, dict[int, str]] = {}
-    for rank in run.ranks:
-        if rank.device is not None:
-            addresses.setdefault(short_name(rank.host), {})[rank.device.index] = rank.device.address
+    for rank in run.header.get("ranks", ()):  # with CUDA's own numbers
+        if (device := rank.get("device")) is not None:
+            addresses.setdefault(short_name(rank["host"]), {})[device["index"]] = pci_address(device["bus_id"])
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):

@@ -187,7 +187,7 @@ def finding_of(evidence: Evidence, verdict: Verdict, topology: Topology | None) 
 def component_of(evidence: Evidence, topology: Topology | None) -> Component:
     """What it is about."""
     if isinstance(evidence.part, int):
-        return gpu_component(topology, evidence.part, evidence.host)
+        return gpu_component(topology, evidence.part, evidence.host, evidence.bus_id)
     if not evidence.part:
         return Component.of_node(evidence.host)
     return Component(Kind.NIC if evidence.network else Kind.DEVICE, evidence.part, evidence.host)

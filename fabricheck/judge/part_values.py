@@ -149,8 +149,8 @@ class RunContext:
 
     def library_of(self, samples: Samples) -> str:
         """The library of a measurement: of a product what multiplies, else what moves the data."""
-        load = self.run.burn_in if samples.operation == "product" else None
-        return load.by[samples.ranks[0]] if load is not None else self.library
+        product = self.run.product if samples.operation == "product" else None
+        return product.by[samples.ranks[0]] if product is not None else self.library
 
     @property
     def library(self) -> str:
@@ -252,7 +252,7 @@ def matches(where: Where, metric: Metric, facts: RunContext) -> bool:
         and where.host_memory in (None, host_memory_of(facts.run, samples))
         and kernel_settings(plan) == ({"ccl_mode": where.ccl_mode} if where.ccl_mode else {})
         and (where.library is None or _begins(facts.library_of(samples), where.library))
-        and where.product in (None, facts.run.burn_in.product if facts.run.burn_in is not None else None)
+        and where.product in (None, facts.run.product.type if facts.run.product is not None else None)
         and all(environment.get(name) == value for name, value in where.environment.items())
         and where.links in (None, links_on_the_way(facts, samples))
         and where.distance in (None, facts.distance(samples))
@@ -270,8 +270,8 @@ def _begins(library: str, wanted: str) -> bool:
 
 def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation, run: Run) -> float | None:
     """A value in the unit of a metric of `run`; None for a share of an unknown nominal value, and for other units."""
-    if unit == "Tflop/s" and run.burn_in is not None:
-        value, unit = value * run.burn_in.gbps_of_tflops, "Gb/s"
+    if unit == "Tflop/s" and run.product is not None:
+        value, unit = value * run.product.gbps_of_tflops, "Gb/s"
     if unit == "share of nominal":
         return value * expectation.nominal if expectation.nominal is not None else None
     if unit == "GB/s busbw":
@@ -328,17 +328,17 @@ def expectation_of_product(parts: Iterable[Part], run: Run, samples: Samples) ->
     """What a GPU multiplies by itself, in Gb/s: at most the peak of its data sheet, and as a library is published to
     reach. None of anything else, by a kernel of our own, which no tensor core's rate is held against, and where
     nothing is published."""
-    load = run.burn_in
-    if load is None or (samples.operation, samples.schedule) != ("product", "uncontended") or not is_comparable(run):
+    product = run.product
+    if product is None or (samples.operation, samples.schedule) != ("product", "uncontended") or not is_comparable(run):
         return None
     rank = samples.ranks[0]
     device = next((each.device for each in run.ranks if each.rank == rank), None)
-    if device is None or load.by[rank] == "kernel":
+    if device is None or product.by[rank] == "kernel":
         return None
     for part in parts:
         for known in part.products:
-            if part.is_of(device) and known.type == load.product:
-                peak, reached = (value * load.gbps_of_tflops for value in (known.peak, known.reached))
+            if part.is_of(device) and known.type == product.type:
+                peak, reached = (value * product.gbps_of_tflops for value in (known.peak, known.reached))
                 return Expectation(peak, reached, peak, FLOOR_FRACTION, f"{part.part}: {known.source}")
     return None
 

@@ -287,7 +287,7 @@ def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
 def _addresses(runs: Sequence[RunJudgement]) -> dict[Component, str]:
     """Index and PCI address of each GPU that was driven, by the device of a node."""
     return {
-        Component(Kind.DEVICE, gpu.name, rank.host): f"GPU {gpu.index} at {rank.device.bus_id}"
+        Component(Kind.DEVICE, gpu.name, rank.host): f"GPU {gpu.index} at {rank.device.address}"
         for run in runs
         if run.topology is not None
         for rank in run.run.ranks

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
-from fabricheck.judge.burn_in import find_overlap, first_windows, with_load, without_repetition
+from fabricheck.judge.burn_in import find_notes, first_windows, with_load, without_repetition
 from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
@@ -41,6 +41,7 @@ from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import described, site_root, suite_root
 from fabricheck.topology.model import Topology, find_topology, load_topology, partition_files
 from fabricheck.topology.network import fold
+from fabricheck.topology.placement import with_node_indexes
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,8 @@ class SystemJudge:
         compared = compare_siblings(runs, self.policy)
         judged, problems = judge_parts(compared.runs, self.references)
         told = (each for run in judged for each in find_stalls(run) if not each.is_problem)
-        overlaps = (each for run in judged for each in find_overlap(run))
-        findings = (*compared.findings, *self._other_nodes(judged), *told, *overlaps)
+        notes = (each for run in judged for each in find_notes(run))
+        findings = (*compared.findings, *self._other_nodes(judged), *told, *notes)
         return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:
@@ -153,7 +154,7 @@ class SystemJudge:
         """As `judge`, without comparing peers."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
-        run = with_load(run, topology, self.policy)
+        run = with_load(with_node_indexes(run), topology, self.policy)
         by_model = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
 
         def expect(samples: Samples, quantity: Quantity) -> Expectation:

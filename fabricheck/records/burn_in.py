@@ -31,6 +31,31 @@ class LoadedGpu:
 
 
 @dataclass(frozen=True)
+class Product:
+    """The matrix product of a burn-in. `type`: of the numbers that are multiplied; `order`: rows of the square
+    matrices; `by`: which library multiplies, with its version, or `kernel`, by rank."""
+
+    type: str
+    order: int
+    by: tuple[str, ...]
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations."""
+        return 2 * self.order**3
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the three matrices, by which its metrics are in Gb/s."""
+        return 3 * self.order**2 * _BYTES[self.type]
+
+    @property
+    def gbps_of_tflops(self) -> float:
+        """Gb/s at 1 Tflop/s."""
+        return 8e3 * self.bytes / self.operations
+
+
+@dataclass(frozen=True)
 class ReportedError:
     """An error that was reported in a window: by a GPU (its PCI address as `part`) or a NIC of `host`."""
 
@@ -46,9 +71,9 @@ class BurnIn:
 
     `medians` and `tails` (99th percentile): of a window's iterations in ns, shape (windows, ranks), 0 where there were
     none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
-    `product` and `order`: type of the numbers and rows of the matrices that are multiplied; `by`: which library does,
-    or `kernel`, by rank. `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
+    `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
     traffic. `gpus` by host and the last 12 characters of the PCI address. `unread`: what nodes could not read.
+    `why_no_library`: why a library that was to multiply does not, of the first rank without; empty where it does.
     """
 
     phases: tuple[str, ...]
@@ -56,29 +81,12 @@ class BurnIn:
     end_s: Floats
     medians: Mapping[str, Counts]
     tails: Mapping[str, Counts]
-    product: str
-    order: int
-    by: tuple[str, ...]
     wrong: tuple[int, ...]
     wrong_bytes: int
     gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)
     marks: tuple[ReportedError, ...] = ()
     unread: tuple[str, ...] = ()
-
-    @property
-    def operations(self) -> int:
-        """Floating-point operations of a product."""
-        return 2 * self.order**3
-
-    @property
-    def product_bytes(self) -> int:
-        """Bytes of the three matrices of a product, by which its metrics are in Gb/s."""
-        return 3 * self.order**2 * _BYTES[self.product]
-
-    @property
-    def gbps_of_tflops(self) -> float:
-        """Gb/s of a product at 1 Tflop/s."""
-        return 8e3 * self.product_bytes / self.operations
+    why_no_library: str = ""
 
     @property
     def together(self) -> npt.NDArray[np.bool_]:

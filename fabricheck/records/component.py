@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 
@@ -48,6 +48,7 @@ class Component:
     of a node as a whole `name` is empty. A LINK or PATH has a second end, `far` on `far_node`. `direction`: empty for
     both; `out` of a LINK or PATH for what goes from the first end to the second, `sending` or `receiving` of a part.
     `condition`: under which alone it is slow, such as `with 3 pairs at once`. `version`: of software, if known.
+    `address`: of a GPU the PCI address, if known; it is the same GPU without it.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Component:
     direction: str = ""
     condition: str = ""
     version: str = ""
+    address: str = field(default="", compare=False)
 
     @classmethod
     def of_node(cls, host: str) -> Component:
@@ -81,6 +83,15 @@ class Component:
         if self.kind not in _OF_TWO:
             return (self,)
         return _end(self.node, self.name), _end(self.far_node, self.far)
+
+    @property
+    def gpu_for_tools(self) -> str:
+        """By what vendors' tools know a GPU: its PCI address, whatever number a program had it under; else its index,
+        with which every topology ends its name. Empty for other parts."""
+        if self.kind is not Kind.GPU:
+            return ""
+        index = re.search(r"\d+$", self.name)
+        return self.address or (index[0] if index else "")
 
     @property
     def text(self) -> str:

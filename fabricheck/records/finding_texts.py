@@ -30,7 +30,7 @@ class CatalogueEntry:
     `sentence`: what is wrong. Where the entry has a `subject`, it follows the name of the component, or the subject
     where a finding names none; else it stands by itself, after the component and a colon. `symptom`: the heading under
     which the guide has it; `decides`: what has to be true for it; `steps`: what to do, the first first, with commands
-    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its index), `{system}`, `{file}`, `{run}` (its
+    between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its PCI address), `{system}`, `{file}`, `{run}` (its
     folder) and `{test}` in a step are those of the finding.
     """
 
@@ -65,8 +65,13 @@ _INFO = Certainty.TOLD
 # Steps of several entries.
 _DOCTOR = "On {node}: `fabricheck doctor --system {system}`"
 _LOOK = "Check clocks and power: `nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER` (AMD: `amd-smi metric -g {gpu}`)"
-_NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}` (AMD: `rocm-smi --showxgmierr`)"
+_NVLINK = "On {node}: `nvidia-smi nvlink -e -i {gpu}`"
+_XGMI = "AMD: `amd-smi metric -x -g {gpu}`"
 _STATE_OF_LINKS = "Check the state of its links on {node}: `nvidia-smi nvlink -s -i {gpu}` (AMD: `amd-smi xgmi`)"
+_HEAT = "On {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; check cooling and power"
+_HEAT_OF_AMD = "AMD: `amd-smi metric -g {gpu}`"
+_RESET = "Drain {node} and reset the GPU: `nvidia-smi --gpu-reset -i {gpu}`"
+_ROWS = "See its errors: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
 _COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
 _EXPECTED = "Read `fabricheck expected --system {system}`"
@@ -91,8 +96,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          _DRAIN, _BUNDLE), "A node"),
     "slow-gpu": CatalogueEntry("is slower than its peers", _SLOW, _CONTRAST,
         "All measurements that use this GPU are slower than peers that do not use it.",
-        (_NVLINK, _STATE_OF_LINKS, _DOCTOR, _AGAIN, "Reset or reseat it; then drain the node, and call the vendor",
-         _BUNDLE), "A GPU"),
+        (_NVLINK, _XGMI, _STATE_OF_LINKS, _DOCTOR, _AGAIN,
+         "Reset or reseat it; then drain the node, and call the vendor", _BUNDLE), "A GPU"),
     "slow-nic": CatalogueEntry("is slower than its peers", _SLOW, _CONTRAST,
         "All measurements over this NIC port are slower than peers over other ports.",
         ("On {node}: `ethtool -S {part}`, or the files in /sys/class/infiniband/{part}", _CABLE, _AGAIN,
@@ -206,7 +211,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The same product of matrices is not always the same to the bit, or the first one is wrong by whole-number "
         "arithmetic on the processor.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
-         "On {node}: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`; then `dcgmi diag -r 4 -i {gpu}` (AMD: `rvs`)",
+         "On {node}: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`; then `dcgmi diag -r 4` (AMD: `rvs`)",
          _BUNDLE), "A GPU"),
     "node-did-not-report": CatalogueEntry("did not report", _MISSING, _REPORTED,
         "No rank of this node reported, and the other nodes gave up waiting. It hangs, was killed, or is down.",
@@ -372,7 +377,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Is the machine idle? `top -b -n 1`", _AGAIN), "A metric"),
     "gpu-in-use": CatalogueEntry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",
-        ("Find the process: `nvidia-smi` on {node}; end it, or reserve nodes for the test",), "A GPU"),
+        ("Find the process: `nvidia-smi -i {gpu}` on {node}; end it, or reserve nodes for the test",), "A GPU"),
     "gpu-shared": CatalogueEntry("is shared or divided", _STATE, _REPORTED,
         "MIG or MPS is on, so the test measures only a part of the GPU.",
         ("Is MIG or MPS intended? `nvidia-smi -q -i {gpu} -d COMPUTE` on {node}",), "A GPU"),
@@ -386,26 +391,22 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          _BUNDLE), "A GPU"),
     "gpu-throttled": CatalogueEntry("was throttled", _STATE, _REPORTED,
         "The driver reports that the GPU slows down because of heat or a failing power supply.",
-        ("Check cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
-         "`amd-smi metric -g {gpu}`",), "A GPU"),
+        (_HEAT, _HEAT_OF_AMD), "A GPU"),
     "throttles-under-load": CatalogueEntry("throttles under load", _STATE, _REPORTED,
         "In a burn-in the GPU protected itself from heat or missing power. Or another limit of its clocks was in "
         "effect while it was slow, and hardly else.",
-        ("Check cooling and power of {node}: `nvidia-smi -q -i {gpu} -d PERFORMANCE,TEMPERATURE,POWER`; of AMD "
-         "`amd-smi metric -g {gpu}`", "Compare inlet temperature, fans and power supplies with an equal node: "
-         "`ipmitool sensor`", _BUNDLE), "A GPU"),
+        (_HEAT, _HEAT_OF_AMD,
+         "Compare inlet temperature, fans and power supplies with an equal node: `ipmitool sensor`", _BUNDLE), "A GPU"),
     "ecc-under-load": CatalogueEntry("has memory errors under load", _STATE, _REPORTED,
         "In a burn-in uncorrected errors or remapped rows of its memory increased.",
-        ("Drain {node} and reset the GPU: `nvidia-smi --gpu-reset -i {gpu}`; see `nvidia-smi -q -i {gpu} -d "
-         "ECC,ROW_REMAPPER`", "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
+        (_RESET, _ROWS, "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
     "gpu-setting": CatalogueEntry("has limited clocks or power", _STATE, _REPORTED,
         "The driver reports a limit. Somebody set it, or it is the GPU's default.",
         ("On {node}: `nvidia-smi -q -i {gpu} -d CLOCK,POWER`",), "A GPU"),
     "gpu-memory-errors": CatalogueEntry("has memory errors", _STATE, _REPORTED,
         "The driver reports ECC errors or remapped rows.",
         ("Only corrected errors, in a note? Nothing to do; look for more of them every night",
-         "Drain {node} and reset the GPU: `nvidia-smi --gpu-reset -i {gpu}`; see `nvidia-smi -q -i {gpu} -d "
-         "ECC,ROW_REMAPPER`", "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
+         _RESET, _ROWS, "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
     "gpu-xid": CatalogueEntry("reported an XID error", _STATE, _REPORTED,
         "The kernel's log has an error number of the driver (XID).",
         ("Look the number up in NVIDIA's XID list, and the lines around it: `dmesg -T` on {node}", _BUNDLE), "A GPU"),
@@ -503,7 +504,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "few-cores": CatalogueEntry("Ranks have no spare core", _STATE, _REPORTED,
         "The library sends data with its own thread. A rank with one core shares that core with the thread.",
         ("Set `cores` in `extras` of the partition in site_configs/{system}/settings.py",)),
-    "library-remark": CatalogueEntry("The communication library reports a problem", _STATE, _REPORTED,
+    "library-remark": CatalogueEntry("A library reports a problem", _STATE, _REPORTED,
         "The library's log has a warning, or the reason why the library did not use a faster path.",
         ("Look the text up in the library's documentation",
          "If it is about memory or devices: `dmesg -T` of {node}")),

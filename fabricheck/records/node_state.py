@@ -186,3 +186,9 @@ class States:
     after: Mapping[str, NodeState] = field(default_factory=dict)
     asked: bool = False
     unread: tuple[str, ...] = ()
+
+    def gpus_of(self, host: str) -> tuple[GpuState, ...]:
+        """Those of a node before the run, else after it; none where it did not report."""
+        name = host.partition(".")[0]
+        state = self.before.get(name) or self.after.get(name)
+        return state.gpus if state is not None else ()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.records.burn_in import BurnIn, LoadedGpu
+from fabricheck.records.burn_in import BurnIn, LoadedGpu, Product
 from fabricheck.records.finding import Finding
 from fabricheck.records.node_state import States
 from fabricheck.records.operations import ROUND_TRIPS
@@ -162,7 +162,8 @@ class Samples:
 class Run:
     """One result file, read and guarded. A run with `problems` may still hold samples worth seeing.
 
-    `states`: what its nodes said of themselves before and after it. `burn_in`: of a run that went on under load.
+    `states`: what its nodes said of themselves before and after it. `burn_in`: of a run that went on under load,
+    and which `product` that multiplied; the store keeps the second alone.
     """
 
     path: str
@@ -173,6 +174,7 @@ class Run:
     problems: tuple[Finding, ...] = field(default=())
     states: States = field(default_factory=States)
     burn_in: BurnIn | None = None
+    product: Product | None = None
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -22,6 +22,8 @@ from fabricheck.units import apart, plural
 
 #: Characters of a line for people.
 LONGEST = 160
+# Units of what is counted, in whole numbers.
+_COUNTED = ("nodes", "words")
 # What stands for what a step asks for and the finding does not have.
 _UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {
     name: name.upper() for name in ("node", "part", "system", "file", "run", "test")
@@ -105,15 +107,21 @@ def headline(finding: Finding) -> str:
 
 def figures(finding: Finding) -> str:
     """How much of what, such as `1,809 Gb/s, 42.8% below 3,165 Gb/s`; empty where the finding has no figure."""
-    measured, expected, unit = finding.measured, finding.expected, unit_shown(finding.unit)
+    measured, expected = finding.measured, finding.expected
     if measured is None or not math.isfinite(measured):
         return ""
-    text = f"{number(measured)} {unit}".rstrip()
+    text = _amount(measured, finding.unit)
     if expected is None or not (math.isfinite(expected) and expected > 0):
         return text
     share = measured / expected
     against = f"{number(share)} times" if share >= 2 else apart(measured, expected)
-    return f"{text}, {against} {number(expected)} {unit}".rstrip()
+    return f"{text}, {against} {_amount(expected, finding.unit)}"
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit in _COUNTED:
+        return plural(round(value), unit.removesuffix("s"))
+    return f"{number(value)} {unit_shown(unit)}".rstrip()
 
 
 def steps(finding: Finding, *, system: str = "", run: str = "", tests: Sequence[str] = ()) -> tuple[str, ...]:
@@ -168,14 +176,8 @@ def _names(finding: Finding, system: str, run: str) -> dict[str, str]:
         "node": listed,
         "nodes": listed,
         "part": part.name,
-        "gpu": _index(part),
+        "gpu": part.gpu_for_tools,
         "system": system,
         "file": next(iter(finding.files), ""),
         "run": run,
     }
-
-
-def _index(part: Component) -> str:
-    """The index of a GPU, with which every topology ends its name."""
-    match = re.search(r"\d+$", part.name)
-    return match[0] if match else ""

@@ -15,10 +15,10 @@ from fabricheck.topology.placement import gpu_of_ranks
 
 # Whose GPUs an emulated one stands for, by the backend.
 _EMULATED = {"cuda": "nvidia", "hip": "amd", "sycl": "intel"}
-# What each vendor's tool says of a GPU's links first; {} is the index of the GPU.
+# What each vendor's tool says of a GPU's links first; {} is the PCI address of the GPU.
 _LOOK_AT_GPU = {
     "nvidia": "nvidia-smi nvlink -e -i {}",
-    "amd": "rocm-smi --showxgmierr -d {}",
+    "amd": "amd-smi metric -x -g {}",
     "intel": "xpu-smi stats -d {}",
 }
 
@@ -73,7 +73,7 @@ class NodeParts:
         if not host or not name or component.kind is Kind.LINK:
             return own
         if (gpu := self.gpus.get((host, name))) is not None:
-            return f"{host} GPU {gpu.index} (bus {gpu.device.bus_id})"
+            return f"{host} GPU {gpu.index} (bus {gpu.device.address})"
         return f"{host} NIC {name}" if name in self.nics else own
 
     def place(self, components: Sequence[Component]) -> str:
@@ -94,7 +94,7 @@ class NodeParts:
         for end in (end for each in components for end in each.ends):
             gpu = self.gpus.get((end.node, end.name))
             if gpu is not None and gpu.platform in _LOOK_AT_GPU:
-                return f"on {end.node}: {_LOOK_AT_GPU[gpu.platform].format(gpu.index)}"
+                return f"on {end.node}: {_LOOK_AT_GPU[gpu.platform].format(gpu.device.address)}"
             if end.node and end.name in self.nics:
                 return f"on {end.node}: ethtool -S {end.name}, or the counters in /sys/class/infiniband/{end.name}"
         return ""

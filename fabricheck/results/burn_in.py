@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, ReportedError
+from fabricheck.records.burn_in import TOGETHER, BurnIn, Counts, Floats, LoadedGpu, Product, ReportedError
 from fabricheck.records.pair_rule import planned_groups
 from fabricheck.records.run import Run, Samples, pci_address
 from fabricheck.results.fabricbench_format import (
@@ -92,17 +92,16 @@ class BurnInLines:
         """The run with the record of these lines, which have no mistakes, and a series for each metric of it."""
         if plan is None or self.load is None or not self.windows:
             return run
-        load = _burn_in_of(plan, self.load, self.windows, self.nodes)
-        return replace(_with_series(run, plan, load), burn_in=load)
+        load = _burn_in_of(self.load, self.windows, self.nodes)
+        product = Product(plan.product, plan.order, tuple(self.load.by))
+        return replace(_with_series(run, plan, load, product), burn_in=load, product=product)
 
 
 def _lists(times: TimesModel) -> Iterator[Sequence[object]]:
     return (value for _, value in times if isinstance(value, list))
 
 
-def _burn_in_of(
-    plan: BurnInPlanModel, load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]
-) -> BurnIn:
+def _burn_in_of(load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequence[LoadedNodeModel]) -> BurnIn:
     """The record of lines without mistakes."""
     ranks = len(load.by)
     wrong = np.array(load.wrong_rows, dtype=np.int64)
@@ -118,13 +117,11 @@ def _burn_in_of(
         end_s=np.array([window.end_ns for window in windows]) / 1e9,
         medians={name: _by_window(windows, name, "median_ns", ranks) for name in _TIMES},
         tails={name: _by_window(windows, name, "p99_ns", ranks) for name in _TIMES},
-        product=plan.product,
-        order=plan.order,
-        by=tuple(load.by),
         wrong=tuple(wrong.tolist()),
         wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
         gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
         marks=tuple(_marks(nodes)),
+        why_no_library=load.why_no_library or "",
         unread=tuple(dict.fromkeys(f"{node.host}: {text}" for node in nodes for text in node.unread)),
     )
 
@@ -172,14 +169,14 @@ def _marks(nodes: Sequence[LoadedNodeModel]) -> Iterator[ReportedError]:
             before[place] = gpu.counters
 
 
-def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn) -> Run:
+def _with_series(run: Run, plan: BurnInPlanModel, load: BurnIn, product: Product) -> Run:
     """The run whose plan has a series for each metric of the burn-in too, with their samples: the median of each window
     is an iteration. The bytes of a product are those of its three matrices."""
     samples: list[Samples] = []
     groups = [(tuple(group["ranks"]), int(group["bytes"][0])) for group in planned_groups(run.header)]
     alone = [(rank,) for rank in range(len(load.wrong))]
     for operation, name, phase, wanted in (
-        ("product", "products", "compute", [(ranks, load.product_bytes) for ranks in alone]),
+        ("product", "products", "compute", [(ranks, product.bytes) for ranks in alone]),
         ("traffic", "traffic", "traffic", groups),
         ("copies", "copies", "copies", [(ranks, plan.copy_bytes) for ranks in alone]),
     ):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
-from fabricheck.records.node_state import NodeState
+from fabricheck.records.node_state import NodeState, States
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
@@ -65,10 +65,10 @@ def start_ranks(built: Path, environment: str, gpus: int, seconds: float) -> Ran
 
 
 def measure_gpus(
-    built: Path, environment: str, gpus: int, seconds: float, system: str | None
+    built: Path, environment: str, state: NodeState, seconds: float, system: str | None
 ) -> Iterator[tuple[Verdict | None, str]]:
-    """Copy 1 GiB in the memory of each GPU, one after another, by a kernel as STREAM's copy; then multiply matrices on
-    all of them for MULTIPLY_S seconds, each product compared with the first. Judges both rates.
+    """Copy 1 GiB in the memory of each GPU of this node, one after another, by a kernel as STREAM's copy; then multiply
+    matrices on all of them for MULTIPLY_S seconds, each product compared with the first. Judges both rates.
 
     By what is known of `system`, and of the GPU model. A verdict and a line for each GPU and rate, None where nothing
     is known of how fast it multiplies; and for each problem. Raises UserError as `start_ranks`.
@@ -78,19 +78,21 @@ def measure_gpus(
 
     judge = SystemJudge.of(system) if system is not None else SystemJudge.of_parts()
     options = ["--transport=kernel", "--operations=local_copy", "--sizes=1GiB", "--budget=0.5"]
-    run = _measured(built, environment, gpus, seconds, [*options, f"--burn-in={MULTIPLY_S:g}", "--compute-only"])
+    options += [f"--burn-in={MULTIPLY_S:g}", "--compute-only"]
+    run = _measured(built, environment, len(state.gpus), seconds, options)
     if isinstance(run, RankStart):
         yield run.verdict, run.text
         return
     compared = judge.compare([judge.judge_alone(run)])
-    indices, judged, load = gpu_of_ranks(run), compared.runs[0], run.burn_in
+    indices = gpu_of_ranks(replace(run, states=States(before={state.host: state})))
+    judged, product = compared.runs[0], run.product
     for metric in judged.judgements:
         rank, known, why = metric.samples.ranks[0], metric.yardstick, metric.reason
         verdict: Verdict | None = metric.verdict
         per_unit, what, unit = 8.0, "copies", "GB/s in its memory"
-        if load is not None and metric.samples.operation == "product":
-            by = "a kernel of our own" if load.by[rank] == "kernel" else load.by[rank]
-            per_unit, what, unit = load.gbps_of_tflops, "multiplies", f"Tflop/s of {load.product} by {by}"
+        if product is not None and metric.samples.operation == "product":
+            by = "a kernel of our own" if product.by[rank] == "kernel" else product.by[rank]
+            per_unit, what, unit = product.gbps_of_tflops, "multiplies", f"Tflop/s of {product.type} by {by}"
             if metric.unjudged:
                 verdict, why = None, "not judged, nothing is known of this library and model"
         if known is not None:
@@ -125,7 +127,9 @@ def _measured(built: Path, environment: str, gpus: int, seconds: float, options:
         run = read_run(output) if output.exists() else None
         # With wrong data it ends with an exit status of its own, and the file is whole.
         if not got.given and (run is None or run.footer is None):
-            return RankStart(Verdict.FAIL, f"{what} could not be started: mpirun {got.problem}")
+            own = [line for line in got.errors.splitlines() if line.startswith("fabricbench:")]
+            why = own[0] if own and not got.late else f"could not be started: mpirun {got.problem}"
+            return RankStart(Verdict.FAIL, f"{what} {why}")
     if run is None or run.problems:
         why = run.problems[0].message if run is not None else "fabricbench left no result"
         return RankStart(run.problems[0].verdict if run is not None else Verdict.INCOMPLETE, f"{what}: {why}")

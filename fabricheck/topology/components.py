@@ -53,7 +53,15 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
             names = told or _nics(topology, gpus) or _nics_that_sent(run, host, topology)
             parts |= {Component(Kind.NIC, name) for name in names}
             parts |= {*_links_to_nics(topology, gpus, told)}
-        components |= {replace(each, node=host, far_node=host if each.far else "") for each in parts}
+        addresses = {
+            topology.gpu(indexes[each.rank]).name: each.device.address
+            for each in members
+            if each.host == host and each.device is not None
+        }
+        components |= {
+            replace(each, node=host, far_node=host if each.far else "", address=addresses.get(each.name, ""))
+            for each in parts
+        }
     return _by_name(components)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.run import Run
@@ -14,14 +15,20 @@ from fabricheck.topology.nic import nic_of
 def gpu_of_ranks(run: Run) -> dict[int, int]:
     """The node-local index of the GPU of each rank.
 
-    That is the index under which the rank saw it. Where ranks of a node gave one index to different GPUs, because a
-    launcher showed each rank its own GPU only, it is the place of the GPU's PCI address among those of the ranks.
+    Of an NVIDIA GPU it is the driver's, where the node reported that: topologies and nvidia-smi number them so, and
+    CUDA only those that CUDA_VISIBLE_DEVICES shows. Else it is the index under which the rank saw it. Where ranks of a
+    node gave one index to different GPUs, because a launcher showed each rank its own GPU only, it is the place of the
+    GPU's PCI address among those of the ranks.
     """
+    has_nvml = run.header.get("backend") == "cuda"
     indexes: dict[int, int] = {}
     for host in {each.host for each in run.ranks}:
         seen = {each.rank: each.device for each in run.ranks if each.host == host and each.device is not None}
         devices = {each.uuid: each for each in seen.values()}
-        if len({each.index for each in devices.values()}) < len(devices):
+        by_driver = {gpu.bus_id: gpu.index for gpu in run.states.gpus_of(host)} if has_nvml else {}
+        if by_driver.keys() >= {each.address for each in devices.values()}:
+            indexes |= {rank: by_driver[each.address] for rank, each in seen.items()}
+        elif len({each.index for each in devices.values()}) < len(devices):
             order = sorted(each.bus_id for each in devices.values())
             indexes |= {rank: order.index(each.bus_id) for rank, each in seen.items()}
         else:
@@ -29,10 +36,20 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
     return indexes
 
 
-def gpu_component(topology: Topology | None, index: int, host: str) -> Component:
-    """A GPU of a node; the topology may call it otherwise than by its index."""
+def with_node_indexes(run: Run) -> Run:
+    """The run, in which each rank has its GPU under the node-local index (`gpu_of_ranks`)."""
+    indexes = gpu_of_ranks(run)
+    ranks = (
+        replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
+        for rank in run.ranks
+    )
+    return replace(run, ranks=tuple(ranks))
+
+
+def gpu_component(topology: Topology | None, index: int, host: str, address: str) -> Component:
+    """A GPU of a node, at a PCI address; the topology may call it otherwise than by its index."""
     names = {gpu.index: gpu.name for gpu in topology.gpus} if topology is not None else {}
-    return Component(Kind.GPU, names.get(index, f"gpu{index}"), host)
+    return Component(Kind.GPU, names.get(index, f"gpu{index}"), host, address=address)
 
 
 def nics_of_ranks(run: Run, topology: Topology) -> dict[int, tuple[str, ...]]:

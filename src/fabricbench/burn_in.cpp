@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -22,7 +23,8 @@ namespace fabricbench {
 namespace {
 
 constexpr double kMostWindows = 600;
-constexpr double kMostAlone = 10;  // seconds
+constexpr double kMostAlone = 10;       // seconds
+constexpr double kMostOfProduct = 0.1;  // seconds: of ten products and more a window has order statistics
 constexpr std::uint64_t kMostCopied = std::uint64_t{64} << 20;
 // The share of a window in which all ranks meet after each product, and the most such meetings.
 constexpr double kMeetingShare = 0.05;
@@ -236,7 +238,6 @@ class Traffic {
         verifies_(options.verify != Verify::off),
         group_(group_of(measurement, context.world.rank)),
         verifier_(context, measurement, group_) {
-    context.stream.synchronize();  // what the verifier enqueued: with --compute-only it is never asked for more
     if (group_ == nullptr) return;
     work_ = transport.prepare(measurement, *group_);
     if (is_collective(measurement.operation)) return;
@@ -302,6 +303,11 @@ Summary summary_of(const std::vector<std::int64_t>& times) {
   return summary_of(counts);
 }
 
+template <typename Work>
+Summary summary_of(const std::optional<Work>& work) {
+  return work ? summary_of(work->times()) : Summary{};
+}
+
 // A rank's part of a window, as it travels to rank 0.
 struct Part {
   std::array<Summary, 3> times;  // of products, traffic and copies
@@ -335,10 +341,12 @@ class BurnIn {
         results_(results),
         totals_(totals),
         plan_(burn_in_plan(options)),
-        traffic_(measurement, options, context, transport),
         products_(plan_, options.product_by_library),
-        copies_(plan_.copy_bytes, host_node(options, world_, context.device_index)),
-        telemetry_(world_, context.device_index) {}
+        telemetry_(world_, context.device_index) {
+    if (options.compute_only) return;
+    traffic_.emplace(measurement, options, context, transport);
+    copies_.emplace(plan_.copy_bytes, host_node(options, world_, context.device_index));
+  }
 
   void run() {
     write_first();
@@ -392,20 +400,20 @@ class BurnIn {
   void window(Phase phase, std::int64_t length) {
     const std::string utc = utc_now();
     products_.forget();
-    copies_.forget();
+    if (copies_) copies_->forget();
     plant(phase);
-    traffic_.forget();
-    if (has(phase, Phase::traffic)) traffic_.fill();
+    if (traffic_) traffic_->forget();
+    if (has(phase, Phase::traffic)) traffic_->fill();
     context_.shared.barrier();
     const std::int64_t begin = now_ns();
     {
       Worker computing;
       Worker copying;
       if (has(phase, Phase::compute)) computing.start(products_, context_.device_index);
-      if (has(phase, Phase::copies)) copying.start(copies_, context_.device_index);
+      if (has(phase, Phase::copies)) copying.start(*copies_, context_.device_index);
       if (has(phase, Phase::traffic)) {
         do {
-          traffic_.iterate();
+          traffic_->iterate();
         } while (goes_on(begin + length));
       } else {
         for (; now_ns() < begin + length; context_.shared.advance()) {
@@ -417,9 +425,8 @@ class BurnIn {
       copying.stop();
     }
     context_.shared.advance();
-    const std::int64_t wrong_bytes = has(phase, Phase::traffic) ? traffic_.wrong_bytes() : 0;
-    Part mine{
-        {summary_of(products_.times()), summary_of(traffic_.times()), summary_of(copies_.times())}, 0, 0, wrong_bytes};
+    const std::int64_t wrong_bytes = has(phase, Phase::traffic) ? traffic_->wrong_bytes() : 0;
+    Part mine{{summary_of(products_.times()), summary_of(traffic_), summary_of(copies_)}, 0, 0, wrong_bytes};
     Delays delays;
     if (phase == Phase::together && world_.size > 1) delays = meet(length);
     const product::Differences differences = products_.differences();
@@ -571,9 +578,9 @@ class BurnIn {
   ResultFile* results_;
   Totals& totals_;
   BurnInPlan plan_;
-  Traffic traffic_;
   Products products_;
-  Copies copies_;
+  std::optional<Traffic> traffic_;  // with --compute-only neither this
+  std::optional<Copies> copies_;    // nor this
   Telemetry telemetry_;
   std::int64_t began_ = 0;
   std::int64_t number_ = 0;  // of the window
@@ -590,6 +597,23 @@ BurnInPlan burn_in_plan(const Options& options) {
           options.product.value_or(product::kUsualType),
           options.product_order.value_or(product::kUsualOrder),
           std::min(options.sizes.front(), kMostCopied)};
+}
+
+std::uint64_t fitting_order(const Options& options, const World& world, NodeShared& shared) {
+  BurnInPlan plan = burn_in_plan(options);
+  if (options.product_order) return plan.order;
+  const std::uint64_t usual = std::exchange(plan.order, product::kOrderStep);
+  while (plan.order < usual) {
+    Products products(plan, options.product_by_library);
+    products.turn();
+    products.finish();
+    std::int64_t longest = products.times().most();
+    mpi_check(MPI_Allreduce(MPI_IN_PLACE, &longest, 1, MPI_INT64_T, MPI_MAX, world.all), "MPI_Allreduce");
+    shared.advance();
+    if (8 * longest > ns_of(kMostOfProduct)) break;  // twice the order takes eight times as long
+    plan.order *= 2;
+  }
+  return plan.order;
 }
 
 void check_burn_in(const Options& options, const std::vector<Series>& plan) {

@@ -21,6 +21,10 @@ struct BurnInPlan {
   std::uint64_t copy_bytes;  // in each direction
 };
 BurnInPlan burn_in_plan(const Options& options);
+// Collective: the order that the options give, else the largest, up to the backend's usual one, of which no rank takes
+// longer than a tenth of a second. It is tried on the devices: an emulated GPU takes minutes for what a real one does
+// in a millisecond.
+std::uint64_t fitting_order(const Options& options, const World& world, NodeShared& shared);
 
 // Collective. `results` is null but on rank 0, where windows are written to it.
 void burn_in(const Measurement& measurement, const Options& options, const Context& context, Transport& transport,

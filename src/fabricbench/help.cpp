@@ -149,7 +149,8 @@ Under load
                           together; clocks, power, temperature and errors in each window
   --compute-only          of it only the product, after any plan
   --product TYPE          bfloat16, float16, float32 or float64     [bfloat16; host, sycl: float32]
-  --product-order N       rows of its square matrices, multiple of 128  [8192; sycl: 2048; host: 128]
+  --product-order N       rows of its square matrices, multiple of 128  [8192; sycl: 2048; host: 128;
+                          fewer where a product would take more than 0.1 s]
   --product-by WHICH      library (cuBLAS or rocBLAS, where it is there) or kernel           [library]
 Safeguards
   --verify WHEN           every byte: after the last iteration of each batch (batch), or

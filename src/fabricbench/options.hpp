@@ -76,7 +76,7 @@ struct Options {
   std::int64_t train = 0;  // operations of an iteration, one after the other without a wait; 0: one, by itself
   double burn_in_s = 0;    // 0: none
   std::optional<product::Type> product;        // of a burn-in; unset: what the backend has
-  std::optional<std::uint64_t> product_order;  // unset: by the backend
+  std::optional<std::uint64_t> product_order;  // unset: fitting_order()
   bool product_by_library = true;              // where it has a library
   bool compute_only = false;                   // a burn-in of products alone
   Verify verify = Verify::batch;

@@ -119,6 +119,7 @@ class Session {
     require(world, transport.why_no(options_.data_type));
     require(world, options_.burn_in_s > 0 ? product::why_unsupported(burn_in_plan(options_).product) : "");
     const bool by_device = options_.transport == "copy" || options_.transport == "kernel";
+    if (options_.burn_in_s > 0) options_.product_order = fitting_order(options_, world, shared);
     require(world, options_.train > 0 && by_device ? device::why_no_trains() : "");
     device::Memory send = transport.allocate(world, bytes);
     device::Memory separate = options_.in_place ? device::Memory() : transport.allocate(world, bytes);

@@ -52,7 +52,7 @@ FAULTS: dict[str, tuple[RunJudgement, tuple[Finding, ...], tuple[str, ...]]] = {
     "gpu": (
         slow(*(pair for pair in PAIRS if 2 in pair)),
         (),
-        ("FAIL", "nid001 GPU 2 (bus 00000000:02:00.0)", "% of their peers", "nvidia-smi nvlink -e -i 2"),
+        ("FAIL", "nid001 GPU 2 (bus 0000:02:00.0)", "% of their peers", "nvidia-smi nvlink -e -i 0000:02:00.0"),
     ),
     "link": (
         slow((1, 3), (3, 1)),

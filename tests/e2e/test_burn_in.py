@@ -53,6 +53,17 @@ def test_a_flipped_bit_of_a_product_is_found_on_its_rank(openmpi: Bench, tmp_pat
     assert place[1] == 128 * 128 // 2
 
 
+def test_a_training_step_is_no_list_of_transfers(openmpi: Bench, tmp_path: Path) -> None:
+    options = "--operations=training_step --sizes=22KiB --iterations=8 --quiet"
+    ended = {}
+    for implementation in ("library", "transfers"):
+        more = f"--output={implementation}.jsonl", f"--implementation={implementation}"
+        ended[implementation] = openmpi.brief.run(tmp_path, options, *more, ranks=4)
+    assert [job.returncode for job in ended.values()] == [0, 2]
+    (said,) = (line for line in ended["transfers"].stderr.splitlines() if line.startswith("fabricbench:"))
+    assert "--implementation library" in said
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -162,8 +162,8 @@ def test_of_many_bad_nodes_the_table_names_each_and_shows_some(tmp_path: Path) -
     [
         ("nid002:hsn0--leaf0", LOOK_AT_NIC),
         ("nid002, nid002:hsn0 or nid002:hsn0--leaf0", LOOK_AT_NIC),
-        ("nid002:gcd3", "on nid002: rocm-smi --showxgmierr -d 3"),
-        ("nid002:gcd3 or nid002:hsn0", "on nid002: rocm-smi --showxgmierr -d 3"),
+        ("nid002:gcd3", "on nid002: amd-smi metric -x -g 0000:29:00.0"),
+        ("nid002:gcd3 or nid002:hsn0", "on nid002: amd-smi metric -x -g 0000:29:00.0"),
         ("nid002", "scontrol update NodeName=nid002 State=DRAIN Reason=fabricheck"),
     ],
 )

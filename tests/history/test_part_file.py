@@ -11,8 +11,11 @@ from ruamel.yaml.comments import CommentedMap
 from fabricheck.errors import UserError
 from fabricheck.history.part_file import part_text, source_of
 from fabricheck.judge.part_values import load_part
+from fabricheck.judge.system import SystemJudge
 from fabricheck.records.run import Run
+from fabricheck.results.fabricbench import read_run
 from fabricheck.topology.model import Topology
+from tests.support.burn_ins import burn_in_lines, write_burn_in
 from tests.support.equal_runs import pairs, run_of
 from tests.support.nodes import system
 
@@ -42,6 +45,25 @@ def test_what_other_kernels_gave_is_no_value_of_a_part(tmp_path: Path) -> None:
     header = {**run.header, "plan": {**run.header["plan"], "datatype": "bfloat16"}}
     with pytest.raises(UserError, match="no value to write"):
         part_text(tmp_path / "made.yaml", [(replace(run, header=header), node)], "made", source())
+
+
+def test_products_by_a_library_are_values_in_tflops(tmp_path: Path) -> None:
+    """As the judge reads them back, whatever moved data beside; by a kernel of our own they are none."""
+    lines = burn_in_lines(gpus=2)
+    lines[2]["by"][1] = "kernel"
+    run = read_run(write_burn_in(tmp_path, lines))
+    path = tmp_path / "made.yaml"
+    path.write_text(part_text(path, [(run, NODE)], "made", source()))
+    (value,) = (one for one in load_part(path).values if one.where.operations == ["product"])
+    assert (value.unit, value.where.product, value.where.library) == ("Tflop/s", "bfloat16", "cuBLAS")
+    assert value.value == pytest.approx(2 * 8192**3 / 1.6e6 / 1e3, rel=0.01)
+    judge = replace(SystemJudge.of_parts(), parts=(load_part(path),))
+    kinds = {
+        one.samples.ranks: one.yardstick.kind if one.yardstick is not None else ""
+        for one in judge.judge_alone(run).judgements
+        if (one.samples.operation, one.samples.schedule) == ("product", "uncontended")
+    }
+    assert kinds[0,] == "part" != kinds[1,]
 
 
 def test_another_source_stands_beside_and_the_same_is_replaced(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
-from fabricheck.records.node_state import States
+from fabricheck.records.node_state import GpuProcess, States
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.lines import steps
 from fabricheck.results.fabricbench import read_run
 from tests.support.burn_ins import Change, burn_in_lines, gpus_of, slower, windows_of, write_burn_in
 from tests.support.result_files import Line
@@ -160,3 +161,33 @@ def test_errors_of_memory_are_told_once(tmp_path: Path) -> None:
     states = States({"nid001": before}, {"nid001": after}, asked=True)
     alone = SystemJudge.of("hgx-h200").judge_alone(replace(run, states=states))
     assert [(one.code, one.components) for one in alone.problems] == [("ecc-under-load", (GPU2,))]
+
+
+def test_why_no_library_multiplies_is_one_note(tmp_path: Path) -> None:
+    lines = burn_in_lines(gpus=2)
+    lines[2] |= {"by": ["kernel"] * 2, "why_no_library": "libcublas.so.13: no such file"}
+    judge = SystemJudge.of("hgx-h200")
+    compared = judge.compare([judge.judge_alone(read_run(write_burn_in(tmp_path, lines)))])
+    (note,) = (one for one in compared.findings if one.code == "library-remark")
+    assert note.verdict is Verdict.PASS and "libcublas.so.13" in note.message
+
+
+def test_a_gpu_has_one_name_whatever_number_cuda_gives_it(tmp_path: Path) -> None:
+    """With CUDA_VISIBLE_DEVICES=3,2 CUDA calls 0 what nvidia-smi calls 3: so do neither findings nor next steps."""
+    lines = burn_in_lines(gpus=2)
+    windows_of(lines)[7]["products"]["wrong_words"][0] = 1
+    slower(lines, [0], 1.5)
+    for place, rank in enumerate(lines[0]["ranks"]):
+        rank["device"]["bus_id"] = f"00000000:0{4 - place}:00.0"
+    run = read_run(write_burn_in(tmp_path, lines))
+    users = (GpuProcess(4242, "hog", 1 << 30),)
+    gpus = [gpu(place, bus_id=f"0000:0{place + 1}:00.0", processes=users if place == 3 else ()) for place in range(4)]
+    states = States({"nid001": node("nid001", "before", gpus=tuple(gpus))}, {}, asked=True)
+    judge = SystemJudge.of("hgx-h200")
+    compared = judge.compare([judge.judge_alone(replace(run, states=states))])
+    problems = [*compared.problems, *compared.runs[0].problems]
+    for code in ("gpu-in-use", "slow-gpu", "wrong-arithmetic"):
+        (problem,) = (one for one in problems if one.code == code)
+        assert problem.components == (Component(Kind.GPU, "gpu3", "nid001"),)
+        assert " -i 0000:04:00.0" in " ".join(steps(problem))
+    assert "gpu-order" in {one.code for one in problems}

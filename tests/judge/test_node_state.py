@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from fabricheck.judge.node_state import (
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.node_state import BlockedPath, GpuLink, GpuProcess, NodeState, States, Xid
-from fabricheck.records.run import Run
+from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
@@ -448,16 +448,20 @@ def test_gpus_in_another_order_on_one_node() -> None:
 def test_gpus_that_cuda_numbers_otherwise_than_nvidia_smi() -> None:
     """As with CUDA_VISIBLE_DEVICES=1,0, on each node alike: what is called GPU 0 is GPU 1."""
     ranks = made_ranks(("nid001", "nid001"), devices=True)
-    run = replace(run_with([node("nid001")], []), ranks=ranks)
-    assert not any("nvidia-smi" in said for _, said in told(run))
+    run = run_with([node("nid001")], [])
+
+    def of(those: Sequence[Rank]) -> Run:
+        return replace(run, ranks=tuple(those), header={**run.header, "ranks": [asdict(rank) for rank in those]})
+
+    assert not any("nvidia-smi" in said for _, said in told(of(ranks)))
     first, second = (each.device for each in ranks)
     assert first is not None and second is not None
     swapped = (replace(first, bus_id=second.bus_id), replace(second, bus_id=first.bus_id))
-    other = tuple(replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True))
+    other = [replace(rank, device=device) for rank, device in zip(ranks, swapped, strict=True)]
     said = (
         "nid001: CUDA numbers the GPUs in the order 0000:01:00.0, 0000:00:00.0; nvidia-smi numbers them by PCI address"
     )
-    assert (Verdict.DEGRADED, said) in told(replace(run, ranks=other))
+    assert (Verdict.DEGRADED, said) in told(of(other))
 
 
 def test_a_gpu_that_does_not_say_whether_it_rests_is_held_against_those_beside_it() -> None:

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fabricheck.errors import UserError
@@ -19,7 +18,7 @@ from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.judge.where import Where
-from fabricheck.records.burn_in import BurnIn
+from fabricheck.records.burn_in import Product
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.metrics import Metric
 from fabricheck.records.operations import PAIRS, bus_factor
@@ -80,7 +79,7 @@ class Case:
         environment = {**where.environment, **({"NCCL_NVLS_ENABLE": "0"} if where.in_switch is False else {})}
         run = named(made, *self.device, environment=environment, libraries=libraries)
         if where.product is not None:
-            run = replace(run, burn_in=products_of(where.product, size, where.library or "kernel"))
+            run = replace(run, product=product_of(where.product, size, where.library or "kernel"))
         judge = SystemJudge(self.topology, None, POLICY, parts=PARTS, published=self.published)
         (first,) = judge.judge_alone(run).judgements
         metric = Metric("made", where.quantity, first.samples)
@@ -95,12 +94,9 @@ class Case:
         return [self.judged(share, one, by) for one in where.operations for by in where.transports]
 
 
-def products_of(product: str, size: int, library: str) -> BurnIn:
-    """A burn-in of a rank that multiplied by itself, three matrices of so many bytes."""
-    times, nothing = np.zeros(1), np.zeros((1, 1), dtype=np.int64)
-    medians = dict.fromkeys(("products", "traffic", "copies", "ring", "allreduce"), nothing)
-    order = math.isqrt(size // 3 // {"bfloat16": 2, "float64": 8}[product])
-    return BurnIn(("compute",), times, times + 1, medians, medians, product, order, (f"{library} 130100",), (0,), 0)
+def product_of(of_type: str, size: int, library: str) -> Product:
+    """What a rank multiplied by itself, three matrices of so many bytes."""
+    return Product(of_type, math.isqrt(size // 3 // {"bfloat16": 2, "float64": 8}[of_type]), (f"{library} 130100",))
 
 
 def _at(run: Run, metric: Metric, level: float) -> Run:

@@ -55,13 +55,13 @@ def test_a_slow_gpu_is_one_suspect_with_its_address_loss_and_next_step() -> None
     (found,) = suspects(
         replace(slow, test="PingPong %x=1 @s:gpu+e"), replace(slow, test="Both @s:gpu+e"), topology=STAR, system="s"
     )
-    assert found.part == "nid001 GPU 2 (bus 00000000:02:00.0), or its link to switch"
+    assert found.part == "nid001 GPU 2 (bus 0000:02:00.0), or its link to switch"
     assert found.loss == "12 measurements in 2 runs at 8.7 % of their peers"
     assert found.evidence[0].startswith(
         "PingPong x=1, pingpong uncontended 1GiB goodput: all 6 pairs over it at 96.00 Gb/s"
     )
     assert found.next_ == (
-        "on nid001: nvidia-smi nvlink -e -i 2",
+        "on nid001: nvidia-smi nvlink -e -i 0000:02:00.0",
         "fabricheck run --system s --name PingPong --name Both",
     )
     assert (found.source, found.link) == ("2 runs", "run1")
@@ -85,8 +85,8 @@ def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs
     assert gpu.evidence[0] == "nid001:gpu2: 6 metrics are slower"
     assert (pair.part, pair.loss) == ("nid001 GPU 0 → GPU 1", "6 metrics are slower")
     (alone,) = suspects(pair_run(), problems=(replace(problems[0], components=at("nid001:gpu2 sending")),))
-    assert alone.part == "nid001 GPU 2 (bus 00000000:02:00.0) sending"
-    assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 2",)
+    assert alone.part == "nid001 GPU 2 (bus 0000:02:00.0) sending"
+    assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 0000:02:00.0",)
 
 
 def test_two_slow_links_are_two_suspects() -> None:
@@ -149,7 +149,7 @@ def test_collectives_that_pass_clear_no_link() -> None:
 def test_without_a_topology_it_is_the_node() -> None:
     ranks = [rank(number, f"nid{number}") for number in range(4)]
     run = pair_run(bad=bad(*(pair for pair in PAIRS if 1 in pair)))
-    assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1 GPU 1 (bus 00000000:01:00.0), or nid1"]
+    assert named(judged(run.judgements, run.run.samples, ranks=ranks)) == ["nid1 GPU 1 (bus 0000:01:00.0), or nid1"]
 
 
 def test_devices_that_the_topology_does_not_know_name_the_pair() -> None:

@@ -18,8 +18,8 @@ from tests.support.words import BANNED, parse_command
 from tools.catalogue_page import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-GPU, NIC = Component(Kind.GPU, "gpu2", "nid001"), Component(Kind.NIC, "hsn0", "nid001")
-OTHER = Component(Kind.GPU, "gpu3", "nid002")
+GPU, NIC = Component(Kind.GPU, "gpu2", "nid001", address="0000:18:00.0"), Component(Kind.NIC, "hsn0", "nid001")
+OTHER = Component(Kind.GPU, "gpu3", "nid002", address="0000:2a:00.0")
 #: What a finding of each subject names.
 NAMED = {
     "A GPU": (GPU,),
@@ -93,6 +93,13 @@ def test_what_a_finding_does_not_have_keeps_a_word() -> None:
     assert "-i N" in " ".join(general_steps(CATALOGUE["slow-gpu"]))
     bare = Finding("slow-nic", Verdict.DEGRADED, "it is slow")
     assert (headline(bare), "ethtool -S PART" in steps(bare)[0]) == ("A NIC port is slower than its peers", True)
+
+
+def test_what_is_counted_is_a_whole_number() -> None:
+    counted = [
+        figures(Finding("wrong-arithmetic", Verdict.FAIL, "", (GPU,), count, 0.0, "words")) for count in (1, 2e3)
+    ]
+    assert counted == ["1 word", "2,000 words"]
 
 
 def test_figures_have_units_separators_and_few_digits() -> None:

@@ -6,7 +6,7 @@ All nodes have the same axes, so that the same moment and the same level are at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from fabricheck.records.run import Rank
 from fabricheck.report.content import number
 from fabricheck.report.figures.plot import Colors, PlotLine, finite, line_traces, plain, round_to_4, scatter, to_json
 from fabricheck.report.figures.tables import Figure, Rows, cells, omitted_rows_text
-from fabricheck.topology.placement import gpu_of_ranks
 from fabricheck.units import few, plural
 
 # All nodes together have so many points for each quantity, and a line not fewer than these.
@@ -39,14 +38,9 @@ class _Quantity:
 
 def load_figures(judged: RunJudgement) -> Iterator[Figure]:
     """A figure for each node of a run that had a burn-in, in their order."""
-    load, indexes = judged.run.burn_in, gpu_of_ranks(judged.run)
+    load, ranks = judged.run.burn_in, judged.run.ranks
     if load is None:
         return
-    # Where a launcher shows each rank its own GPU alone, all of them call it 0.
-    ranks = [
-        replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
-        for rank in judged.run.ranks
-    ]
     quantities = list(_quantities(judged, load))
     rates = quantities[0].values
     for host in dict.fromkeys(rank.host for rank in ranks):
@@ -85,7 +79,8 @@ def _quantities(judged: RunJudgement, load: BurnIn) -> Iterator[_Quantity]:
         times = load.medians[of].astype(np.float64)
         return np.asarray(amount / np.where(times > 0, times, np.nan))
 
-    yield _Quantity("products", "Tflop/s", rate("products", load.operations / 1e3))
+    operations = run.product.operations if run.product is not None else 0
+    yield _Quantity("products", "Tflop/s", rate("products", operations / 1e3))
     yield _Quantity("traffic", "Gb/s", rate("traffic", 8.0 * bytes_of.get("traffic", 0)))
     yield _Quantity("copies", "Gb/s", rate("copies", 8.0 * bytes_of.get("copies", 0)))
     gauges = (("clock", "MHz", "clock_mhz"), ("power", "W", "power_w"), ("temperature", "°C", "temperature_c"))
