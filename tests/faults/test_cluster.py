@@ -113,8 +113,7 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
 @pytest.mark.full
 def test_a_slow_link_is_the_same_finding_in_a_shared_job_and_in_jobs_of_their_own(site: Site) -> None:
     faults.slow(site.cluster, "nid002:hsn0", 30)
-    windows = ("warmup=1", "sizes=host:64KiB", "budget=0.02", "node_state=no")
-    quick = ("--launches=1", "--", *(f"--setvar=NodeWindows.{setting}" for setting in windows))
+    quick = ("--launches=1", "--", "--setvar=NodeWindows.sizes=host:256KiB", "--setvar=NodeWindows.node_state=no")
     runs = [site.run(LEAF, *way, *quick, name="^(NodePairs|NodeWindows)") for way in ((), ("--one-by-one",))]
     shared, alone = runs
     assert [len([*run.folder.glob("stage/*/*/*/shared-job-*")]) for run in runs] == [1, 0]
@@ -134,7 +133,7 @@ def test_a_slow_link_without_references(site: Site) -> None:
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
     faults.slow(site.cluster, "nid002:hsn0", 80)
     how = "fault slow nid002:hsn0, no references"
-    small = ("--setvar=MoeDispatch.sizes=host:256KiB", "--setvar=TrainingStep.sizes=host:128KiB")
+    small = ("--setvar=MoeDispatch.sizes=host:1MiB", "--setvar=TrainingStep.sizes=host:512KiB")
     done = site.run(LEAF, "--launches=1", "--", *small, name="^(NodePairs|MoeDispatch|TrainingStep)")
     expect(done, "references are missing, and a link is 80% slower", how, Verdict.FAIL, "[below-floor]")
     assert any("[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]" in line for line in done.problems), done.output
