@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from fabricheck import mpi
@@ -124,6 +125,7 @@ def _hip() -> list[str]:
     ]
 
 
+@cache  # several targets need them, and that nothing is to do takes seconds to find
 def _build_standins(folder: Path) -> Path:
     try:
         from fabricheck_lab import node

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import median
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -254,7 +255,7 @@ def _among_parts(
         levels = _cut(others @ left / others.sum(axis=1), noise)
         freedom[split] += levels.size
         variance = (PRIOR_FREEDOM * noise**2 + float((levels**2).sum())) / freedom[split]
-        own = min(float(np.median(left[list(members)])) for members in parts[split])
+        own = min(median(left[list(members)].tolist()) for members in parts[split])  # NumPy's takes 100 µs for a few
         statistic[split] = (splits.excess[split] + own) / np.sqrt(variance * (1 + 1 / levels.size))
     return statistic, freedom
 

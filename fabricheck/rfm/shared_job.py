@@ -42,7 +42,7 @@ _MOST_FURTHER = 2
 _ROUNDS_WITH_SETTINGS = 2
 
 #: What the job does in the folder of a launch. A plan that ends its launch gets the exit status of that, and the plans
-# after it are launched again. What the launcher prints is of all plans of its launch. Three launches that begin no plan
+# after it are launched again. What the launcher prints is of all plans of its launch. Two launches that begin no plan
 # are the end. A job that is cancelled ends when its launcher has ended the ranks.
 LAUNCH = f"""
 trap 'exit 143' TERM
@@ -57,7 +57,7 @@ launch_plans() (
   idle=0
   while :; do
     open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
-    [ -n "$open" ] && [ $idle -lt 3 ] || break
+    [ -n "$open" ] && [ $idle -lt 2 ] || break
     rm -rf {FOLDER}
     (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
     status=$?

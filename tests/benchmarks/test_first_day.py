@@ -64,5 +64,5 @@ def test_no_launch_of_other_machines_has_one(archive: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_healthy_sessions_are_hardly_ever_red(kind: str) -> None:
-    alarms = sum(false_alarms(kind, 10_000 + seed, POLICY) > 0 for seed in range(effort(140, share=14)))
-    assert alarms <= 1
+    # With 2% of sessions red one of these is so in three tries of four, as often as two of 140 would be.
+    assert [seed for seed in range(10_000, 10_000 + effort(70, share=7)) if false_alarms(kind, seed, POLICY)] == []

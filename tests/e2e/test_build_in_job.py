@@ -38,7 +38,7 @@ def test_a_partition_that_says_so_has_it_built_on_its_nodes(cluster: Cluster, pr
     command += [
         "--",
         "--setvar=NodePairs.warmup=1",
-        "--setvar=NodePairs.sizes=host:2MiB",
+        "--setvar=NodePairs.sizes=host:512KiB",
         "--setvar=NodePairs.node_state=no",
     ]
     script = f'{site.enter} PATH="{cmake.parent}:$PATH" FABRICHECK_CACHE="{tmp_path / "cache"}"; exec "$@"'

@@ -84,7 +84,7 @@ class Nightly:
 def nightly(cluster: Cluster, programs: Path, tmp_path: Path) -> Iterator[Nightly]:
     (tmp_path / "suite").mkdir()
     store = tmp_path / "store"
-    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="1MiB", asks_nodes=False), store)
+    yield Nightly(Site(cluster, tmp_path / "suite", programs, store, size="512KiB", asks_nodes=False), store)
     faults.clear(cluster)
 
 

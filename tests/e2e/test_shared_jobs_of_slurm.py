@@ -25,7 +25,7 @@ QUICK = (
 
 
 def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
-    site = Site(cluster, tmp_path, programs, size="1MiB")
+    site = Site(cluster, tmp_path, programs, size="512KiB")
     planted = "--setvar=NodeWindows.more_options=--inject=crash:1"
     done = site.run("two-leaves", "--launches=1", "--", *QUICK, planted, name=NAMES)
     (job,) = done.folder.glob("stage/*/*/*/shared-job-*")
@@ -54,7 +54,7 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
 
 def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     """Slurm ends the job in a plan that takes hours; the plans after it have another job."""
-    site = Site(cluster, tmp_path, programs, size="1MiB")
+    site = Site(cluster, tmp_path, programs, size="512KiB")
     names = "^(NodePairs|NodeWindows|NetworkCollectives %transport=mpi %nodes=2)"
     planted = "--setvar=NodeWindows.more_options=--iterations=10000000"
     # As if its time were over: it need not be waited for.

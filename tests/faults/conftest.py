@@ -34,4 +34,5 @@ def site(calibrated: Site) -> Iterator[Site]:
 
 
 def _is_source(file: Path, root: Path) -> bool:
-    return file.is_file() and not re.match(r"output\d+/", str(file.relative_to(root)))
+    """Whether it is the suite's own. `src` is the repository's: where it is written, all is compiled again."""
+    return file.is_file() and not re.match(r"(output\d+|src)/", str(file.relative_to(root)))

@@ -40,6 +40,7 @@ def results(done: Finished) -> list[Path]:
 def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two leaves; one of them was green while it was calibrated."""
     monkeypatch.setattr(site, "asks_nodes", True)
+    monkeypatch.setattr(site, "size", "512KiB")
     done = until(lambda: site.run(ALL), lambda done: done.status == 0)
     assert done.status == 0, done.output
     (script,) = done.folder.glob("output/**/NodePairs*/rfm_job.sh")

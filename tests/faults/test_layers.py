@@ -23,7 +23,7 @@ class Layers:
     def __init__(self, cluster: Cluster, programs: Path, root: Path) -> None:
         if not Path("/usr/include/rdma/fi_endpoint.h").exists():
             pytest.skip("needs libfabric's headers (Debian: libfabric-dev)")
-        self.site = Site(cluster, root, programs)
+        self.site = Site(cluster, root, programs, size="512KiB")
         shutil.copy(suite_root() / "checks" / "nics.py", root / "checks")
         settings = root / "site_configs/emulated/settings.py"
         text = settings.read_text().replace('"features": ["mpi"]', '"features": ["mpi", "libfabric"]')
@@ -39,7 +39,7 @@ class Layers:
         options = [
             *(f"--setvar={name}.node_state=no" for name in ("NodePairs", "NicPairs")),
             "--setvar=NicPairs.warmup=1",
-            "--setvar=NicPairs.sizes=host:2MiB",
+            "--setvar=NicPairs.sizes=host:512KiB",
         ]
         names = "^(NodePairs|NicPairs %access=write)"
         return self.site.run("pair", "--tag=layers", "--rounds=2", "--launches=1", "--", *options, name=names)

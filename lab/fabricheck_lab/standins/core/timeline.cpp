@@ -26,7 +26,7 @@
 namespace emulation {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x66636865636b0001;  // changes with the layout of Shared
+constexpr std::uint64_t kLayout = 0x66636865636b0001;  // changes with the layout of Shared
 constexpr std::int64_t kLookForDeadEvery = 200'000'000;
 constexpr std::int64_t kLongestSleep = 100'000'000;
 // A wait that is longer than this is looked at again on the way: others may have made its task end earlier.
@@ -69,14 +69,14 @@ Shared* map_shared(const std::string& path) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) end_run(path + " cannot be mapped: " + std::strerror(errno));
   auto* shared = static_cast<Shared*>(memory);
-  if (shared->magic != kMagic) {
+  if (shared->magic != kLayout) {
     std::memset(memory, 0, sizeof(Shared));
     make_mutex(shared->mutex);
     shared->first_free_task = kNoTask;
     shared->first_free_edge = -1;
     shared->faults_stamp = -1;
     shared->generation = 1;
-    shared->magic = kMagic;
+    shared->magic = kLayout;
   }
   if (lockf(file, F_ULOCK, 0) != 0) end_run(path + " cannot be unlocked");
   close(file);
