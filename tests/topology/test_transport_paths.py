@@ -84,6 +84,7 @@ def test_a_channel_of_slingshot_without_gpudirect_rdma(channel: str) -> None:
     alps = paths("alps", 2)
     (message,) = mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", channel, "NET/OFI provider cxi")
     assert f"{channel}, which" in message and "NET/OFI/GDRDMA" in message
+    assert "FI_HMEM" in message and "nvidia_peermem" not in message  # which is of verbs alone
     aurora = replace(find_topology("aurora", ROOT / "site_configs"), ccl_path_between_nodes=None)
     assert ccl_paths(aurora, 2).described == "NET/OFI"
 
