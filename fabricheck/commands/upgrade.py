@@ -118,40 +118,34 @@ def upgrade(
         of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
         programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
-        progress = Progress(functools.partial(click.echo, err=True))
-
+        run = functools.partial(run_suite, suite, progress=Progress(functools.partial(click.echo, err=True)))
         sessions: list[FinishedSession] = []
 
         def measured(of: Selection, times: int, use: Path | None, settings: Path | None = of_new) -> FinishedSession:
             of = replace(of, more=(*use_built(use), f"--repeat={times}", *of.more))
-            sessions.append(
-                run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
-            )
+            sessions.append(run(of, own_output, meanwhile=ready, settings=settings, has_locks=has_locks))
             return sessions[-1]
 
-        def judged() -> Upgrade:
+        def judged(times: int) -> Upgrade:
+            measured(selection, times, programs)
             looks = 1 if rounds else LOOKS
             result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
             return added.checked(result) if added else result
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        folder = measured(selection, rounds or FEWEST, programs).folder
-        result = judged()
+        result = judged(rounds or FEWEST)
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
         if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
-            measured(selection, more, programs)
-            result = judged()
+            result = judged(more)
         if not as_json:
             click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
-            exchanged = functools.partial(
-                _exchanged, sessions=sessions, measured=measured, selection=selection, upgrade=result, built=built
-            )
-            result = _with_causes(result, suite, folder, exchanged, minutes=minutes, as_json=as_json)
+            exchanged = functools.partial(_exchanged, measured=measured, selection=selection, built=built)
+            result = _with_causes(result, suite, sessions, exchanged, minutes=minutes, as_json=as_json)
     if as_json:
         click.echo(to_json(result), nl=False)
-    click.echo(f"fabricheck: the results are in {folder}", err=True)
+    click.echo(f"fabricheck: the results are in {sessions[0].folder}", err=True)
     context.exit(result.exit_status)
 
 
@@ -167,7 +161,7 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
 def _with_causes(
     result: Upgrade,
     suite: Suite,
-    folder: Path,
+    sessions: Sequence[FinishedSession],
     exchanged: Callable[..., FinishedSession],
     *,
     minutes: float,
@@ -176,8 +170,9 @@ def _with_causes(
     """With what a search of so many minutes came to, which is printed."""
     from fabricheck.session.exchange import find_causes
 
-    search = functools.partial(exchanged, deadline=time.monotonic() + 60 * minutes)
-    result = replace(result, causes=find_causes(result, suite, folder, search))
+    deadline = time.monotonic() + 60 * minutes
+    search = functools.partial(exchanged, sessions=sessions, upgrade=result, deadline=deadline)
+    result = replace(result, causes=find_causes(result, suite, sessions[0].folder, search))
     for cause in () if as_json else result.causes:
         click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
     return result
