@@ -33,6 +33,7 @@ _GUILTY = {
     "elsewhere": "none of these: {old} with all of them is not slower",
     "cannot say": "cannot say: run with more --rounds on an idle node",
     "no time": "not known after {minutes:g} min: give more --minutes, or select fewer tests",
+    "interrupted": "not known, since the run was interrupted: run again",
 }
 
 
@@ -117,34 +118,34 @@ def upgrade(
         of_new = added.settings(own_output, suite, selection.whole_system, old) if added else None
         programs = _programs(built, old, [new], own_output / "programs") if added else built
         ready = functools.partial(require_ready, suite, selection.whole_system, None)
-        progress = Progress(functools.partial(click.echo, err=True))
+        run = functools.partial(run_suite, suite, progress=Progress(functools.partial(click.echo, err=True)))
+        sessions: list[FinishedSession] = []
 
         def measured(of: Selection, times: int, use: Path | None, settings: Path | None = of_new) -> FinishedSession:
             of = replace(of, more=(*use_built(use), f"--repeat={times}", *of.more))
-            return run_suite(suite, of, own_output, progress, meanwhile=ready, settings=settings, has_locks=has_locks)
+            sessions.append(run(of, own_output, meanwhile=ready, settings=settings, has_locks=has_locks))
+            return sessions[-1]
 
-        def judged(sessions: Sequence[FinishedSession]) -> Upgrade:
+        def judged(times: int) -> Upgrade:
+            measured(selection, times, programs)
             looks = 1 if rounds else LOOKS
             result = judge_upgrade(sessions, suite, selection.whole_system, (old, new), margin=margin, looks=looks)
             return added.checked(result) if added else result
 
         click.echo(f"{selection.whole_system}: {', '.join((*chosen, *names))} with {old} and {new}", err=True)
-        session = measured(selection, rounds or FEWEST, programs)
-        result = judged([session])
+        result = judged(rounds or FEWEST)
         can_go_on = rounds is None and result.answer is Answer.CANNOT_SAY and not result.left_out
         if can_go_on and (more := further_rounds(result.changes, margin, 60 * minutes / max(result.round_seconds, 1))):
             click.echo(f"fabricheck: {result.rounds} rounds cannot say: {more} more", err=True)
-            result = judged([session, measured(selection, more, programs)])
+            result = judged(more)
         if not as_json:
             click.echo("\n".join(_lines(result)))
         if bisect and result.answer is Answer.WORSE and not result.failures:
-            exchanged = functools.partial(
-                _exchanged, measured=measured, selection=selection, upgrade=result, built=built
-            )
-            result = _with_causes(result, suite, session.folder, exchanged, minutes=minutes, as_json=as_json)
+            exchanged = functools.partial(_exchanged, measured=measured, selection=selection, built=built)
+            result = _with_causes(result, suite, sessions, exchanged, minutes=minutes, as_json=as_json)
     if as_json:
         click.echo(to_json(result), nl=False)
-    click.echo(f"fabricheck: the results are in {session.folder}", err=True)
+    click.echo(f"fabricheck: the results are in {sessions[0].folder}", err=True)
     context.exit(result.exit_status)
 
 
@@ -160,7 +161,7 @@ def _require_sensible(rounds: int | None, minutes: float, margin: float) -> None
 def _with_causes(
     result: Upgrade,
     suite: Suite,
-    folder: Path,
+    sessions: Sequence[FinishedSession],
     exchanged: Callable[..., FinishedSession],
     *,
     minutes: float,
@@ -169,8 +170,9 @@ def _with_causes(
     """With what a search of so many minutes came to, which is printed."""
     from fabricheck.session.exchange import find_causes
 
-    search = functools.partial(exchanged, deadline=time.monotonic() + 60 * minutes)
-    result = replace(result, causes=find_causes(result, suite, folder, search))
+    deadline = time.monotonic() + 60 * minutes
+    search = functools.partial(exchanged, sessions=sessions, upgrade=result, deadline=deadline)
+    result = replace(result, causes=find_causes(result, suite, sessions[0].folder, search))
     for cause in () if as_json else result.causes:
         click.echo("\n".join(_lines_of_cause(result, cause, minutes)))
     return result
@@ -181,6 +183,7 @@ def _exchanged(
     patterns: Sequence[str],
     settings: Path,
     *,
+    sessions: Sequence[FinishedSession],
     measured: Callable[[Selection, int, Path | None, Path], FinishedSession],
     selection: Selection,
     upgrade: Upgrade,
@@ -189,21 +192,26 @@ def _exchanged(
 ) -> FinishedSession:
     """Measures OLD and exchanges of it, in as many rounds as it took to find the loss, or as end before the deadline.
 
-    Raises OutOfTime where those are too few.
+    Raises SearchEnded where those are too few, and where a signal ended this session or one of the `sessions` before.
     """
-    from fabricheck.diagnosis.bisection import OutOfTime
+    from fabricheck.diagnosis.bisection import BisectionOutcome, SearchEnded
 
+    if sessions[-1].interrupted:
+        raise SearchEnded(BisectionOutcome.INTERRUPTED)
     old, stacks = upgrade.old, 1 + len(environments)
     # A round of the upgrade has two stacks.
     fitting = int((deadline - time.monotonic()) / (max(upgrade.round_seconds, 1) * stacks / 2)) // 2 * 2
     times = min(upgrade.rounds, fitting)
     if times < min(upgrade.rounds, FEWEST):
-        raise OutOfTime
+        raise SearchEnded(BisectionOutcome.NO_TIME)
     several = f"{len(environments)} exchange{'s' * (len(environments) > 1)}"
     click.echo(f"fabricheck: {upgrade.new} is slower; {several} of what differs, beside {old}", err=True)
     chosen = (f"^{old}$", *(f"^{name}$" for name in environments))
     own = replace(selection, tags=(), names=tuple(patterns), environments=chosen)
-    return measured(own, times, _programs(built, old, environments, settings.parent / "programs"), settings)
+    session = measured(own, times, _programs(built, old, environments, settings.parent / "programs"), settings)
+    if session.interrupted:
+        raise SearchEnded(BisectionOutcome.INTERRUPTED)
+    return session
 
 
 def _programs(built: Path | None, old: str, environments: Sequence[str], folder: Path) -> Path | None:
@@ -286,9 +294,12 @@ def _lines_of_cause(result: Upgrade, cause: UpgradeCause, minutes: float) -> Ite
     """What the exchanges showed, and what is guilty by them."""
     yield f"  exchanged in {result.old}: {cause.of}"
     for step in cause.steps:
-        yield f"    {step.answer.value}: {' + '.join(step.differences)}: {step.change or 'could not be exchanged so'}"
+        showed = step.change or f"could not be exchanged so: {step.problem}"
+        yield f"    {step.answer.value}: {' + '.join(step.differences)}: {showed}"
     guilty = " and ".join(map(str, cause.guilty))
     yield f"  guilty: {_GUILTY[cause.outcome.value].format(guilty=guilty, old=result.old, minutes=minutes)}"
+    if cause.to_try:
+        yield f"  left to try: {few([difference.name for difference in cause.to_try], _MOST_LINES)}"
     if cause.left:
         yield f"  not exchanged: {few([difference.name for difference in cause.left])}"
 

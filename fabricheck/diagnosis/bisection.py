@@ -21,12 +21,8 @@ _NO_LOSS = (Answer.SAME, Answer.BETTER)
 #: Numbers of the differences that are exchanged together.
 Exchange = tuple[int, ...]
 #: What exchanges change, measured in one job; None for one that cannot be exchanged so.
-#: It may raise OutOfTime.
+#: It may raise SearchEnded.
 Measure = Callable[[Sequence[Exchange]], Sequence[UpgradeChange | None]]
-
-
-class OutOfTime(Exception):
-    """No time is left for further exchanges."""
 
 
 class BisectionOutcome(str, Enum):
@@ -37,6 +33,15 @@ class BisectionOutcome(str, Enum):
     CANNOT_SAY = "cannot say"
     ELSEWHERE = "elsewhere"
     NO_TIME = "no time"
+    INTERRUPTED = "interrupted"
+
+
+class SearchEnded(Exception):
+    """No further exchanges are measured, for the reason `outcome`: no time is left, or a signal ended them."""
+
+    def __init__(self, outcome: BisectionOutcome) -> None:
+        super().__init__(outcome.value)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,14 @@ class Step:
 class Bisection:
     """Which differences are `guilty`: each costs (found), or only all of them together do.
 
-    Elsewhere: all of them exchanged do not cost, so that something else does. No time: it ended before that was known.
+    Elsewhere: all of them exchanged do not cost, so that something else does. No time, interrupted: it ended before
+    that was known, and the guilty are among those `to_try`.
     """
 
     outcome: BisectionOutcome
     guilty: Exchange
     steps: tuple[Step, ...]
+    to_try: Exchange = ()
 
 
 def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: float) -> Bisection:
@@ -66,10 +73,17 @@ def bisect(differences: int, measure: Measure, *, loss: float, smallest_effect: 
     `loss`: the logarithm of how many times as slow the new stack was found to be.
     """
     steps: list[Step] = []
+    pool: Exchange = ()
+
+    def measured(exchanges: Sequence[Exchange]) -> Sequence[UpgradeChange | None]:
+        nonlocal pool
+        pool = exchanges[0]
+        return measure(exchanges)
+
     try:
-        outcome, guilty = _search(differences, measure, loss, smallest_effect, steps)
-    except OutOfTime:
-        outcome, guilty = BisectionOutcome.NO_TIME, ()
+        outcome, guilty = _search(differences, measured, loss, smallest_effect, steps)
+    except SearchEnded as ended:
+        return Bisection(ended.outcome, (), tuple(steps), pool)
     return Bisection(outcome, guilty, tuple(steps))
 
 

@@ -108,10 +108,12 @@ def without_values(text: str) -> str:
     return text if not is_secret(text) else "…"
 
 
-# What srun, and Open MPI's and Intel MPI's mpirun tell the ranks that they start: no tuning, and wrong in another run.
+# What srun and the mpirun of Open MPI, MPICH and Intel MPI tell the ranks that they start: no tuning, and wrong in
+# another run. Open MPI 4 passes on how it was told to place them, 5 does not; the cores of each rank are recorded.
 _OF_LAUNCHER = re.compile(
     r"SLURMD_NODENAME|OMPI_MCA_(PREFIXES|cpu_type|initial_wdir|num_procs|mpi_oversubscribe|pmix|ess|ess_.*|orte_.*)"
-    r"|PMIX_MCA_mca_base_component_show_load_errors"
+    r"|OMPI_MCA_(rmaps_base_.*|hwloc_base_binding_policy)|PMIX_MCA_mca_base_component_show_load_errors"
+    r"|MPIR_CVAR_CH3_INTERFACE_HOSTNAME"
     r"|I_MPI_(INFO_.*|INTERNAL_.*|HYDRA_UUID|MPIRUN|PIN_INFO|PIN_MAPPING|RETURN_WIN_.*|BIND_WIN_.*)"
 )
 

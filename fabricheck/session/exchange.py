@@ -34,6 +34,7 @@ _FOLDERS = ("lib", "lib64")
 # What a job script takes as it stands.
 _PLAIN = re.compile(r"[\w./:,=+@^-]+")
 _VARIABLE = re.compile(r"(?!LD_)[A-Z][A-Za-z0-9_]*")
+_NOT_LOADED = "other libraries or settings were in effect"
 # The name of a library, and the number of its ABI.
 _LIBRARY = re.compile(r"(.+)\.so(?:\.(\d+))?")
 
@@ -46,7 +47,8 @@ from fabricheck.session.exchange import with_exchanges
 site_configuration = with_exchanges(Path({site!r}), {system!r}, {environment!r}, {exchanges!r}, {modules!r})
 '''
 
-#: Measures the tests that these patterns name with the old environment and these, by these settings of ReFrame.
+#: Measures the tests that these patterns name with the old environment and these, by these settings of ReFrame. It may
+#: raise SearchEnded.
 Run = Callable[[Sequence[str], Sequence[str], Path], FinishedSession]
 #: Variables of an environment, in order, by the name of the environment.
 _Exchanges = Mapping[str, Sequence[Sequence[str]]]
@@ -74,6 +76,8 @@ def _cause(
     tests = {each.test for each in upgrade.changes.metrics if each.of == worst.of and worst.test in ("", each.test)}
     patterns = sorted({rf"^{re.escape(test.partition(' @')[0].replace(' ', ''))}(%|$)" for test in tests})
 
+    problems: dict[Exchange, str] = {}
+
     def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange | None]:
         names = {f"exchange-{number}": exchange for number, exchange in enumerate(exchanges, start=1)}
         variables = {name: _variables(differences, exchange) for name, exchange in names.items()}
@@ -84,7 +88,8 @@ def _cause(
             comparison = UpgradeComparison.of([session], suite, system, (old, name))
             runs = [after for rounds in comparison.pairs.values() for _, after in rounds]
             came = all(_came(differences, exchange, run.footer or {}) for run in runs)
-            if comparison.left_out or comparison.failures or not came:
+            problems[exchange] = next(iter((*comparison.failures, *comparison.left_out)), "" if came else _NOT_LOADED)
+            if problems[exchange]:
                 return None
             changes = changes_of(comparison.pairs, smallest_effect=smallest, margin=upgrade.margin)
             same = [
@@ -100,10 +105,16 @@ def _cause(
         " ".join(filter(None, (worst.of, worst.name))),
         tuple(differences[number] for number in result.guilty),
         tuple(
-            Exchanged(tuple(differences[number].name for number in step.exchanged), step.change, step.answer)
+            Exchanged(
+                tuple(differences[number].name for number in step.exchanged),
+                step.change,
+                step.answer,
+                problems.get(step.exchanged, ""),
+            )
             for step in result.steps
         ),
         tuple(each for each in different if each not in differences and _counts(each)),
+        tuple(differences[number] for number in result.to_try),
     )
 
 

@@ -34,18 +34,19 @@ from fabricheck.suite import Suite
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What the exchange of some differences changed in the old environment."""
+    """What the exchange of some differences changed in the old environment; the `problem` where it was not measured."""
 
     differences: tuple[str, ...]
     change: UpgradeChange | None
     answer: Answer
+    problem: str = ""
 
 
 @dataclass(frozen=True)
 class UpgradeCause:
     """Which differences are `guilty` of the loss `of` a class or operation, and what each exchange showed.
 
-    `left`: differences that cannot be exchanged.
+    `left`: differences that cannot be exchanged. `to_try`: where the search ended early, those that may be guilty.
     """
 
     outcome: BisectionOutcome
@@ -53,6 +54,7 @@ class UpgradeCause:
     guilty: tuple[StackDifference, ...]
     steps: tuple[Exchanged, ...]
     left: tuple[StackDifference, ...]
+    to_try: tuple[StackDifference, ...] = ()
 
 
 @dataclass(frozen=True)

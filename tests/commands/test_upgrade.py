@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.diagnosis.bisection import BisectionOutcome, OutOfTime
+from fabricheck.diagnosis.bisection import BisectionOutcome, SearchEnded
+from fabricheck.history.changes import StackDifference
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.upgrade import Upgrade, UpgradeCause, judge_upgrade
 from fabricheck.suite import Suite
@@ -40,17 +41,32 @@ def test_a_mistake_is_one_line(words: tuple[str, ...], says: str, capsys: pytest
     assert says in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("minutes", "jobs"), [("10", 2), ("0.01", 1)])
+@pytest.mark.parametrize(
+    ("minutes", "interrupted", "ran", "outcome"),
+    [
+        ("10", 0, 2, BisectionOutcome.ELSEWHERE),
+        ("0.01", 0, 1, BisectionOutcome.NO_TIME),
+        ("10", 1, 1, BisectionOutcome.INTERRUPTED),
+        ("10", 2, 2, BisectionOutcome.INTERRUPTED),
+    ],
+)
 def test_the_answer_comes_before_the_search_which_ends_in_time(
-    minutes: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    *,
+    minutes: str,
+    interrupted: int,
+    ran: int,
+    outcome: BisectionOutcome,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """NEW is slower; the search measures one job where there is time for it."""
+    """NEW is slower; the search measures one job where there is time for it, and none after an interrupt."""
     cases = (*cases_of(tmp_path, HOST, "openmpi"), *cases_of(tmp_path, HOST, "mpich", 1.2))
-    session, ran, printed = FinishedSession(tmp_path, cases, ()), list[str](), list[str]()
+    jobs, outcomes, printed = list[FinishedSession](), list[BisectionOutcome](), list[str]()
 
     def run_suite(*_: object, **__: object) -> FinishedSession:
-        ran.append("job")
-        return session
+        jobs.append(FinishedSession(tmp_path, cases, (), interrupted=len(jobs) + 1 == interrupted))
+        return jobs[-1]
 
     def judge(sessions: Sequence[FinishedSession], _: Suite, __: str, *rest: object, **options: float) -> Upgrade:
         result = judge_upgrade(
@@ -63,15 +79,17 @@ def test_the_answer_comes_before_the_search_which_ends_in_time(
         assert callable(run)
         try:
             run(["exchange-1"], ["^Made"], folder / "exchange.py")
-        except OutOfTime:
-            return (UpgradeCause(BisectionOutcome.NO_TIME, "x", (), (), ()),)
-        return (UpgradeCause(BisectionOutcome.ELSEWHERE, "x", (), (), ()),)
+            outcomes.append(BisectionOutcome.ELSEWHERE)
+        except SearchEnded as ended:
+            outcomes.append(ended.outcome)
+        return (UpgradeCause(outcomes[0], "x", (), (), (), (StackDifference("libleft", "1", "2"),)),)
 
     monkeypatch.setattr("fabricheck.session.suite_run.run_suite", run_suite)
     monkeypatch.setattr("fabricheck.session.upgrade.judge_upgrade", judge)
     monkeypatch.setattr("fabricheck.session.exchange.find_causes", find_causes)
     with pytest.raises(SystemExit) as ended:
         main(["upgrade", "openmpi", "mpich", "--rounds=4", f"--minutes={minutes}", f"--output={tmp_path}"])
-    assert (ended.value.code, len(ran)) == (1, jobs)
+    assert (ended.value.code, len(jobs), outcomes) == (1, ran, [outcome])
     assert printed[0].splitlines()[-1].startswith("STAY")
-    assert "guilty" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "guilty" in out and "libleft" in out

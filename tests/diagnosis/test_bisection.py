@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fabricheck.diagnosis.bisection import Bisection, BisectionOutcome, Exchange, OutOfTime, bisect
+from fabricheck.diagnosis.bisection import Bisection, BisectionOutcome, Exchange, SearchEnded, bisect
 from fabricheck.diagnosis.upgrade import Answer, UpgradeChange
 
 LOSS, ERROR = 0.8, 0.01
@@ -51,17 +51,20 @@ def test_what_none_of_them_costs_is_elsewhere() -> None:
     assert (result.outcome, result.guilty) == (BisectionOutcome.ELSEWHERE, ())
 
 
-def test_what_was_measured_stays_where_time_ends() -> None:
+@pytest.mark.parametrize("ended", [BisectionOutcome.NO_TIME, BisectionOutcome.INTERRUPTED])
+def test_what_was_measured_stays_where_a_search_ends(ended: BisectionOutcome) -> None:
     jobs: list[Sequence[Exchange]] = []
 
     def measure(exchanges: Sequence[Exchange]) -> list[UpgradeChange]:
         if jobs:
-            raise OutOfTime
+            raise SearchEnded(ended)
         jobs.append(exchanges)
         return [change_of(LOSS if 7 in exchange else 1.0) for exchange in exchanges]
 
     result = bisect(20, measure, loss=0.2, smallest_effect=0.02)
-    assert (result.outcome, result.guilty, len(result.steps)) == (BisectionOutcome.NO_TIME, (), len(jobs[0]))
+    assert (result.outcome, result.guilty, len(result.steps)) == (ended, (), len(jobs[0]))
+    # The group of the guilty one is left, of those of the first job.
+    assert result.to_try == next(exchange for exchange in jobs[0][1:] if 7 in exchange)
 
 
 @pytest.mark.parametrize("error", [0.05, 0.2])

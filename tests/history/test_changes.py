@@ -73,9 +73,15 @@ def test_a_run_without_a_header() -> None:
 
 def test_tuning_without_what_the_launcher_sets() -> None:
     run = read_run(HOST)
-    noisy = with_header(
-        run, environment={"OMPI_MCA_num_procs": "2", "OMPI_MCA_initial_wdir": "/a", "NCCL_ALGO": "Ring"}
-    )
+    # As mpirun --oversubscribe --bind-to none of Open MPI 4.1, mpirun of 5.0 and of MPICH 4.0 set them.
+    of_launcher = {
+        "OMPI_MCA_num_procs": "2",
+        "OMPI_MCA_initial_wdir": "/a",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "MPIR_CVAR_CH3_INTERFACE_HOSTNAME": "nid001",
+    }
+    noisy = with_header(run, environment={**of_launcher, "NCCL_ALGO": "Ring"})
     assert json.loads(tuning_of(noisy, case())) == {"NCCL_ALGO": "Ring", "profile": "default"}
     moved = with_header(noisy, environment={"NCCL_ALGO": "Ring", "OMPI_MCA_initial_wdir": "/b"})
     assert tuning_of(moved, case()) == tuning_of(noisy, case())
