@@ -77,7 +77,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         wider[kinds == kind] = np.nan if noise.wanders else noise.widening
         lasting[kinds == kind] = noise.lasts
     spread = np.maximum(own, middle)
-    deviations = deviations_of(values, middle)
+    deviations = np.array([deviations_of(row, least) for row, least in zip(values, middle, strict=True)])
     factors = {}
     reach = np.full(len(values), np.nan)
     for unit in np.unique(units):
