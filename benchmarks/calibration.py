@@ -24,7 +24,7 @@ from benchmarks.noise import SHAPES, autocorrelated
 from fabricheck.history.levels import persistence_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
-from fabricheck.judge.constants import ALONE, FALSE_ALARM, FEWEST, MANY_METRICS
+from fabricheck.judge.constants import ALONE, FALSE_ALARM, FEWEST, MANY_METRICS, YEAR
 from fabricheck.records.metrics import metrics_of
 from fabricheck.results.fabricbench import read_run
 
@@ -77,7 +77,7 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         wider[kinds == kind] = np.nan if noise.wanders else noise.widening
         lasting[kinds == kind] = noise.lasts
     spread = np.maximum(own, middle)
-    deviations = deviations_of(values, middle)
+    deviations = np.array([deviations_of(row, least) for row, least in zip(values, middle, strict=True)])
     factors = {}
     reach = np.full(len(values), np.nan)
     for unit in np.unique(units):
@@ -112,21 +112,41 @@ def print_simulated(false_alarms: float, systems: int, sessions: int) -> None:
 
 
 def print_levels(calibrations: int) -> None:
-    """How often a kind of metrics is said to wander, by how it does."""
-    sizes = [(metrics, runs) for runs in (FEWEST, 11, 20, 40) for metrics in (12, 56)]
+    """How often a kind of metrics is said to wander, by how it does; and of the sessions up to the hundredth after
+    those that calibrate, and of the last ones of a year, how many are beyond a bound."""
+    sizes = [(metrics, runs) for metrics in (12, 56) for runs in (FEWEST, 20, 40)]
     print("| level | " + " | ".join(f"{metrics} metrics, {runs} runs" for metrics, runs in sizes) + " |")
     print("|---" * (len(sizes) + 1) + "|")
+    noise = SHAPES[0].make
+
+    def walk(step: float) -> Callable[[np.random.Generator, int, int], Floats]:
+        return lambda *given: step * np.cumsum(noise(*given), axis=1) + noise(*given)
+
+    def beneath(correlation: float, share: float) -> Callable[[np.random.Generator, int, int], Floats]:
+        level = autocorrelated(correlation)
+        return lambda *given: np.sqrt(1 - share) * level(*given) + np.sqrt(share) * noise(*given)
+
     makers: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
-        **{shape.name: shape.make for shape in SHAPES if shape.name != "AR 0.98"},
-        **{f"AR {each}": autocorrelated(each) for each in (0.7, 0.9, 0.98)},
+        **{shape.name: shape.make for shape in SHAPES if not shape.name.startswith("AR")},
+        **{f"AR {each}": autocorrelated(each) for each in (0.5, 0.7, 0.9, 0.98)},
+        **{
+            f"AR {each}, {share:.0%} white": beneath(each, share) for each in (0.9, 0.97, 0.995) for share in (0.2, 0.5)
+        },
         "random walk": lambda rng, metrics, runs: np.cumsum(rng.standard_normal((metrics, runs)), axis=1),
+        **{f"random walk by {step} of the white noise": walk(step) for step in (0.1, 0.2, 0.5, 1.0)},
     }
     for name, make in makers.items():
         cells = []
         for metrics, runs in sizes:
-            rngs = (np.random.default_rng([seed, metrics, runs]) for seed in range(calibrations))
-            cells.append(np.mean([persistence_of(make(rng, metrics, runs)).wanders for rng in rngs]))
-        print(f"| {name} | " + " | ".join(f"{each:.1%}" for each in cells) + " |", flush=True)
+            outcomes = []
+            for seed in range(calibrations):
+                values = 0.01 * make(np.random.default_rng([seed, metrics, runs]), metrics, runs + YEAR)
+                same = np.zeros(metrics, dtype=np.int64)
+                limits = bounds(values[:, :runs], same, same, FALSE_ALARM)
+                red = (values[:, runs:] > (limits.centre + limits.reach)[:, None]).any(axis=0)
+                outcomes.append([np.isnan(limits.reach).mean(), red[:100].mean(), red[-30:].mean()])
+            cells.append(", ".join(f"{each:.0%}" for each in np.mean(outcomes, axis=0)))
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def recorded(archive: Path) -> tuple[Floats, Floats, Floats]:
@@ -166,7 +186,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--false-alarms", type=float, default=0.01)
     parser.add_argument("--systems", type=int, default=20, help="how many simulated systems are calibrated")
     parser.add_argument("--sessions", type=int, default=200, help="simulated sessions of each that are judged")
-    parser.add_argument("--levels", action="store_true", help="how often levels are said to wander")
+    parser.add_argument("--levels", action="store_true", help="which levels are said to wander")
     given = parser.parse_args(arguments)
     if given.levels:
         print_levels(given.sessions)

@@ -355,10 +355,10 @@ def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
     return Refused(key, f"not enough runs for a useful limit: {enough - runs:,} more", True)
 
 
-def _wanders(drift: Persistence) -> str:
+def _wanders(level: Persistence) -> str:
     return (
-        f"its level drifts: {drift.far:.1%} in {drift.sessions} sessions and {drift.near:.1%} from one to the "
-        "next: no bound is valid; watch it, or calibrate from sessions since its last change"
+        f"its level wanders: {level.sessions} sessions vary by {level.spread:.1%}, those to come by "
+        f"{level.spread * level.widening:.1%} or more: watch it, or calibrate from sessions since its last change"
     )
 
 

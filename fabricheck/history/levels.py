@@ -4,15 +4,14 @@ A level that is followed is the steady filter of one beneath noise of launches (
 *Forecasting, Structural Time Series Models and the Kalman Filter*, 1989, section 4.1): a session is predicted from
 those before, and what counts is the error of that, which is independent of the errors before.
 
-Few sessions in a row do not show how long levels stay away from their mean. Half the mean square of the differences of
-neighbouring sessions (variogram: Matheron 1963) is the variance of independent sessions. Where neighbours are
-correlated it is less, and twenty sessions vary less than the next hundred will: bounds are widened by that. Where they
-are strongly correlated, these sessions do not show how far the level goes.
+Few sessions in a row do not show how far levels go: where neighbours are correlated, twenty sessions vary less than the
+next hundred will, and noise of launches hides it. For references the same levels are told by restricted maximum
+likelihood, but come back in up to a year; bounds are widened by what the sessions to come vary beyond those that were
+seen. Where these have shown little of that, there are none.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -28,10 +27,8 @@ from fabricheck.judge.constants import (
     CUT,
     FEWEST,
     FEWEST_OF_LEVELS,
-    FEWEST_THAT_WANDER,
     FIRST_ERRORS,
     LEAST_SPREAD,
-    OF_NEIGHBOURS,
     PRIOR_METRICS,
     STANDS,
     SURE,
@@ -118,20 +115,26 @@ def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Float
     return np.asarray(np.where(back, *means))
 
 
-# Correlations of neighbours that are told.
-_CORRELATIONS = np.linspace(0.0, 0.95, 20)
+# Levels beneath noise of launches that are tried for references: for how many sessions neighbours stay alike, up to a
+# year, by what share of a session's error belongs to the level. Before anything was measured, one in two stands, and
+# what lasts twice as long is half as common.
+_TIMES = np.geomspace(0.5, YEAR, 15)
+_SHARES = np.asarray([0.05, 0.1, 0.25, 0.5, 1.0])
+_ALIKE = np.append(np.repeat(np.exp(-1 / _TIMES), _SHARES.size), 0.0)
+_OF_LEVEL = np.append(np.tile(_SHARES, _TIMES.size), 0.0)
+_COMMON = np.append(np.repeat(0.5 / _TIMES / np.sum(1 / _TIMES) / _SHARES.size, _SHARES.size), 0.5)
 
 
 @dataclass(frozen=True)
 class Persistence:
-    """`correlation`: of neighbouring sessions, at most 0.95. `wanders`: the level does not settle in these `sessions`;
-    `near` and `far`: the standard deviations of the difference of neighbours, and of sessions half of all apart."""
+    """`correlation`: of neighbouring sessions. `widening`: by how much sessions to come stray more from the mean of
+    the `sessions` that were seen than these did, over independent ones; as probably less as more. `spread`: that of
+    the middle metric in these, relative."""
 
     correlation: float
-    wanders: bool
+    widening: float
     sessions: int
-    near: float
-    far: float
+    spread: float
 
     @property
     def lasts(self) -> bool:
@@ -139,77 +142,79 @@ class Persistence:
         return self.correlation > CORRELATED
 
     @property
-    def widening(self) -> float:
-        """By how much sessions to come stray more than those that were seen, over independent ones.
-
-        Those that were seen are held against neighbours, which stray with them: that makes more of it, fitted to
-        simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
-        quantile of their deviations.
-        """
-        return float(widening(self.correlation, self.sessions) ** OF_NEIGHBOURS)
+    def wanders(self) -> bool:
+        """Whether these sessions tell too little of what the level does."""
+        return self.widening**2 > WANDERS
 
 
 def persistence_of(values: Floats) -> Persistence:
     """That of metrics of a kind, which together tell it: `values`, shape (metrics, sessions), are logarithms, NaN where
-    a metric was not measured."""
+    a metric was not measured.
+
+    By restricted maximum likelihood (Harville, JASA 72, 1977), each metric around its own centre. What metrics have in
+    common is told once: they count for as many as would have a mean that varies as theirs does (Kish, *Survey
+    Sampling*, 1965, section 8.2).
+    """
+    values = values[:, -YEAR:]
     sessions = values.shape[1]
-    counts = np.isfinite(values).sum(axis=1)
-    values = values[counts >= FEWEST]
+    values = values[np.isfinite(values).sum(axis=1) >= FEWEST]
     levels = centre_and_spread(values)
     varies = levels.spread > LEAST_SPREAD  # what varies less shows how its clock is rounded
-    kept, centre, spread = values[varies], levels.centre[varies, None], levels.spread[varies, None]
-    if sessions < FEWEST or kept.size == 0:
-        return Persistence(0.0, False, sessions, 0.0, 0.0)
-    scaled = np.clip((kept - centre) / spread, -CUT, CUT)
-    near, far = _variogram(scaled, range(1, 2)), _variogram(scaled, range(sessions // 2, 3 * sessions // 4 + 1))
-    level = float(np.median(spread)) * np.sqrt(2.0)
-    # What all have in common is one series, which tells nothing.
-    wanders = len(scaled) >= FEWEST_THAT_WANDER and _correlation(scaled - _of_all(scaled)) > WANDERS
-    return Persistence(_correlation(scaled), wanders, sessions, level * math.sqrt(near), level * math.sqrt(far))
+    if not varies.any():
+        return Persistence(0.0, 1.0, sessions, 0.0)
+    centre, spread = levels.centre[varies, None], levels.spread[varies, None]
+    scaled = np.clip((values[varies] - centre) / spread, -CUT, CUT)
+    variance, of_all = np.nanvar(scaled), np.nanvar(_of_all(scaled))
+    likelihood = _likelihoods(scaled[sample_of(np.arange(len(scaled)), AT_ONCE)]).mean(axis=1)
+    likelihood *= variance / max(of_all, variance / len(scaled))
+    weights = _COMMON * np.exp(likelihood - likelihood.max())
+    weights /= weights.sum()
+    wider = _widening(sessions)
+    order = np.argsort(wider)
+    middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5)]
+    return Persistence(float(weights @ (_shared() * _ALIKE)), float(wider[middle]), sessions, float(np.median(spread)))
 
 
-def widening(correlation: float, sessions: int) -> float:
+def _likelihoods(values: Floats) -> Floats:
+    """Restricted log likelihoods, shape (levels, metrics), of the sessions in which a metric was measured."""
+    white, ones, determinant = _whitening(values.shape[1])
+    there = np.isfinite(values)
+    order = np.argsort(~there, axis=1, kind="stable")
+    packed = np.nan_to_num(np.take_along_axis(values, order, axis=1))
+    last = there.sum(axis=1) - 1
+    rest = np.swapaxes(white @ packed.T, 1, 2) * (np.arange(values.shape[1]) <= last[:, None])
+    weight = np.cumsum(ones**2, axis=1)[:, last]
+    squares = (rest**2).sum(axis=2) - np.einsum("lmt,lt->lm", rest, ones) ** 2 / weight
+    return np.asarray(-0.5 * (last * np.log(squares) + determinant[:, last] + np.log(weight)))
+
+
+def _shared() -> Floats:
+    """The level's share of the variance of a session, (levels,): an error moves it by its share, which is kept."""
+    kept = (_OF_LEVEL * _ALIKE) ** 2 / (1 - _ALIKE**2)
+    return np.asarray((_OF_LEVEL + kept) / (1 + kept))
+
+
+def _covariances(sessions: int) -> Floats:
+    """Of sessions, in the variance of one; (levels, sessions, sessions)."""
+    lags = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
+    return np.asarray(np.where(lags, _shared()[:, None, None], 1.0) * _ALIKE[:, None, None] ** lags)
+
+
+@lru_cache(maxsize=4)
+def _whitening(sessions: int) -> tuple[Floats, Floats, Floats]:
+    """What makes sessions of each level independent, (levels, sessions, sessions), what it makes of a constant, and the
+    logarithms of the determinants of the covariances of the first sessions, both (levels, sessions)."""
+    white = np.linalg.inv(np.linalg.cholesky(_covariances(sessions)))
+    return white, white.sum(axis=2), -2 * np.cumsum(np.log(np.einsum("ltt->lt", white)), axis=1)
+
+
+@lru_cache(maxsize=4)
+def _widening(sessions: int) -> Floats:
     """By how much the deviation of a session to come from the mean of `sessions` exceeds what their spread says, over
-    independent sessions, for a process of first order."""
-    mean = _of_mean(correlation, sessions)
+    independent sessions; (levels,)."""
+    mean = _covariances(sessions).mean(axis=(1, 2))  # the variance of the mean, in that of one session
     seen = (1 - mean) * sessions / (sessions - 1)
-    return float(np.sqrt((1 + mean) / seen / (1 + 1 / sessions)))
-
-
-def _of_mean(correlation: float, sessions: int) -> float:
-    """The variance of the mean, in that of one session."""
-    lags = np.arange(1, sessions)
-    return float((1 + 2 * np.sum((1 - lags / sessions) * correlation**lags)) / sessions)
-
-
-def _correlation(values: Floats) -> float:
-    """Of neighbouring sessions, by how much these differ, in the variance of all sessions around their mean."""
-    variance = float(np.nanmean(np.nanvar(values, axis=1, ddof=1)))
-    if variance < 1e-9:  # rounding: all metrics did the same
-        return 0.0
-    expected = np.asarray(_near_of(min(values.shape[1], YEAR)))
-    return float(np.interp(-_variogram(values, range(1, 2)) / variance, -expected, _CORRELATIONS))
-
-
-@lru_cache(maxsize=64)
-def _near_of(sessions: int) -> tuple[float, ...]:
-    """The variogram of neighbours, in the variance of so many sessions around their mean, by correlation: of normal
-    processes of first order, the same at each call."""
-    shares = []
-    for correlation in _CORRELATIONS.tolist():
-        values = np.asfortranarray(np.random.default_rng(sessions).standard_normal((AT_ONCE, sessions)))
-        values[:, 0] /= np.sqrt(1 - correlation**2)
-        for session in range(1, sessions):
-            values[:, session] += correlation * values[:, session - 1]
-        shares.append(float(np.mean(np.mean(np.diff(values, axis=1) ** 2, axis=1) / 2 / values.var(axis=1, ddof=1))))
-    return tuple(shares)
-
-
-def _variogram(values: Floats, lags: range) -> float:
-    """Its mean over some lags; 1 where no two sessions are so far apart."""
-    differences = [values[:, lag:] - values[:, :-lag] for lag in lags]
-    squares = np.concatenate([each[np.isfinite(each)] ** 2 for each in differences])
-    return float(squares.mean() / 2) if squares.size else 1.0
+    return np.asarray(np.sqrt((1 + mean) / seen / (1 + 1 / sessions)))
 
 
 def _of_all(values: Floats) -> Floats:

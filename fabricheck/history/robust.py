@@ -61,6 +61,45 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     return Spread(centre, np.where(count > 1, spread, np.nan), count)
 
 
+def of_the_others(values: Floats) -> Spread:
+    """As `centre_and_spread` of all `values` but one, shape (n,), for each that is left out. All are numbers.
+
+    Whichever that is, the others have one of three medians and are cut off in one of few places.
+    """
+    number = values.size
+    order = np.argsort(values, kind="stable")
+    ordered, place, rank = values[order], np.arange(number), np.empty(number, dtype=np.int64)
+    rank[order] = place
+    middle = _without(ordered, place, 0.5)
+    width = (_without(ordered, place, 1 - OUTSIDE) - _without(ordered, place, OUTSIDE)) / _WIDTH_OF_NORMAL
+    deviation = np.empty(number)
+    for median in np.unique(middle):
+        away = np.abs(ordered - median)
+        nearest = np.argsort(away, kind="stable")
+        deviation[nearest] = np.where(
+            middle[nearest] == median, _without(away[nearest], place, 0.5) / MAD_OF_NORMAL, deviation[nearest]
+        )
+    reach = CUT * np.maximum(deviation, width)
+    reach = np.where(reach > 0, reach, ordered[-1] - ordered[0])
+    # Pairs of numbers are put in order as complex ones are: by the first, then by the second.
+    ends, where = np.unique(middle + 1j * reach, return_inverse=True)
+    kept = np.clip(ordered, (ends.real - ends.imag)[:, None], (ends.real + ends.imag)[:, None])
+    kept -= ordered[number // 2]  # sums of squares are of what lies around 0
+    own = kept[where, place]
+    centre = (kept.sum(axis=1)[where] - own) / (number - 1)
+    squares = (kept**2).sum(axis=1)[where] - own**2 - (number - 1) * centre**2
+    spread = np.sqrt(np.maximum(squares, 0.0) / (number - 2)) / _SD_OF_WINSORISED
+    return Spread((centre + ordered[number // 2])[rank], spread[rank], np.full(number, number - 1))
+
+
+def _without(ordered: Floats, rank: npt.NDArray[np.int64], share: float) -> Floats:
+    """The quantile of values in order, linear between neighbours, without that of each `rank`."""
+    place = share * (ordered.size - 2)
+    low, high = math.floor(place), math.ceil(place)
+    before, after = ordered[low + (rank <= low)], ordered[high + (rank <= high)]
+    return np.asarray(before + (after - before) * (place - low))
+
+
 def _median(ordered: Floats, count: npt.NDArray[np.int64]) -> Floats:
     return _quantile(ordered, count, 0.5)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.history.peaks import upper_tail
-from fabricheck.history.robust import centre_and_spread, prediction_factor
+from fabricheck.history.robust import of_the_others, prediction_factor
 from fabricheck.judge.constants import (
     BATCHES,
     CAUTION,
@@ -145,10 +145,7 @@ def joined_tail(deviations: Sequence[Floats], runs: Sequence[Ints]) -> Tail:
     return Tail(every[order], numbers[order])
 
 
-def deviations_of(runs: Floats, least: npt.ArrayLike) -> Floats:
-    """Of each run from the centre of the others, in their spreads, at `least` that: of runs along the last axis, shape
-    (..., runs), and `least` of shape (...)."""
-    number = runs.shape[-1]
-    without = np.nonzero(~np.eye(number, dtype=bool))[1].reshape(number, number - 1)
-    others = centre_and_spread(runs[..., without])
-    return np.asarray((runs - others.centre) / np.maximum(others.spread, np.asarray(least)[..., None]))
+def deviations_of(runs: Floats, least: float) -> Floats:
+    """Of each run from the centre of the others, in their spreads, at `least` that; shape (runs,)."""
+    others = of_the_others(runs)
+    return np.asarray((runs - others.centre) / np.maximum(others.spread, least))

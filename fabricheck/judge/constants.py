@@ -146,8 +146,6 @@ BATCHES = 10
 #: Sessions after which what lasts is taken to stay: the path of a metric, a better level, what an alert was about.
 #: Chosen.
 STAYS = 10
-#: Of fewer metrics eight sessions say by chance that a level wanders (`benchmarks.calibration --levels`).
-FEWEST_THAT_WANDER = 12
 #: So many tell a spread to 16%, 1/√(2 · 19), and one of so many is beyond the 95th percentile: sessions of a baseline,
 #: metrics that tell what all have in common, deviations of a tail, segments.
 ENOUGH = 20
@@ -187,12 +185,9 @@ STANDS = 0.05
 #: Only a level that comes back this surely is taken to: to follow costs less than to take for a loss what a level does;
 #: one of few metrics is taken to go about only where that is sure. Chosen as FEWEST_OF_LEVELS.
 SURE, SURE_OF_FEW = 0.9, 0.9999
-#: A level wanders whose neighbours are more alike, in what so many metrics do not have in common
-#: (`benchmarks.calibration --levels`).
-WANDERS = 0.85
-#: Fitted to simulated processes of 8 to 40 sessions with correlations from 0.2 to 0.9, at the 99%, 99.9% and 99.99%
-#: quantile of their deviations.
-OF_NEIGHBOURS = 1.35
+#: A level wanders where sessions to come vary by so many times the variance of those that were seen
+#: (`benchmarks.calibration --levels`). Chosen.
+WANDERS = 3.0
 #: More than twelve independent metrics of twenty sessions show by chance (three standard errors): neighbouring sessions
 #: are correlated.
 CORRELATED = 0.2

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.noise import SHAPES, Floats, autocorrelated
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.levels import persistence_of, widening
+from fabricheck.history.levels import persistence_of
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]
@@ -31,13 +29,19 @@ def test_what_settles_is_not_said_to_wander(shape: object, sessions: int) -> Non
 def test_a_level_that_wanders_is_told_by_its_kind_and_by_how_much(make: object) -> None:
     found = [persistence_of(0.02 * make(np.random.default_rng(seed), 56, 20)) for seed in range(20)]  # type: ignore[operator]
     assert sum(each.wanders for each in found) >= 19
-    assert all(each.far > 2 * each.near > 0 for each in found)
+
+
+@pytest.mark.parametrize("sessions", [20, 40])
+def test_noise_of_launches_does_not_hide_a_level_that_wanders(sessions: int) -> None:
+    rngs = [np.random.default_rng(seed) for seed in range(20)]
+    found = [persistence_of(0.02 * (walk(rng, 56, sessions) + rng.standard_normal((56, sessions)))) for rng in rngs]
+    assert sum(each.wanders for each in found) >= 19
 
 
 def test_correlated_neighbours_make_bounds_as_wide_as_sessions_to_come_will_stray() -> None:
     values = autocorrelated(0.5)(np.random.default_rng(1), 2000, 21)
     found = persistence_of(values[:, :20])
-    assert found.correlation == pytest.approx(0.5, abs=0.03)
+    assert found.correlation == pytest.approx(0.5, abs=0.05)  # those that are tried are 0.29, 0.46 and 0.61
     seen = values[:, :20]
     stray = np.std(values[:, 20] - seen.mean(axis=1))
     # The next session is still like the last; those far on stray by more.
@@ -45,9 +49,10 @@ def test_correlated_neighbours_make_bounds_as_wide_as_sessions_to_come_will_stra
     assert persistence_of(np.random.default_rng(2).standard_normal((2000, 20))).widening == pytest.approx(1, abs=0.01)
 
 
-@given(st.integers(8, 60), st.floats(0, 0.94), st.floats(0.001, 0.05))
-def test_the_more_alike_neighbours_are_the_wider(sessions: int, correlation: float, more: float) -> None:
-    assert widening(correlation + more, sessions) > widening(correlation, sessions) >= 1 - 1e-9
+def test_what_metrics_have_in_common_is_told_once() -> None:
+    level = np.cumsum(np.random.default_rng(5).standard_normal((1, 8)), axis=1)
+    found = persistence_of(0.02 * np.repeat(level, 56, axis=0))
+    assert found.correlation < 0.9 * persistence_of(0.02 * walk(np.random.default_rng(5), 56, 8)).correlation
 
 
 @pytest.mark.parametrize("values", [np.zeros((5, 20)), np.full((3, 20), np.nan), np.zeros((0, 0)), np.ones((4, 5))])
@@ -68,4 +73,4 @@ def test_calibrate_refuses_what_wanders_and_says_by_how_much_and_what_to_do() ->
     assert {each.key.metric for each in found.refused} == set(pairs)
     assert len(found.references) == len(quiet)
     reason = found.refused[0].reason
-    assert reason.startswith("its level drifts: ") and " in 20 sessions " in reason and "watch it" in reason
+    assert reason.startswith("its level wanders: 20 sessions vary by ") and "watch it" in reason
