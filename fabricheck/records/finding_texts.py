@@ -461,8 +461,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Switch it on in the firmware of {node}",), "A node"),
     "no-peer-memory": CatalogueEntry("cannot give NICs access to device memory", _STATE, _REPORTED,
         "No module for peer memory is loaded, and the driver has no DMA-BUF.",
-        ("Load the module: `modprobe nvidia_peermem` (EFA: `efa_nv_peermem`) on {node}; or use the driver's open "
-         "kernel module",), "A node"),
+        ("On {node}: `modprobe nvidia_peermem` (EFA: `efa_nv_peermem`)", "Or use the driver's open kernel module"),
+        "A node"),
     "numa-balancing-on": CatalogueEntry("has NUMA balancing on", _STATE, _REPORTED,
         "kernel.numa_balancing is not 0.",
         ("Switch it off: `sysctl kernel.numa_balancing=0` on {node}",), "A node"),
