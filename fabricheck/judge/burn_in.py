@@ -32,6 +32,8 @@ from fabricheck.units import plural
 
 #: What counts errors of a GPU's memory that no healthy one has.
 _MEMORY = ("ecc_uncorrected", "rows_remapped", "rows_pending", "rows_failed")
+#: What says under load the same as the driver's counters before and after.
+_UNDER_LOAD = {"gpu-memory-errors": "ecc-under-load", "gpu-throttled": "throttles-under-load"}
 
 
 def first_windows(metric: Metric, run: Run, policy: Policy) -> Yardstick | None:
@@ -81,9 +83,9 @@ def with_load(run: Run, topology: Topology | None, policy: Policy) -> Run:
 
 
 def without_repetition(judged: RunJudgement) -> RunJudgement:
-    """Without the memory errors that the driver counted from before to after a burn-in, where these came under load."""
-    known = {part for one in judged.problems if one.code == "ecc-under-load" for part in one.components}
-    own = [one for one in judged.problems if one.code != "gpu-memory-errors" or known.isdisjoint(one.components)]
+    """Without what the driver counted from before to after a burn-in, where the same part showed it under load."""
+    shown = {(one.code, part) for one in judged.problems for part in one.components}
+    own = [one for one in judged.problems if not shown & {(_UNDER_LOAD.get(one.code), each) for each in one.components}]
     return replace(judged, problems=tuple(own))
 
 

@@ -148,19 +148,28 @@ def test_traffic_that_falls_is_told_where_no_product_explains_it(tmp_path: Path)
     assert drift.metrics == ("traffic_contended_all4_1gib_goodput",)
 
 
-def test_errors_of_memory_are_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "counter", "code"),
+    [
+        (lambda gpu: gpu["counters"].update(ecc_uncorrected=4), "ecc_uncorrected", "ecc-under-load"),
+        (lambda gpu: gpu["throttle"].update(sw_thermal_slowdown=1), "throttled_ns_thermal", "throttles-under-load"),
+    ],
+)
+def test_what_the_driver_also_counts_is_told_once(
+    change: Callable[[Line], None], counter: str, code: str, tmp_path: Path
+) -> None:
     """The driver's counters before and after the run have the same errors."""
     lines = burn_in_lines()
     for own in gpus_of(lines, "nid001", 2, first=50):
-        own["counters"]["ecc_uncorrected"] = 4
+        change(own)
     run = read_run(write_burn_in(tmp_path, lines))
     before, after = (
-        node("nid001", when, gpus=(gpu(2, bus_id="0000:03:00.0", counters={"ecc_uncorrected": count}),))
-        for when, count in (("before", 0), ("after", 4))
+        node("nid001", when, gpus=(gpu(2, bus_id="0000:03:00.0", counters={counter: count}),))
+        for when, count in (("before", 0), ("after", 50_000_000))
     )
     states = States({"nid001": before}, {"nid001": after}, asked=True)
     alone = SystemJudge.of("hgx-h200").judge_alone(replace(run, states=states))
-    assert [(one.code, one.components) for one in alone.problems] == [("ecc-under-load", (GPU2,))]
+    assert [(one.code, one.components) for one in alone.problems] == [(code, (GPU2,))]
 
 
 def test_why_no_library_multiplies_is_one_note(tmp_path: Path) -> None:
