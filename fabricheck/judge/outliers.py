@@ -126,15 +126,17 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
     shared = _shared([parts[one] for one in left], range(count))
     if float(np.ptp(values)) < _least_range(given, count, max(len(shared), count)):
         return None
-    # Half of the error for single members, of which the worst is the one that can be an outlier; half for parts.
-    middle = float(np.median(values))
+    # Half of the error for single members: the slowest is the one that can be an outlier, or where its iterations say
+    # little the slowest for its own. Half for parts.
+    inside, middle = given.inside[list(left)], float(np.median(values))
+    alone = {int(np.argmax(values)), int(np.argmax((values - middle) / np.maximum(inside, given.prior)))}
     slowest = sorted(shared, key=lambda members: -_urgency(values, members, middle))[:MOST_PARTS]
-    asked = [frozenset([int(np.argmax(values))]), *(each for each in slowest if len(each) < count)]
-    tests = np.array([count] + [len(shared)] * (len(asked) - 1))
+    asked = [*(frozenset([one]) for one in alone), *(each for each in slowest if len(each) < count)]
+    tests = np.array([count] * len(alone) + [len(shared)] * (len(asked) - len(alone)))
     masks = _masks(asked, count)
-    splits = _split(values, given.inside[list(left)], masks, given.prior)
-    crossed = [shared[each] for each in asked[1:]]
-    among_parts, freedom = _among_parts(splits, masks, [(frozenset(),), *(each.members for each in crossed)])
+    splits = _split(values, inside, masks, given.prior)
+    crossed = [shared[each].members if each in shared else (frozenset[int](),) for each in asked]
+    among_parts, freedom = _among_parts(splits, masks, crossed)
     beyond_chance = splits.statistic > _bounds(given.error, tests, splits.freedom)
     beyond_chance &= among_parts > _bounds(given.error, tests, freedom)
     best = -1
@@ -143,6 +145,7 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
             best = split
     if best < 0:
         return None
+    common = shared.get(asked[best])
     # Of those that cross a slow part the ones that are slow themselves.
     excess = float(splits.excess[best])
     slow = masks[best] & (values > float(np.median(values[~masks[best]])) + excess / 2)
@@ -152,13 +155,13 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
     )
     return Outlier(
         members=tuple(sorted(left[one] for one in np.flatnonzero(slow).tolist())),
-        parts=shared[asked[best]].parts if best else (),
+        parts=common.parts if common is not None else (),
         equals=int((~slow).sum()),
         centre=float(np.median(values[~slow])),
         excess=excess,
         spread=float(splits.spread[best]),
         p=min(1.0, p),
-        both=bool(best) and shared[asked[best]].both,
+        both=common is not None and common.both,
     )
 
 

@@ -84,6 +84,17 @@ def test_two_faults_of_another_size_are_both_found() -> None:
     assert [one.members for one in found(values, parts)] == [(1,), (10,)]
 
 
+def test_iterations_that_vary_in_one_direction_do_not_hide_the_other() -> None:
+    """Seen on an emulated node: a link at half its rate, and one way three of eight iterations were slower still."""
+    ways, parts = pairs(4)
+    values = np.random.default_rng(4).normal(0, 0.004, len(ways))
+    inside = np.full(len(ways), 0.02)
+    noisy, steady = ways.index((0, 1)), ways.index((1, 0))
+    values[[noisy, steady]] += 0.87, 0.69
+    inside[noisy] = 0.4
+    assert [one.members for one in outliers(values, inside, parts, LEAST, ERROR)] == [(steady,)]
+
+
 def test_of_two_equals_the_slower_one_is_named_where_the_iterations_tell() -> None:
     _, parts = pairs(2)
     values = np.array([0.0, 0.06])
