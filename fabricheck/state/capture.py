@@ -386,6 +386,11 @@ def read(path: Path) -> str:
         return ""
 
 
+def read_first(folder: Path, *names: str) -> str:
+    """The first of these files that can be read; empty where none can."""
+    return next(filter(None, (read(folder / name) for name in names)), "")
+
+
 def infiniband_ports(sysfs: Path) -> Iterator[Tuple[str, Path, Path]]:
     """Name, folder and device of each port of the InfiniBand stack: `mlx5_0`, and `mlx5_0_2` of a second port."""
     for port in sorted(sysfs.glob("class/infiniband/*/ports/*")):
@@ -409,9 +414,7 @@ def slingshot_ports(sysfs: Path) -> Iterator[Tuple[Path, str]]:
     """Device and speed (in Gb/s, as `BS_200G`, of Cassini 2 `ck400G`) of each Cassini, in whichever folder its driver
     has it."""
     for device in sorted(sysfs.glob("class/cxi/cxi[0-9]*")):
-        own = device / "device"
-        speeds = (read(own / name) for name in ("port/speed", "port/0/link/speed", "properties/speed"))
-        yield device, next(filter(None, speeds), "")
+        yield device, read_first(device / "device", "port/speed", "port/0/link/speed", "properties/speed")
 
 
 def numa_facts(sysfs: Path) -> Dict[str, Any]:

@@ -14,7 +14,6 @@ import fcntl
 import json
 import re
 import select
-import shutil
 import socket
 import struct
 import time
@@ -23,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fabricheck.records.node_state import BlockedPath, NicState
-from fabricheck.state.capture import infiniband_ports, read, slingshot_ports
+from fabricheck.state.capture import infiniband_ports, read, read_first, slingshot_ports
 from fabricheck.state.kernel import without_empty
 from fabricheck.state.programs import ask
 
@@ -89,8 +88,7 @@ def _slingshot(sysfs: Path) -> Iterator[NicState]:
     for device, speed in slingshot_ports(sysfs):
         own = device / "device"
         rate = re.search(r"\d+", speed)
-        links = (read(own / "port" / name) for name in ("link", "0/link/state", "link_state"))
-        link = next(filter(None, links), "")
+        link = read_first(own / "port", "link", "0/link/state", "link_state")
         telemetry = {
             name: value for name, value in _numbers(own / "telemetry").items() if _TROUBLE.search(name.lower())
         }
@@ -156,22 +154,26 @@ def _dcb(port: Path) -> dict[str, str]:
     """The priorities with flow control, such as `3:on`, and by which fields a packet has its priority, such as `dscp
     pcp`, in the order of trust; where `dcb` (iproute2) is there and the driver knows of it, or `mlnx_qos` for mlx5,
     whose trust `dcb` does not know."""
-    name, told = port.name, {"PFC": "", "trusted priorities": ""}
-    if shutil.which("dcb") is not None:
-        pfc = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
-        answer = ask(["dcb", "apptrust", "show", "dev", name], 3).output
-        trust = re.search(r"^order:?((?: [a-z-]+)+)", answer, re.MULTILINE)
-        told["PFC"] = (" ".join(re.findall(r"\d:on", pfc[1])) or "off") if pfc else ""
-        told["trusted priorities"] = trust[1].strip() if trust else ""
-    has_link = _driver(port) == "mlx5_core" and read(port / "carrier") == "1"
-    if has_link and not told["trusted priorities"] and shutil.which("mlnx_qos") is not None:
-        answer = ask(["mlnx_qos", "-i", name], 3).output
-        trust = re.search(r"Priority trust state: (\w+)", answer)
-        flags = re.search(r"^\s*enabled:?((?:\s+[01]){8})", answer, re.MULTILINE)
-        on = [f"{priority}:on" for priority, flag in enumerate(flags[1].split()) if flag == "1"] if flags else []
-        told["PFC"] = told["PFC"] or ((" ".join(on) or "off") if flags else "")
-        told["trusted priorities"] = told["trusted priorities"] or (trust[1] if trust else "")
-    return told
+    pfc, trust = _by_dcb(port.name)
+    if not trust and _driver(port) == "mlx5_core" and read(port / "carrier") == "1":
+        pfc_of_mlx5, trust = _by_mlnx_qos(port.name)
+        pfc = pfc or pfc_of_mlx5
+    return {"PFC": pfc, "trusted priorities": trust}
+
+
+def _by_dcb(name: str) -> tuple[str, str]:
+    pfc = re.search(r"prio-pfc((?: \d:(?:on|off))+)", ask(["dcb", "pfc", "show", "dev", name], 3).output)
+    trust = re.search(r"^order:?((?: [a-z-]+)+)", ask(["dcb", "apptrust", "show", "dev", name], 3).output, re.MULTILINE)
+    on = re.findall(r"\d:on", pfc[1]) if pfc else []
+    return (" ".join(on) or "off") if pfc else "", trust[1].strip() if trust else ""
+
+
+def _by_mlnx_qos(name: str) -> tuple[str, str]:
+    answer = ask(["mlnx_qos", "-i", name], 3).output
+    trust = re.search(r"Priority trust state: (\w+)", answer)
+    flags = re.search(r"^\s*enabled:?((?:\s+[01]){8})", answer, re.MULTILINE)
+    on = [f"{priority}:on" for priority, flag in enumerate(flags[1].split()) if flag == "1"] if flags else []
+    return (" ".join(on) or "off") if flags else "", trust[1] if trust else ""
 
 
 def _ecn(port: Path) -> dict[str, str]:
@@ -186,8 +188,6 @@ def _ecn(port: Path) -> dict[str, str]:
 
 def _own_counters(name: str) -> dict[str, int]:
     """Those of the driver, where `ethtool` is there: pauses, discards and the like, if they ever counted."""
-    if shutil.which("ethtool") is None:
-        return {}
     pairs = re.findall(r"^\s*(\S+): (\d+)$", ask(["ethtool", "-S", name], 3).output, re.MULTILINE)
     told = {f"ethtool_{what}": int(value) for what, value in pairs if _TROUBLE.search(what.lower()) and int(value)}
     return dict(sorted(told.items())[:_MOST_COUNTERS])
