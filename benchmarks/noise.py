@@ -126,6 +126,7 @@ SHAPES = (
 RECORDED = (
     Shape("recorded, four GPUs", recorded("h200-2026-11-22/launches-4-gpus")),
     Shape("recorded, four other GPUs", recorded("h200-2026-11-22/launches-4-gpus-b")),
+    Shape("recorded, two GPUs", recorded("h200x2-2026-11-27/launches-2-gpus")),
     Shape("recorded, one GPU", recorded("h200-2026-11-22/launches-1-gpu")),
     Shape("recorded, one H100", recorded("h100-2026-11-23/launches-1-gpu")),
     Shape("recorded, emulated cluster", recorded("emulated-2026-11-23/sessions-4-nodes")),
