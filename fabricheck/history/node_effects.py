@@ -93,7 +93,7 @@ def _known(count: Floats, total: Floats, squares: Floats) -> _Known:
     seen = count > 0
     number, nodes = count.sum(), int(seen.sum())
     if nodes < 2 or number - nodes < FEWEST:
-        return _Known(np.zeros(count.size), np.zeros(count.size), 0.0, 1.0)
+        return _Known(np.zeros(count.size), np.ones(count.size), 0.0, 1.0)
     mean = np.divide(total, count, out=np.zeros(count.size), where=seen)
     within = float((squares - count * mean**2).sum()) / (number - nodes)
     grand = float(total.sum()) / number
