@@ -20,7 +20,7 @@ def may_be_outliers(
     were beyond chance if nothing were left within their sides."""
     count = values.shape[-1]
     prior = np.maximum(least_spread, np.median(inside, axis=-1))
-    shared = judge._shared(parts, range(count))
+    shared = judge._shared(parts)
     masks = judge._masks(shared, count)
     within = PRIOR_FREEDOM / (PRIOR_FREEDOM + max(count - 2, 0)) * prior**2
     order = np.argsort(values, axis=-1)

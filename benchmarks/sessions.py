@@ -164,7 +164,7 @@ def red_by_references(made: Made, values: Floats) -> Iterator[Flags]:
             name, members = str(parts[number].names), parts[number].metrics
             p = min(1.0, len(parts) * float(ndtr(-scores[number])))
             stands_alone = of.size == 1 and LAUNCH not in parts[number].kinds
-            breadth = int((launch_values[members] > launch_values[members].mean() / 2).sum())
+            breadth = int((launch_values[members] > np.nanmean(launch_values[members]) / 2).sum())
             signs = [_sign_of([name], p, breadth)] if stands_alone else []
             add(int(of[0]) if of.size == 1 else nodes, name, members.tolist(), *signs)
         return slow

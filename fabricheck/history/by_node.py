@@ -2,10 +2,10 @@
 
 A node that is a little faster than the others stays so. What it usually differs by is not noise between runs: bounds
 are of what is left, around the level of each node that had enough runs. Of a node that was never seen the difference is
-not known, so it belongs to the bound of the general value. Levels of single nodes are robust centres; between two nodes
-the differences of both add up (least squares, residuals cut off: Huber, *Robust Statistics*, 1981, section 7.8). Pairs
-that do not tell their two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ
-at all is asked first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
+not known, so it belongs to the bound of the general value. Between two nodes the differences of both add up; levels are
+those of least squares, residuals cut off (Huber, *Robust Statistics*, 1981, section 7.8). Pairs that do not tell their
+two nodes from each other, since these always meet, have a level as a pair. Whether nodes differ at all is asked
+first (analysis of variance: Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 3).
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Levels of nodes (or of pairs), as logarithms, which add up to that of a run.
+    """Levels of nodes (or of pairs), as logarithms, which add up to that of a run on `ends` of them.
 
-    `centres`, shape (nodes,), and their `variance` in those of the noise, (nodes, nodes), or (nodes,) where they are
-    independent; `told`: whether the runs tell a node's level at all. `fitted`, shape (runs,): the levels of runs, which
-    have `leverage`: the share of a run's own value in it. `freedom`: of how many levels.
+    `centres` and their `variance` in those of the noise, shapes (nodes,); `told`: whether the runs tell a node's level
+    at all. `fitted`, shape (runs,): the levels of runs, which have `leverage`: the share of a run's own value in it.
+    `freedom`: of how many levels.
     """
 
     names: npt.NDArray[np.str_]
@@ -98,36 +98,15 @@ class _Fit:
     freedom: int
 
     @property
-    def own(self) -> Floats:
-        """The variance of each level."""
-        return self.variance if self.variance.ndim == 1 else self.variance.diagonal()
-
-    @property
     def enough(self) -> npt.NDArray[np.bool_]:
         """Which are told as well as by FEWEST runs."""
-        return np.asarray(self.told & (self.own * FEWEST <= 1 + 1e-9))
+        return np.asarray(self.told & (self.variance * FEWEST <= 1 + 1e-9))
 
     @property
     def tells(self) -> bool:
         """Whether both levels and noise are told well enough."""
         freedom = int((self.leverage <= MOST).sum()) - self.freedom
         return int(self.told.sum()) > 1 and int(self.enough.sum()) >= self.ends and freedom >= FEWEST
-
-    def between(self, chosen: npt.NDArray[np.bool_]) -> float:
-        """What the error of their levels adds to the variance between chosen nodes."""
-        shared = self.own[chosen].mean()
-        if self.variance.ndim == 1:
-            return float(shared)
-        some, number = self.variance[np.ix_(chosen, chosen)], int(chosen.sum())
-        return float((some.trace() - some.sum() / number) / (number - 1))
-
-    def largest(self, chosen: npt.NDArray[np.bool_]) -> float:
-        """The largest variance of the level of a run on chosen nodes."""
-        own = self.own[chosen]
-        if self.variance.ndim == 1:
-            return float(own.max())
-        pairs = own[:, None] + own + 2 * self.variance[np.ix_(chosen, chosen)]
-        return float(pairs[~np.eye(own.size, dtype=bool)].max(initial=0.0))
 
 
 def nodes_of(rows: pl.DataFrame) -> Nodes | None:
@@ -143,11 +122,11 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
     if ends not in (1, 2) or any(len(each) != ends for each in crossed) or len(set(crossed)) < 2:
         return None
     logs = np.log(rows["value"].to_numpy())
-    few = len({node for each in crossed for node in each}) <= MOST_NODES_OF_PAIRS
-    fit = _of_ends(logs, np.array(crossed)) if ends == 2 and few else None
-    if fit is None or not fit.tells:
-        fit = _of_each(logs, np.array(["+".join(each) for each in crossed]))
-    return _differing(rows, logs, fit) if fit.tells else None
+    few = ends == 1 or len({node for each in crossed for node in each}) <= MOST_NODES_OF_PAIRS
+    fit = _fit(logs, np.array(crossed)) if few else None
+    if ends == 2 and (fit is None or not fit.tells):
+        fit = _fit(logs, np.array([["+".join(each)] for each in crossed]))
+    return _differing(rows, logs, fit) if fit is not None and fit.tells else None
 
 
 def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
@@ -159,30 +138,17 @@ def _differing(rows: pl.DataFrame, logs: Floats, fit: _Fit) -> Nodes | None:
     centres = centre_and_spread(fit.centres[fit.told])
     middle = fit.ends * float(centres.centre)
     between = float(((fit.fitted[kept] - middle) ** 2).sum()) / (fit.freedom - 1)
-    spread = math.sqrt(max(float(centres.spread) ** 2 - noise**2 * fit.between(fit.told), 0.0))
+    spread = math.sqrt(max(float(centres.spread) ** 2 - noise**2 * float(fit.variance[fit.told].mean()), 0.0))
     if spread == 0 or fdtrc(fit.freedom - 1, runs - fit.freedom, between / noise**2) > RARELY:
         return None
     alike = rows.with_columns(value=pl.Series(np.exp(middle + left))).filter(pl.Series(kept))
     own = fit.centres - centres.centre
     differences = {str(fit.names[each]): float(own[each]) for each in np.flatnonzero(enough)}
-    return Nodes(alike, differences, fit.largest(enough), spread, nodes, fit.ends)
+    return Nodes(alike, differences, fit.ends * float(fit.variance[enough].max()), spread, nodes, fit.ends)
 
 
-def _of_each(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
-    """The centre of the values of each node, or pair."""
-    names, where, counts = np.unique(hosts, return_inverse=True, return_counts=True)
-    order = np.argsort(where, kind="stable")
-    starts = np.append(0, np.cumsum(counts)[:-1])
-    table = np.full((counts.size, int(counts.max())), np.nan)
-    table[where[order], np.arange(where.size) - starts[where[order]]] = logs[order]
-    centres = np.asarray(centre_and_spread(table).centre)
-    told = counts >= FEWEST_FOR_MIDDLE
-    leverage = np.where(told[where], 1 / counts[where], 1.0)
-    return _Fit(names, 1, centres, 1 / counts, told, centres[where], leverage, int(told.sum()))
-
-
-def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
-    """The levels of the two nodes of each run, `hosts` of shape (runs, 2), that add up to it."""
+def _fit(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
+    """The levels of the nodes of each run, `hosts` of shape (runs, ends), that add up to it."""
     names, where = np.unique(hosts, return_inverse=True)
     where = where.reshape(hosts.shape)
     used = np.ones(logs.size, dtype=bool)
@@ -192,26 +158,35 @@ def _of_ends(logs: Floats, hosts: npt.NDArray[np.str_]) -> _Fit:
         if not rare.any():
             break
         used &= ~rare
-    design = np.zeros((logs.size, names.size))
-    design[np.arange(logs.size)[:, None], where] = 1.0
-    size, axes = np.linalg.eigh(design[used].T @ design[used])
-    axes = axes[:, size > 1e-9 * max(size.max(), 1.0)] if used.any() else axes[:, :0]
-    # Of nodes that met only each other, or only one node, the sums are known and not the levels.
-    told = (counts > 0) & ((axes**2).sum(axis=1) > 1 - 1e-6)
-    variance = (axes / size[size.size - axes.shape[1] :]) @ axes.T
-    if 2 * told[where].all(axis=1).mean() < 1:  # pairs that most runs do not tell from each other have levels as pairs
-        told[:] = False
-    leverage = np.where(used, ((design @ variance) * design).sum(axis=1), 1.0)
-    solve = variance @ design[used].T
-    centres = solve @ logs[used]
+    told, inverse = counts > 0, 1 / np.maximum(counts, 1)  # of a diagonal matrix
+    freedom, variance, together = int(told.sum()), inverse, np.zeros(logs.size)
+    if hosts.shape[1] == 2:
+        first, second = where.T
+        squares = np.diag(counts).astype(np.float64)
+        np.add.at(squares, (first[used], second[used]), 1.0)
+        np.add.at(squares, (second[used], first[used]), 1.0)
+        size, axes = np.linalg.eigh(squares)
+        kept = size > 1e-9 * max(size.max(), 1.0)
+        size, axes = size[kept], axes[:, kept]
+        # Of nodes that met only each other, or only one node, the sums are known and not the levels.
+        told &= (axes**2).sum(axis=1) > 1 - 1e-6
+        if 2 * told[where].all(axis=1).mean() < 1:  # most runs do not tell their nodes apart: pairs have levels
+            told[:] = False
+        inverse = (axes / size) @ axes.T
+        freedom, variance, together = size.size, inverse.diagonal(), 2 * inverse[first, second]
+    leverage = np.where(used, variance[where].sum(axis=1) + together, 1.0)
+    centres, fitted = np.zeros(names.size), np.zeros(logs.size)
+    reach = np.inf
     for _ in range(MOST_STEPS if told.any() else 0):
-        fitted = design[used] @ centres
-        left = logs[used] - fitted
-        reach = CUT * centre_and_spread(left / np.sqrt(np.maximum(1 - leverage[used], 1e-3))).spread
-        before, centres = centres, solve @ (fitted + np.clip(left, -reach, reach))
+        values = fitted + np.clip(logs - fitted, -reach, reach)
+        sums = np.bincount(where[used].ravel(), np.repeat(values[used], hosts.shape[1]), names.size)
+        before, centres = centres, inverse @ sums if inverse.ndim == 2 else inverse * sums
+        fitted = centres[where].sum(axis=1)
+        left = (logs - fitted)[used] / np.sqrt(np.maximum(1 - leverage[used], 1e-3))
+        reach = CUT * float(centre_and_spread(left).spread)
         if np.abs(centres - before).max() < SETTLED:
             break
-    return _Fit(names, 2, centres, variance, told, design @ centres, leverage, axes.shape[1])
+    return _Fit(names, hosts.shape[1], centres, variance, told, fitted, leverage, freedom)
 
 
 def measured_at_once(history: pl.DataFrame) -> int:

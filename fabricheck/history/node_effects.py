@@ -11,7 +11,6 @@ node a loss, nor do the first sessions of nodes count as noise. A session's valu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,17 +50,20 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
     """The values of one metric without what their nodes differ by, by the values of the sessions before, and how far
     they were from its level with that; shapes (values,)."""
     count, total, squares = (np.zeros(int(where.max()) + 1) for _ in range(3))
-    levels: deque[_Level] = deque(maxlen=BEFORE)
+    levels: deque[tuple[float, float]] = deque(maxlen=BEFORE)  # of sessions, and what is unknown of their nodes
     levelled, away = np.zeros(logs.size), np.zeros(logs.size)
     ends = np.append(np.flatnonzero(np.diff(place)) + 1, logs.size)
     for start, end in zip(np.append(0, ends[:-1]), ends, strict=True):
         nodes, known = where[start:end], _known(count, total, squares)
         left = logs[start:end] - known.effect[nodes]
-        levels.append(_Level(float(np.median(left)), float(known.unknown[nodes].mean()), left.size))
+        levels.append((float(np.median(left)), float(known.unknown[nodes].mean())))
         if left.size >= FEWEST_FOR_MIDDLE:
-            level, drawn = levels[-1].value, np.ones(left.size)
+            level, drawn = levels[-1][0], np.ones(left.size)
         else:
-            level, drawn = _level(levels, known, nodes)
+            values, unknown = np.array(levels).T
+            level, typical = float(np.median(values)), 1 / (1 / known.variance(unknown)).mean()
+            # So that it strays no more than those before.
+            drawn = np.minimum(np.sqrt(typical / known.variance(known.unknown[nodes])), 1.0)
         levelled[start:end], away[start:end] = level + drawn * (left - level), logs[start:end] - level
         reach = CLIP * np.sqrt(known.between + known.within)
         moved = known.effect[nodes] + np.clip(left - level, -reach, reach)
@@ -69,16 +71,6 @@ def _alike(place: Ints, where: Ints, logs: Floats) -> tuple[Floats, Floats]:
         np.add.at(total, nodes, moved)
         np.add.at(squares, nodes, moved**2)
     return levelled, away
-
-
-@dataclass(frozen=True)
-class _Level:
-    """The middle of a session's values, how many they are, and what share of the variance between nodes is unknown of
-    theirs."""
-
-    value: float
-    unknown: float
-    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,25 +88,12 @@ class _Known:
         return np.maximum(self.within + np.asarray(unknown) * self.between, 1e-300)
 
 
-def _level(levels: Collection[_Level], known: _Known, nodes: Ints) -> tuple[float, Floats]:
-    """The level by the last sessions, whose values count the more, the better their nodes are known; and by what factor
-    a value on each of some nodes is drawn to it, so that it strays no more than theirs."""
-    if not np.isfinite(known.between):
-        return float(np.median([each.value for each in levels])), np.ones(nodes.size)
-    values, unknown, number = np.array([(each.value, each.unknown, each.number) for each in levels]).T
-    precision = 1 / known.variance(unknown)
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum((precision * number)[order])
-    middle = values[order[np.searchsorted(share, share[-1] / 2)]]
-    return float(middle), np.minimum(np.sqrt(1 / precision.mean() / known.variance(known.unknown[nodes])), 1.0)
-
-
 def _known(count: Floats, total: Floats, squares: Floats) -> _Known:
     """By the number of the values of each node, their sum and that of their squares."""
     seen = count > 0
     number, nodes = count.sum(), int(seen.sum())
     if nodes < 2 or number - nodes < FEWEST:
-        return _Known(np.zeros(count.size), np.ones(count.size), np.inf, np.inf)
+        return _Known(np.zeros(count.size), np.ones(count.size), 0.0, 1.0)
     mean = np.divide(total, count, out=np.zeros(count.size), where=seen)
     within = float((squares - count * mean**2).sum()) / (number - nodes)
     grand = float(total.sum()) / number

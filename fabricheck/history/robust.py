@@ -43,7 +43,25 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     The spread is consistent for the standard deviation of a normal distribution; NaN where there are fewer than two
     values.
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=-1)  # NaN comes last
+    kept, middle, count = _cut(np.asarray(values, dtype=np.float64))
+    mean = np.nansum(kept, axis=-1) / np.maximum(count, 1)
+    squares = np.nansum((kept - mean[..., None]) ** 2, axis=-1)
+    return Spread(middle + mean, _spread(squares, count), count)
+
+
+def of_the_others(values: Floats) -> Spread:
+    """As `centre_and_spread` of all `values` but one, shape (n,), for each that is left out, cut off where all of them
+    are. All are numbers."""
+    kept, middle, count = _cut(values)
+    number = np.full(values.size, count - 1)
+    mean = (kept.sum() - kept) / number
+    squares = (kept**2).sum() - kept**2 - number * mean**2
+    return Spread(middle + mean, _spread(np.maximum(squares, 0.0), number), number)
+
+
+def _cut(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """Values along the last axis from their median, cut off; that median, NaN where there are none; how many."""
+    ordered = np.sort(values, axis=-1)  # NaN comes last
     count = np.isfinite(ordered).sum(axis=-1)
     middle = _median(ordered, count)
     deviation = _median(np.sort(np.abs(ordered - middle[..., None]), axis=-1), count) / MAD_OF_NORMAL
@@ -51,53 +69,12 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     reach = (CUT * np.maximum(deviation, width))[..., None]
     # More than half of the values are equal: there is no scale to tell a wild value by.
     reach = np.where(reach > 0, reach, np.inf)
-    kept = np.clip(ordered, middle[..., None] - reach, middle[..., None] + reach)
-    number = np.maximum(count, 1)
-    centre = np.nansum(kept, axis=-1) / number
-    squares = np.nansum((kept - centre[..., None]) ** 2, axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.sqrt(squares / (count - 1)) / _SD_OF_WINSORISED
-    centre = np.where(count > 0, centre, np.nan)
-    return Spread(centre, np.where(count > 1, spread, np.nan), count)
+    return np.clip(values - middle[..., None], -reach, reach), middle, count
 
 
-def of_the_others(values: Floats) -> Spread:
-    """As `centre_and_spread` of all `values` but one, shape (n,), for each that is left out. All are numbers.
-
-    Whichever that is, the others have one of three medians and are cut off in one of few places.
-    """
-    number = values.size
-    order = np.argsort(values, kind="stable")
-    ordered, place, rank = values[order], np.arange(number), np.empty(number, dtype=np.int64)
-    rank[order] = place
-    middle = _without(ordered, place, 0.5)
-    width = (_without(ordered, place, 1 - OUTSIDE) - _without(ordered, place, OUTSIDE)) / _WIDTH_OF_NORMAL
-    deviation = np.empty(number)
-    for median in np.unique(middle):
-        away = np.abs(ordered - median)
-        nearest = np.argsort(away, kind="stable")
-        deviation[nearest] = np.where(
-            middle[nearest] == median, _without(away[nearest], place, 0.5) / MAD_OF_NORMAL, deviation[nearest]
-        )
-    reach = CUT * np.maximum(deviation, width)
-    reach = np.where(reach > 0, reach, ordered[-1] - ordered[0])
-    # Pairs of numbers are put in order as complex ones are: by the first, then by the second.
-    ends, where = np.unique(middle + 1j * reach, return_inverse=True)
-    kept = np.clip(ordered, (ends.real - ends.imag)[:, None], (ends.real + ends.imag)[:, None])
-    kept -= ordered[number // 2]  # sums of squares are of what lies around 0
-    own = kept[where, place]
-    centre = (kept.sum(axis=1)[where] - own) / (number - 1)
-    squares = (kept**2).sum(axis=1)[where] - own**2 - (number - 1) * centre**2
-    spread = np.sqrt(np.maximum(squares, 0.0) / (number - 2)) / _SD_OF_WINSORISED
-    return Spread((centre + ordered[number // 2])[rank], spread[rank], np.full(number, number - 1))
-
-
-def _without(ordered: Floats, rank: npt.NDArray[np.int64], share: float) -> Floats:
-    """The quantile of values in order, linear between neighbours, without that of each `rank`."""
-    place = share * (ordered.size - 2)
-    low, high = math.floor(place), math.ceil(place)
-    before, after = ordered[low + (rank <= low)], ordered[high + (rank <= high)]
-    return np.asarray(before + (after - before) * (place - low))
+def _spread(squares: Floats, count: npt.NDArray[np.int64]) -> Floats:
+    """By the sum of squares around the centre of so many; NaN below two."""
+    return np.asarray(np.sqrt(squares / np.where(count > 1, count - 1, np.nan)) / _SD_OF_WINSORISED)
 
 
 def _median(ordered: Floats, count: npt.NDArray[np.int64]) -> Floats:

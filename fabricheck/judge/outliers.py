@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 from typing import Generic, TypeVar
@@ -63,16 +63,6 @@ class Outlier(Generic[T]):
     both: bool = False
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What `outliers` was asked; `prior`: the spread of peers, before they are looked at."""
-
-    values: Floats
-    inside: Floats
-    prior: float
-    error: float
-
-
 @dataclass(frozen=True, eq=False)
 class _Splits:
     """Some against the rest, several times, shape (..., S): by how much some are slower, the `spread` of one equal,
@@ -105,13 +95,13 @@ def outliers(
     left = list(range(len(values)))
     faults: list[Outlier[T]] = []
     # Faults do not add to the noise of the healthy: the spread inside a series is that of the middle one.
-    given = _Given(values, inside, max(least_spread, float(np.median(inside))), error)
+    prior = max(least_spread, float(np.median(inside)))
     while len(left) > 1 and len(faults) < MOST_FAULTS:
-        best = _best(given, parts, left)
+        best = _best(values[left], inside[left], [parts[one] for one in left], prior, error)
         if best is None:
             break
-        faults.append(best)
-        left = [one for one in left if one not in best.members]
+        faults.append(replace(best, members=tuple(left[one] for one in best.members)))
+        left = [one for one in left if one not in faults[-1].members]
     return tuple(faults)
 
 
@@ -121,24 +111,24 @@ def critical_value(count: int, inside: Floats, least_spread: float, error: float
     return _quantile(error / (2 * count), PRIOR_FREEDOM) * prior * float(np.sqrt(1 + _weight(np.asarray(count - 1))))
 
 
-def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) -> Outlier[T] | None:
-    values, count = given.values[list(left)], len(left)
-    shared = _shared([parts[one] for one in left], range(count))
-    if float(np.ptp(values)) < _least_range(given, count, max(len(shared), count)):
-        return None
+def _best(
+    values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], prior: float, error: float
+) -> Outlier[T] | None:
+    """The outlier that leaves the least; `prior`: the spread of peers, before they are looked at."""
+    shared, count = _shared(parts), len(values)
     # Half of the error for single members: the slowest is the one that can be an outlier, or where its iterations say
     # little the slowest for its own. Half for parts.
-    inside, middle = given.inside[list(left)], float(np.median(values))
-    alone = {int(np.argmax(values)), int(np.argmax((values - middle) / np.maximum(inside, given.prior)))}
+    middle = float(np.median(values))
+    alone = {int(np.argmax(values)), int(np.argmax((values - middle) / np.maximum(inside, prior)))}
     slowest = sorted(shared, key=lambda members: -_urgency(values, members, middle))[:MOST_PARTS]
     asked = [*(frozenset([one]) for one in alone), *(each for each in slowest if len(each) < count)]
     tests = np.array([count] * len(alone) + [len(shared)] * (len(asked) - len(alone)))
     masks = _masks(asked, count)
-    splits = _split(values, inside, masks, given.prior)
+    splits = _split(values, inside, masks, prior)
     crossed = [shared[each].members if each in shared else (frozenset[int](),) for each in asked]
     among_parts, freedom = _among_parts(splits, masks, crossed)
-    beyond_chance = splits.statistic > _bounds(given.error, tests, splits.freedom)
-    beyond_chance &= among_parts > _bounds(given.error, tests, freedom)
+    beyond_chance = splits.statistic > _bounds(error, tests, splits.freedom)
+    beyond_chance &= among_parts > _bounds(error, tests, freedom)
     best = -1
     for split in np.flatnonzero(beyond_chance).tolist():
         if best < 0 or splits.cost[split] < splits.cost[best] * (1 - 1e-9):
@@ -154,7 +144,7 @@ def _best(given: _Given, parts: Sequence[CrossedParts[T]], left: Sequence[int]) 
         for statistic, own_freedom in ((splits.statistic, splits.freedom), (among_parts, freedom))
     )
     return Outlier(
-        members=tuple(sorted(left[one] for one in np.flatnonzero(slow).tolist())),
+        members=tuple(np.flatnonzero(slow).tolist()),
         parts=common.parts if common is not None else (),
         equals=int((~slow).sum()),
         centre=float(np.median(values[~slow])),
@@ -170,14 +160,6 @@ def _urgency(values: Floats, members: frozenset[int], middle: float) -> float:
     return float(np.sum(values[list(members)] - middle)) / math.sqrt(len(members))
 
 
-def _least_range(given: _Given, count: int, tests: int) -> float:
-    """Peers that differ by less have no outlier, however they are split: the smallest variance that a split can have,
-    between halves."""
-    freedom = PRIOR_FREEDOM + max(count - 2, 0)
-    variance = given.prior**2 * PRIOR_FREEDOM / freedom * 4 / count
-    return _quantile(given.error / (2 * max(tests, 1)), freedom) * float(np.sqrt(variance)) * (count > 3)
-
-
 @dataclass(frozen=True)
 class _Crossed(Generic[T]):
     """Parts that the same members cross, or two of which they cross one; `members` of each of these."""
@@ -190,17 +172,17 @@ class _Crossed(Generic[T]):
         return len(self.members) > 1
 
 
-def _shared(parts: Sequence[CrossedParts[T]], members: Sequence[int]) -> Mapping[frozenset[int], _Crossed[T]]:
+def _shared(parts: Sequence[CrossedParts[T]]) -> Mapping[frozenset[int], _Crossed[T]]:
     """Several members that cross a part, or one of two, with the parts that they cross."""
     crossing: dict[T, set[int]] = {}
-    for member in members:
-        for name in parts[member].all:
+    for member, own in enumerate(parts):
+        for name in own.all:
             crossing.setdefault(name, set()).add(member)
     crossings: dict[frozenset[int], _Crossed[T]] = {}
     for name, crossed in crossing.items():
         key = frozenset(crossed)
         crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name), (key,))
-    units = dict.fromkeys(name for one in members for name in parts[one].units)
+    units = dict.fromkeys(name for own in parts for name in own.units)
     for first, second in itertools.combinations(units, 2) if len(units) <= MOST_FOR_TWO else ():
         ends = frozenset(crossing[first]), frozenset(crossing[second])
         crossings.setdefault(ends[0] | ends[1], _Crossed((first, second), ends))

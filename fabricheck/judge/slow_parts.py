@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
@@ -41,6 +42,27 @@ class _Metrics:
     worse: Floats
     launch: Ints
 
+    @cached_property
+    def parts(self) -> tuple[PartMetrics, ...]:
+        return parts_of(self.components, self.launch)
+
+    def slow_parts(self, together: Together) -> Iterator[SlowPart]:
+        """The parts whose metrics are worse together than healthy ones are."""
+        return slow_parts(self.values, self.worse, self.launch, self.parts, together)
+
+    def by_launch(self) -> Iterator[_Metrics]:
+        """Those of each launch."""
+        for launch in np.unique(self.launch):
+            own = np.flatnonzero(self.launch == launch)
+            yield replace(
+                self,
+                places=tuple(self.places[each] for each in own),
+                components=tuple(self.components[each] for each in own),
+                values=self.values[own],
+                worse=self.worse[own],
+                launch=np.zeros_like(own),
+            )
+
 
 def judge_parts(
     runs: Sequence[RunJudgement], references: References | None
@@ -56,30 +78,12 @@ def judge_parts(
     for source, together in (references.together if references is not None else {}).items():
         assert references is not None
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
-        parts = parts_of(metrics.components, metrics.launch)
-        for slow in _slow_of_launches(metrics, parts, together):
-            _mark(slow, metrics, _problem(slow, metrics, runs, len(parts)), verdicts)
-        every = slow_parts(metrics.values, metrics.worse, metrics.launch, parts, together)
-        problems += [(slow, _problem(slow, metrics, runs, len(parts))) for slow in every]
+        for own in metrics.by_launch():
+            for slow in own.slow_parts(together):
+                _mark(slow, own, _problem(slow, own, runs), verdicts)
+        problems += [(slow, _problem(slow, metrics, runs)) for slow in metrics.slow_parts(together)]
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
-
-
-def _slow_of_launches(metrics: _Metrics, parts: Sequence[PartMetrics], together: Together) -> Iterator[SlowPart]:
-    """The slow parts of each launch, by itself."""
-    own: dict[int, list[PartMetrics]] = {}
-    for part in parts:
-        of = metrics.launch[part.metrics]
-        if of.min() == of.max():
-            own.setdefault(int(of[0]), []).append(part)
-    order = np.argsort(metrics.launch, kind="stable")
-    ends = np.searchsorted(metrics.launch[order], np.arange(int(metrics.launch.max(initial=-1)) + 2))
-    for launch, of_launch in own.items():
-        members = order[ends[launch] : ends[launch + 1]]
-        values, worse = metrics.values[members], metrics.worse[members]
-        local = [replace(each, metrics=np.searchsorted(members, each.metrics)) for each in of_launch]
-        for slow in slow_parts(values, worse, np.zeros_like(members), local, together):
-            yield replace(slow, part=replace(slow.part, metrics=members[slow.part.metrics]))
 
 
 def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, nodes: frozenset[str]) -> _Metrics:
@@ -129,8 +133,8 @@ def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple
     return float(np.clip(stray, -MOST_OF_METRIC, MOST_OF_METRIC)), worse
 
 
-def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], parts: int) -> Finding:
-    """What is said of one of so many parts."""
+def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) -> Finding:
+    """What is said of a part."""
     members = slow.part.metrics
     judged = [runs[run].judgements[number] for run, number in (metrics.places[each] for each in members)]
     loss = float(np.median(metrics.worse[members]))
@@ -150,7 +154,7 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement], pa
         return Finding(code, Verdict.DEGRADED, text, at_fault, files=files)
     # It stands alone in its launch. Sums of values that are cut off are nearly normal.
     names = tuple(dict.fromkeys(each.name for _, each in slow_judged))
-    p = min(1.0, parts * float(ndtr(-slow.score)))
+    p = min(1.0, len(metrics.parts) * float(ndtr(-slow.score)))
     return Finding(code, Verdict.DEGRADED, text, at_fault, metrics=names, files=files, p=p)
 
 
