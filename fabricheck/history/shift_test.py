@@ -303,22 +303,22 @@ def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moder
     # What the fit took of their size is given back.
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
     residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
-    scores = []
     wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
-    for _ in range(math.ceil(wanted / (batch * rows.size))):
-        many = np.tile(np.arange(rows.size), batch)
-        own = rows[many]
+    many = np.tile(np.arange(rows.size), batch)
+    own, residual, there = rows[many], residual[many], there[many]
+    made, alike, own_prior = packed.of(own), common.rows(own), Prior(prior.variance[own], prior.freedom[own])
+    again, scores = _whiten(made, alike), []
+    for _ in range(math.ceil(wanted / own.size)):
         if there.all():
-            shuffled = rng.permuted(residual[many], axis=1)
+            shuffled = rng.permuted(residual, axis=1)
         else:  # sessions that are not there have the largest keys and stay behind the others
-            order = np.argsort(np.where(there[many], rng.random((many.size, there.shape[1])), 2.0), axis=1)
-            shuffled = np.take_along_axis(residual[many], order, axis=1)
-        made = packed.of(own)
-        values = np.where(made.there, coloured(shuffled, made.gap, common.rows(own)), 0.0)
-        again = _whiten(_cut(_Packed(values, made.side, made.gap), reach[own]), common.rows(own))
-        fitted, squares = again.fit(again.y)
+            order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
+            shuffled = np.take_along_axis(residual, order, axis=1)
+        values = np.where(there, coloured(shuffled, made.gap, alike), 0.0)
+        drawn = _cut(_Packed(values, made.side, made.gap), reach[own])
+        white_again = [each for (each,), _ in whitened([drawn.values], there, made.gap, alike)]
+        fitted, squares = again.fit(np.stack(white_again, axis=1))
         with np.errstate(invalid="ignore", divide="ignore"):
-            own_prior = Prior(prior.variance[own], prior.freedom[own])
             error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
             statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
         scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
