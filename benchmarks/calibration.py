@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.launch_noise import launches
-from benchmarks.noise import SHAPES, autocorrelated
+from benchmarks.noise import SHAPES, autocorrelated, beneath
 from fabricheck.history.levels import persistence_of
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.tails import deviations_of, joined_tail
@@ -121,10 +121,6 @@ def print_levels(calibrations: int) -> None:
 
     def walk(step: float) -> Callable[[np.random.Generator, int, int], Floats]:
         return lambda *given: step * np.cumsum(noise(*given), axis=1) + noise(*given)
-
-    def beneath(correlation: float, share: float) -> Callable[[np.random.Generator, int, int], Floats]:
-        level = autocorrelated(correlation)
-        return lambda *given: np.sqrt(1 - share) * level(*given) + np.sqrt(share) * noise(*given)
 
     makers: dict[str, Callable[[np.random.Generator, int, int], Floats]] = {
         **{shape.name: shape.make for shape in SHAPES if not shape.name.startswith("AR")},

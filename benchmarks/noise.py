@@ -70,6 +70,12 @@ def autocorrelated(correlation: float) -> Callable[[Generator, int, int], Floats
     return make
 
 
+def beneath(correlation: float, white: float) -> Callable[[Generator, int, int], Floats]:
+    """A level that is correlated, beneath noise of launches that is this share of the variance."""
+    level = autocorrelated(correlation)
+    return lambda *given: np.sqrt(1 - white) * level(*given) + np.sqrt(white) * gaussian(*given)
+
+
 def weekly(rng: Generator, metrics: int, sessions: int) -> Floats:
     """Half of the variance is that of the days of the week, which each metric has its own of."""
     days = rng.standard_normal((metrics, 7))

@@ -1,19 +1,20 @@
-"""How the level of a metric goes on from session to session: it stands, comes back to its centre, or goes about.
+"""How the level of a metric goes on from session to session beneath noise of launches: one model for all commands.
 
-A level that is followed is the steady filter of one beneath noise of launches (Muth, JASA 55, 1960; Harvey,
-*Forecasting, Structural Time Series Models and the Kalman Filter*, 1989, section 4.1): a session is predicted from
-those before, and what counts is the error of that, which is independent of the errors before.
+A level stands, comes back to its centre, or goes about (Harvey, *Forecasting, Structural Time Series Models and the
+Kalman Filter*, 1989, section 4.1). How probable each of the levels that are tried is, is told by restricted maximum
+likelihood (Harville, JASA 72, 1977). `watch` follows the level of a metric by its steady filter (Muth, JASA 55, 1960):
+what counts is the error of a prediction, which is independent of those before. `compare` takes out what neighbouring
+sessions have in common.
 
 Few sessions in a row do not show how far levels go: where neighbours are correlated, twenty sessions vary less than the
-next hundred will, and noise of launches hides it. For references the same levels are told by restricted maximum
-likelihood, but come back in up to a year; bounds are widened by what the sessions to come vary beyond those that were
-seen. Where these have shown little of that, there are none.
+next hundred will. For references bounds are widened by what the sessions to come vary beyond those that were seen.
+Where these have shown little of that, there are none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import cast
 
 import numpy as np
@@ -22,32 +23,147 @@ import numpy.typing as npt
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.rows import by_rows, sample_of, shares_of
 from fabricheck.judge.constants import (
-    AT_ONCE,
     CORRELATED,
     CUT,
+    ENOUGH,
     FEWEST,
     FEWEST_OF_LEVELS,
-    FIRST_ERRORS,
     LEAST_SPREAD,
-    PRIOR_METRICS,
     STANDS,
     SURE,
-    SURE_OF_FEW,
     WANDERS,
     YEAR,
 )
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
-# Levels that are tried: what share of a session's error belongs to the level (`gain`), and what share of its distance
-# from the centre a session leaves (`keep`). The first come back to it: one that keeps nothing stands. How common each
-# is before anything was measured.
-_GAINS = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.25, 0.5, 1.0])
-_KEEPS = np.asarray([0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0, 1.0, 1.0, 1.0])
-_BACK = int((_KEEPS < 1).sum())
-_KINDS = slice(0, _BACK), slice(_BACK, None)
-_PRIOR = np.asarray([0.5, *np.full(5, 0.05), *np.full(4, 0.0625)])
+
+@dataclass(frozen=True)
+class Autocorrelation:
+    """What sessions have in common: the correlation of neighbouring levels (`of_levels`), and the share of a session's
+    variance that is its level's; both (metrics,), or such that numpy makes them so."""
+
+    of_levels: Floats
+    share: Floats
+
+    @classmethod
+    def of(cls, weights: Floats) -> Autocorrelation:
+        """The mean of what is probable, (metrics, levels)."""
+        share = weights @ TRIED.share
+        return cls(weights @ TRIED.of_sessions / share, share)
+
+    @classmethod
+    def of_filter(cls, keep: Floats, gain: Floats) -> Autocorrelation:
+        """That of levels to which `gain` of an error belongs, and that `keep` so much for the next session."""
+        kept = (gain * keep) ** 2 / (1 - keep**2)  # what a level had before, over the variance of an error
+        return cls(keep, (gain + kept) / (1 + kept))
+
+    @property
+    def of_sessions(self) -> Floats:
+        """The correlation of neighbouring sessions."""
+        return self.of_levels * self.share
+
+    def rows(self, rows: npt.NDArray[np.int64]) -> Autocorrelation:
+        """That of some of the metrics."""
+        return Autocorrelation(self.of_levels[rows], self.share[rows])
+
+
+# Levels that are tried: for how many sessions neighbours stay alike, up to a year, and what share of a session's error
+# belongs to the level, which keeps of that what neighbours have in common. Before anything was measured one in two
+# stands, and what lasts twice as long is half as common.
+_TIMES = np.geomspace(0.5, YEAR, 15)
+_GAINS = np.asarray([0.05, 0.1, 0.25, 0.5, 1.0])
+_KEEP = np.append(np.repeat(np.exp(-1 / _TIMES), _GAINS.size), 0.0)
+_GAIN = np.append(np.tile(_GAINS, _TIMES.size), 0.0)
+_COMMON = np.append(np.repeat(0.5 / _TIMES / np.sum(1 / _TIMES) / _GAINS.size, _GAINS.size), 0.5)
+TRIED = Autocorrelation.of_filter(_KEEP, _GAIN)
+# What outlasts a baseline goes about.
+_GOES = np.exp(-1 / ENOUGH) < _KEEP
+
+
+def whitened(
+    columns: Sequence[Floats], there: npt.NDArray[np.bool_], gap: Floats, common: Autocorrelation
+) -> Iterator[tuple[list[Floats], Floats]]:
+    """Session by session, what each of `columns`, shapes (..., sessions), has beyond what those before say of it, over
+    the error of that; and the logarithm of the square of this error, in the variance of a session. Both are 0 where a
+    session is not `there`. `gap`: how long ago the one before was."""
+    means = [np.zeros(1)] * len(columns)
+    share = variance = common.share
+    for session in range(there.shape[-1]):
+        step, here = common.of_levels ** gap[..., session], there[..., session]
+        variance = share - step**2 * (share - variance)
+        total = 1 - share + variance
+        scale, moved = here / np.sqrt(total), here * variance / total
+        variance = variance - moved * variance
+        white = []
+        for place, column in enumerate(columns):
+            mean = step * means[place]
+            error = column[..., session] - mean
+            means[place] = mean + moved * error
+            white.append(np.asarray(scale * error))
+        yield white, np.asarray(here * np.log(total))
+
+
+def coloured(white: Floats, gap: Floats, common: Autocorrelation) -> Floats:
+    """The opposite of `whitened`: sessions, shape (..., sessions), that have as much in common as these; all are
+    there."""
+    values, mean, share = np.empty_like(white), np.zeros(1), common.share
+    variance = share
+    for session in range(white.shape[-1]):
+        step = common.of_levels ** gap[..., session]
+        mean, variance = step * mean, share - step**2 * (share - variance)
+        total = 1 - share + variance
+        error = white[..., session] * np.sqrt(total)
+        values[..., session] = mean + error
+        mean, variance = mean + variance / total * error, variance - variance**2 / total
+    return values
+
+
+def restricted(
+    values: Floats, sides: Sequence[Floats], there: npt.NDArray[np.bool_], gap: Floats
+) -> tuple[Floats, Floats]:
+    """Of each level, shapes (levels, metrics): the sum of squares of `values` around the means of `sides`, in the
+    variance of a session, and the logarithm of the determinant of their restricted likelihood. Shapes (metrics,
+    sessions), or such that numpy makes them so; `sides` are indicators."""
+    number, logs = len(sides) + 1, np.zeros(1)
+    tried = Autocorrelation(TRIED.of_levels[:, None], TRIED.share[:, None])
+    products = [[np.zeros(1)] * number for _ in range(number)]
+    for white, told in whitened((*sides, values), there, gap, tried):
+        logs = logs + told
+        for row in range(number):
+            for column in range(row, number):
+                products[row][column] = products[column][row] = products[row][column] + white[row] * white[column]
+    # Metrics are eliminated side by side; one without sessions has no mean.
+    for side in range(number - 1):
+        own = np.where(products[side][side] > 0, products[side][side], 1.0)
+        logs = logs + np.log(own)
+        for row in range(side + 1, number):
+            for column in range(row, number):
+                taken = products[side][row] * products[side][column] / own
+                products[row][column] = products[column][row] = products[row][column] - taken
+    return np.maximum(products[-1][-1], 0.0), logs
+
+
+def _scaled(values: Floats, least: float) -> tuple[Floats, Floats]:
+    """Values around their centres, in spreads, and these, (metrics,); NaN for metrics that tell nothing: fewer than
+    FEWEST sessions, or a spread that shows how a clock is rounded."""
+    usual = centre_and_spread(values)
+    spread = np.where((usual.spread > least) & (usual.count >= FEWEST), usual.spread, np.nan)
+    return np.clip((values - usual.centre[:, None]) / spread[:, None], -CUT, CUT), spread
+
+
+def _likelihoods(scaled: Floats) -> Floats:
+    """Log likelihood of each level for each metric around its own mean, shape (metrics, levels)."""
+    ones = np.ones((1, scaled.shape[1]))
+
+    def known(rows: slice) -> tuple[Floats]:
+        there = np.isfinite(scaled[rows])
+        seen = there[:1] if there.all() else there
+        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, ones)
+        freedom = np.maximum(there.sum(axis=1) - 1, 0)
+        return (-0.5 * (freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) + determinant).T,)
+
+    return cast("Floats", by_rows(known, len(scaled))[0])
 
 
 def errors_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Floats:
@@ -79,50 +195,24 @@ def level_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Float
 
 
 def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
-    """Gain and keep of the level of each metric, both (metrics,): by what predicts it best, and by how common each
-    level is among all (`shares_of`). `least`: the least spread."""
-
-    def likelihood(values: Floats, kinds: Ints) -> Floats:
-        reach = np.maximum(CUT * centre_and_spread(values).spread, least)
-        number = np.maximum(np.isfinite(values).sum(axis=1) - FIRST_ERRORS, 0)
-        gains, keeps = (np.repeat(each[kinds], len(values)) for each in (_GAINS, _KEEPS))
-        errors = errors_of(np.tile(values, (kinds.size, 1)), np.tile(reach, kinds.size), gains, keeps)
-        # A constant error is one too: around 0, and not around its mean.
-        errors = errors[:, FIRST_ERRORS:]
-        most = CUT * centre_and_spread(errors).spread[:, None]
-        squares = np.nansum(np.clip(errors, -most, most) ** 2, axis=1) / np.maximum(np.isfinite(errors).sum(axis=1), 1)
-        spread = np.sqrt(squares).reshape(kinds.size, -1)
-        logs = np.full((len(values), _GAINS.size), -np.inf)
-        logs[:, kinds] = (-number * np.log(np.maximum(spread, least))).T
-        return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
-
-    sample = sample_of(np.arange(len(rest)), AT_ONCE)
-    known = likelihood(rest[sample], np.arange(_GAINS.size))
-    share = shares_of(known, _PRIOR)
-    if len(sample) < len(rest):
-        common = np.flatnonzero(share > PRIOR_METRICS / len(sample))
-        (known,) = cast("tuple[Floats]", by_rows(lambda rows: (likelihood(rest[rows], common),), len(rest)))
-    weights = known * share
-    sure = SURE if len(rest) >= FEWEST_OF_LEVELS else 1 - SURE_OF_FEW
-    back = weights[:, :_BACK].sum(axis=1) > sure * weights.sum(axis=1)
-    keep = np.where(back, _mean(back, weights, _KEEPS), 1.0)
-    return _mean(back, weights, _GAINS), np.where(keep < STANDS, 0.0, keep)
+    """Gain and keep of the level of each metric, both (metrics,): by what its sessions leave probable, and by how
+    common each level is among all (`shares_of`). `least`: the least spread. Of what comes back the level moves the
+    predictions of the next two sessions as all that is probable does."""
+    weights = weights_of(_likelihoods(_scaled(rest, least)[0]))
+    goes = weights[:, _GOES].sum(axis=1) > (1 - SURE if len(rest) >= FEWEST_OF_LEVELS else SURE)
+    weights *= goes[:, None] == _GOES
+    total, next_, second = (weights @ each for each in (np.ones(_KEEP.size), _GAIN * _KEEP, _GAIN * _KEEP**2))
+    stands = next_ < STANDS * total
+    gain = np.where(goes, weights @ _GAIN, next_**2 / second) / total
+    return np.where(stands, 1.0, gain), np.where(stands, 0.0, np.where(goes, 1.0, second / next_))
 
 
-def _mean(back: npt.NDArray[np.bool_], weights: Floats, values: Floats) -> Floats:
-    """Of what comes back or of what goes about, as probable as each is."""
-    means = [weights[:, kinds] @ values[kinds] / weights[:, kinds].sum(axis=1) for kinds in _KINDS]
-    return np.asarray(np.where(back, *means))
-
-
-# Levels beneath noise of launches that are tried for references: for how many sessions neighbours stay alike, up to a
-# year, by what share of a session's error belongs to the level. Before anything was measured, one in two stands, and
-# what lasts twice as long is half as common.
-_TIMES = np.geomspace(0.5, YEAR, 15)
-_SHARES = np.asarray([0.05, 0.1, 0.25, 0.5, 1.0])
-_ALIKE = np.append(np.repeat(np.exp(-1 / _TIMES), _SHARES.size), 0.0)
-_OF_LEVEL = np.append(np.tile(_SHARES, _TIMES.size), 0.0)
-_COMMON = np.append(np.repeat(0.5 / _TIMES / np.sum(1 / _TIMES) / _SHARES.size, _SHARES.size), 0.5)
+def weights_of(logs: Floats) -> Floats:
+    """How probable each level is for each metric, shape (metrics, levels), by log likelihoods and by how common it is
+    among all that tell any."""
+    known = np.exp(logs - logs.max(axis=1, keepdims=True))
+    known *= shares_of(known[sample_of(np.flatnonzero(logs.any(axis=1)))], _COMMON)
+    return np.asarray(known / known.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -151,68 +241,30 @@ def persistence_of(values: Floats) -> Persistence:
     """That of metrics of a kind, which together tell it: `values`, shape (metrics, sessions), are logarithms, NaN where
     a metric was not measured.
 
-    By restricted maximum likelihood (Harville, JASA 72, 1977), each metric around its own centre. What metrics have in
-    common is told once: they count for as many as would have a mean that varies as theirs does (Kish, *Survey
-    Sampling*, 1965, section 8.2).
+    What metrics have in common is told once: they count for as many as would have a mean that varies as theirs does
+    (Kish, *Survey Sampling*, 1965, section 8.2).
     """
-    values = values[:, -YEAR:]
-    sessions = values.shape[1]
-    values = values[np.isfinite(values).sum(axis=1) >= FEWEST]
-    levels = centre_and_spread(values)
-    varies = levels.spread > LEAST_SPREAD  # what varies less shows how its clock is rounded
-    if not varies.any():
+    scaled, spread = _scaled(values[:, -YEAR:], LEAST_SPREAD)
+    sessions, tells = scaled.shape[1], np.isfinite(spread)
+    if not tells.any():
         return Persistence(0.0, 1.0, sessions, 0.0)
-    centre, spread = levels.centre[varies, None], levels.spread[varies, None]
-    scaled = np.clip((values[varies] - centre) / spread, -CUT, CUT)
+    scaled = scaled[tells]
     variance, of_all = np.nanvar(scaled), np.nanvar(_of_all(scaled))
-    likelihood = _likelihoods(scaled[sample_of(np.arange(len(scaled)), AT_ONCE)]).mean(axis=1)
-    likelihood *= variance / max(of_all, variance / len(scaled))
+    likelihood = _likelihoods(scaled).mean(axis=0) * variance / max(of_all, variance / len(scaled))
     weights = _COMMON * np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
     wider = _widening(sessions)
     order = np.argsort(wider)
     middle = order[np.searchsorted(np.cumsum(weights[order]), 0.5)]
-    return Persistence(float(weights @ (_shared() * _ALIKE)), float(wider[middle]), sessions, float(np.median(spread)))
+    return Persistence(float(weights @ TRIED.of_sessions), float(wider[middle]), sessions, float(np.nanmedian(spread)))
 
 
-def _likelihoods(values: Floats) -> Floats:
-    """Restricted log likelihoods, shape (levels, metrics), of the sessions in which a metric was measured."""
-    white, ones, determinant = _whitening(values.shape[1])
-    there = np.isfinite(values)
-    order = np.argsort(~there, axis=1, kind="stable")
-    packed = np.nan_to_num(np.take_along_axis(values, order, axis=1))
-    last = there.sum(axis=1) - 1
-    rest = np.swapaxes(white @ packed.T, 1, 2) * (np.arange(values.shape[1]) <= last[:, None])
-    weight = np.cumsum(ones**2, axis=1)[:, last]
-    squares = (rest**2).sum(axis=2) - np.einsum("lmt,lt->lm", rest, ones) ** 2 / weight
-    return np.asarray(-0.5 * (last * np.log(squares) + determinant[:, last] + np.log(weight)))
-
-
-def _shared() -> Floats:
-    """The level's share of the variance of a session, (levels,): an error moves it by its share, which is kept."""
-    kept = (_OF_LEVEL * _ALIKE) ** 2 / (1 - _ALIKE**2)
-    return np.asarray((_OF_LEVEL + kept) / (1 + kept))
-
-
-def _covariances(sessions: int) -> Floats:
-    """Of sessions, in the variance of one; (levels, sessions, sessions)."""
-    lags = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
-    return np.asarray(np.where(lags, _shared()[:, None, None], 1.0) * _ALIKE[:, None, None] ** lags)
-
-
-@lru_cache(maxsize=4)
-def _whitening(sessions: int) -> tuple[Floats, Floats, Floats]:
-    """What makes sessions of each level independent, (levels, sessions, sessions), what it makes of a constant, and the
-    logarithms of the determinants of the covariances of the first sessions, both (levels, sessions)."""
-    white = np.linalg.inv(np.linalg.cholesky(_covariances(sessions)))
-    return white, white.sum(axis=2), -2 * np.cumsum(np.log(np.einsum("ltt->lt", white)), axis=1)
-
-
-@lru_cache(maxsize=4)
 def _widening(sessions: int) -> Floats:
     """By how much the deviation of a session to come from the mean of `sessions` exceeds what their spread says, over
     independent sessions; (levels,)."""
-    mean = _covariances(sessions).mean(axis=(1, 2))  # the variance of the mean, in that of one session
+    lags = np.arange(1, sessions)
+    # The variance of the mean, in that of one session.
+    mean = (1 + 2 * TRIED.share * (_KEEP[:, None] ** lags @ (1 - lags / sessions))) / sessions
     seen = (1 - mean) * sessions / (sessions - 1)
     return np.asarray(np.sqrt((1 + mean) / seen / (1 + 1 / sessions)))
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
+from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
 from fabricheck.history.peaks import ParetoTail, upper_tail
-from fabricheck.history.rows import shares_of
+from fabricheck.history.rows import by_rows
 from fabricheck.judge.constants import (
     AT_ONCE,
     CONFIDENCE,
@@ -29,10 +31,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 # The sides of a comparison, as `shift_test` takes them.
-EARLIER, BASE, CANDIDATE = range(3)
-# Correlations of neighbouring sessions that are tried, and how common each is before anything was measured.
-_CORRELATIONS = np.asarray([0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.985])
-_PRIOR_SHARES = np.asarray([0.4, 0.2, 0.12, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02])
+SIDES = EARLIER, BASE, CANDIDATE = range(3)
 
 
 @dataclass(frozen=True)
@@ -91,19 +90,24 @@ class _Packed:
     def there(self) -> npt.NDArray[np.bool_]:
         return np.asarray(self.side >= 0)
 
+    @property
+    def sides(self) -> list[Floats]:
+        return [(self.side == each).astype(np.float64) for each in SIDES]
+
+    def of(self, rows: Ints | slice) -> _Packed:
+        return _Packed(self.values[rows], self.side[rows], self.gap[rows])
+
 
 @dataclass(frozen=True)
 class _White:
     """Values and the indicators of the sides of each metric, with the correlation of neighbours taken out.
 
-    `y`: (metrics, sessions), `x`: (metrics, sessions, 3), `inverse`: of X'X, (metrics, 3, 3). `log_determinant` is that
-    of the restricted likelihood: of the correlations and of X'X.
+    `y`: (metrics, sessions), `x`: (metrics, sessions, 3), `inverse`: of X'X, (metrics, 3, 3).
     """
 
     y: Floats
     x: Floats
     inverse: Floats
-    log_determinant: Floats
 
     def fit(self, y: Floats) -> tuple[Floats, Floats]:
         """Level of each side, (metrics, 3), and sum of squares around them, (metrics,), of whitened values."""
@@ -123,24 +127,24 @@ def shift_test(
     vary together, as the pairs of a node; all do without it.
 
     The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
-    with a correlation that restricted maximum likelihood tells (Harville, JASA 72, 1977), each metric by its sessions
-    and by what is common among all (empirical Bayes). The spread is estimated from all sessions and from the other
-    metrics of its kind (moderated t: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How
-    improbable a statistic is, is the larger of what Student's t says and of how often it is so large when the residuals
-    are put in another order, of all metrics together: noise has the tails that it has. Which shifts are real is decided
-    over all metrics at once with the two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93,
-    2006), each direction by itself.
+    as `levels` tells it, each metric by its sessions and by what is common among all (empirical Bayes). The spread
+    is estimated from all sessions and from the other metrics of its kind (moderated t: Smyth, Statistical
+    Applications in Genetics and Molecular Biology 3, 2004). How improbable a statistic is, is the larger of what
+    Student's t says and of how often it is so large when the residuals are put in another order, of all metrics
+    together: noise has the tails that it has. Which shifts are real is decided over all metrics at once with the
+    two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006), each direction by itself.
     """
     packed = _pack(values, side, when)
-    count = np.stack([(packed.side == each).sum(axis=1) for each in (EARLIER, BASE, CANDIDATE)], axis=1)
+    count = np.stack([each.sum(axis=1) for each in packed.sides], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
-    rough = moderate(_whiten(packed, np.zeros(len(values))).fit(packed.values)[1], freedom, kind)
+    independent = Autocorrelation(np.zeros(1), np.zeros(1))
+    rough = moderate(_whiten(packed, independent).fit(packed.values)[1], freedom, kind)
     # Without a spread nothing can be told to be wild.
     reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
     kept = _cut(packed, reach)
-    correlation, varies = _correlation(kept, freedom)
-    white = _whiten(kept, correlation)
+    common, varies = _autocorrelation(kept, freedom)
+    white = _whiten(kept, common)
     level, squares = white.fit(white.y)
     known = moderate(squares, freedom, kind)
     shift = level[:, CANDIDATE] - level[:, BASE]
@@ -148,7 +152,7 @@ def shift_test(
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
     total = known.freedom
     scores = _scores(shift / np.where(both, error, np.inf), total)
-    drawn = _drawn(packed, correlation, reach, known, seed)
+    drawn = _drawn(packed, common, reach, known, seed)
     tails = upper_tail(drawn), upper_tail(-drawn)
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
@@ -163,7 +167,7 @@ def shift_test(
         error=error,
         freedom=np.where(both, total, 0.0),
         spread=np.sqrt(known.variance),
-        correlation=np.where(varies, correlation, np.nan),
+        correlation=np.where(varies, common.of_sessions, np.nan),
         p_worse=p_worse,
         p_better=p_better,
         enough=enough,
@@ -218,7 +222,7 @@ def _pack(values: Floats, side: Ints, when: Ints) -> _Packed:
 def _cut(packed: _Packed, reach: Floats) -> _Packed:
     """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
     values = packed.values.copy()
-    for side in (EARLIER, BASE, CANDIDATE):
+    for side in SIDES:
         columns = np.flatnonzero((packed.side == side).any(axis=0))
         if not columns.size:
             continue
@@ -233,45 +237,32 @@ def _cut(packed: _Packed, reach: Floats) -> _Packed:
     return _Packed(values, packed.side, packed.gap)
 
 
-def _whiten(packed: _Packed, correlation: Floats) -> _White:
-    """A session less what the one before says of it, over the error of that: independent values of equal variance."""
-    there = packed.there
-    known = correlation[:, None] ** packed.gap
-    known[:, 0] = 0.0
-    scale = np.where(there, 1 / np.sqrt(1 - known**2), 0.0)
-
-    def white(rest: Floats) -> Floats:
-        before = np.roll(rest, 1, axis=1)
-        before[:, 0] = 0.0
-        return np.asarray((rest - known * before) * scale)
-
-    x = np.stack([white((packed.side == each).astype(np.float64)) for each in (EARLIER, BASE, CANDIDATE)], axis=2)
-    squares = np.einsum("msk,msl->mkl", x, x)
+def _whiten(packed: _Packed, common: Autocorrelation) -> _White:
+    """A session less what those before say of it, over the error of that: independent values of equal variance."""
+    columns = [each for each, _ in whitened([packed.values, *packed.sides], packed.there, packed.gap, common)]
+    y, *x = np.moveaxis(np.asarray(columns), 0, -1)
+    by_session = np.stack(x, axis=2)
+    squares = np.einsum("msk,msl->mkl", by_session, by_session)
     # A side without sessions has no level: 0, and nothing follows from it.
-    absent = np.einsum("mkk->mk", squares) <= 0
-    squares[:, range(3), range(3)] += absent
-    determinant = np.linalg.slogdet(squares)[1] + np.log(np.where(there, 1 - known**2, 1.0)).sum(axis=1)
-    return _White(white(packed.values), x, np.linalg.inv(squares), np.asarray(determinant))
+    squares[:, SIDES, SIDES] += np.einsum("mkk->mk", squares) <= 0
+    return _White(y, by_session, np.linalg.inv(squares))
 
 
-def _correlation(packed: _Packed, freedom: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Correlation of neighbouring sessions of each metric, (metrics,): the mean of what its sessions leave probable;
-    and whether they vary, (metrics,): of those that do not, it is what the others have."""
-    likelihood = []
-    least = 1e-2 * LEAST_SPREAD**2
-    varies = np.zeros(len(packed.values), dtype=np.bool_)
+def _autocorrelation(packed: _Packed, freedom: Floats) -> tuple[Autocorrelation, npt.NDArray[np.bool_]]:
+    """What the sessions of each metric have in common: the mean of what they leave probable; and whether they vary,
+    (metrics,): of those that do not, it is what the others have."""
     middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
-    for correlation in _CORRELATIONS:
-        white = _whiten(middle, np.full(len(packed.values), correlation))
-        squares = white.fit(white.y)[1]
-        varies |= squares > least
-        squares = np.maximum(squares, least)
-        likelihood.append(-0.5 * (freedom * np.log(squares) + white.log_determinant))
-    varies &= freedom > 0
-    logs = np.where(varies[:, None], np.stack(likelihood, axis=1), 0.0)
-    known = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
-    weights = known * shares_of(known[varies], _PRIOR_SHARES)
-    return np.asarray(weights @ _CORRELATIONS / weights.sum(axis=1)), varies
+
+    def known(rows: slice) -> tuple[Floats, Floats]:
+        part = middle.of(rows)
+        squares, determinant = restricted(part.values, part.sides, part.there, part.gap)
+        return squares.T, determinant.T
+
+    squares, determinant = cast("tuple[Floats, Floats]", by_rows(known, len(packed.values)))
+    least = 1e-2 * LEAST_SPREAD**2
+    varies = (squares > least).any(axis=1) & (freedom > 0)
+    logs = -0.5 * (freedom[:, None] * np.log(np.maximum(squares, least)) + determinant)
+    return Autocorrelation.of(weights_of(np.where(varies[:, None], logs, 0.0))), varies
 
 
 def _of_difference(white: _White) -> Floats:
@@ -296,7 +287,7 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated, seed: int) -> Floats:
+def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moderated, seed: int) -> Floats:
     """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
 
     The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
@@ -306,45 +297,32 @@ def _drawn(packed: _Packed, correlation: Floats, reach: Floats, known: Moderated
     rows = np.flatnonzero(freedom > 0.5)
     if not rows.size:
         return np.zeros(0)
-    white = _whiten(_take(packed, rows), correlation[rows])
+    white = _whiten(packed.of(rows), common.rows(rows))
     there = packed.there[rows]
     level, _ = white.fit(white.y)
     # What the fit took of their size is given back.
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
     residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
-    scores = []
     wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
-    for _ in range(math.ceil(wanted / (batch * rows.size))):
-        many = np.tile(np.arange(rows.size), batch)
-        own = rows[many]
+    many = np.tile(np.arange(rows.size), batch)
+    own, residual, there = rows[many], residual[many], there[many]
+    made, alike, own_prior = packed.of(own), common.rows(own), Prior(prior.variance[own], prior.freedom[own])
+    again, scores = _whiten(made, alike), []
+    for _ in range(math.ceil(wanted / own.size)):
         if there.all():
-            shuffled = rng.permuted(residual[many], axis=1)
+            shuffled = rng.permuted(residual, axis=1)
         else:  # sessions that are not there have the largest keys and stay behind the others
-            order = np.argsort(np.where(there[many], rng.random((many.size, there.shape[1])), 2.0), axis=1)
-            shuffled = np.take_along_axis(residual[many], order, axis=1)
-        drawn = _cut(_colour(shuffled, _take(packed, own), correlation[own]), reach[own])
-        again = _whiten(drawn, correlation[own])
-        fitted, squares = again.fit(again.y)
+            order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
+            shuffled = np.take_along_axis(residual, order, axis=1)
+        values = np.where(there, coloured(shuffled, made.gap, alike), 0.0)
+        drawn = _cut(_Packed(values, made.side, made.gap), reach[own])
+        white_again = [each for (each,), _ in whitened([drawn.values], there, made.gap, alike)]
+        fitted, squares = again.fit(np.stack(white_again, axis=1))
         with np.errstate(invalid="ignore", divide="ignore"):
-            own_prior = Prior(prior.variance[own], prior.freedom[own])
             error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
             statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
         scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
     return np.concatenate(scores)
-
-
-def _take(packed: _Packed, rows: Ints) -> _Packed:
-    return _Packed(packed.values[rows], packed.side[rows], packed.gap[rows])
-
-
-def _colour(white: Floats, packed: _Packed, correlation: Floats) -> _Packed:
-    """The opposite of _whiten: sessions that are as similar as these."""
-    known = correlation[:, None] ** packed.gap
-    scale = np.sqrt(1 - known**2)
-    values = white.copy()
-    for session in range(1, values.shape[1]):
-        values[:, session] = known[:, session] * values[:, session - 1] + scale[:, session] * white[:, session]
-    return _Packed(np.where(packed.there, values, 0.0), packed.side, packed.gap)
 
 
 def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:

@@ -183,8 +183,8 @@ MEMORY_SLACK = 0.06
 #: What keeps less of its distance than this stands, as most metrics do: it would explain 1 in 400 of the variance.
 STANDS = 0.05
 #: Only a level that comes back this surely is taken to: to follow costs less than to take for a loss what a level does;
-#: one of few metrics is taken to go about only where that is sure. Chosen as FEWEST_OF_LEVELS.
-SURE, SURE_OF_FEW = 0.9, 0.9999
+#: one of few metrics is taken to go about only where that is as sure. Chosen.
+SURE = 0.9
 #: A level wanders where sessions to come vary by so many times the variance of those that were seen
 #: (`benchmarks.calibration --levels`). Chosen.
 WANDERS = 3.0

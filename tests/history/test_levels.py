@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.noise import SHAPES, Floats, autocorrelated
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.levels import persistence_of
+from fabricheck.history.levels import TRIED, Autocorrelation, coloured, persistence_of, restricted, whitened
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]
@@ -53,6 +53,32 @@ def test_what_metrics_have_in_common_is_told_once() -> None:
     level = np.cumsum(np.random.default_rng(5).standard_normal((1, 8)), axis=1)
     found = persistence_of(0.02 * np.repeat(level, 56, axis=0))
     assert found.correlation < 0.9 * persistence_of(0.02 * walk(np.random.default_rng(5), 56, 8)).correlation
+
+
+def test_what_sessions_have_in_common_is_taken_out_and_put_back() -> None:
+    """Beside matrices of covariances, of sessions in two sides, of which some are missing."""
+    rng = np.random.default_rng(6)
+    gap = np.array([[0.0, 1.0, 3.0, 1.0, 7.0, 2.0, 1.0]])
+    when, there = gap.cumsum(), np.array([[True, True, False, True, True, True, True]])
+    common = Autocorrelation(np.array([0.8]), np.array([0.7]))
+    covariance = 0.3 * np.eye(7) + 0.7 * 0.8 ** np.abs(np.subtract.outer(when, when))
+    values = rng.standard_normal((1, 7))
+    white = np.linalg.solve(np.linalg.cholesky(covariance), values[0])
+    made, _ = zip(*whitened([values], np.ones((1, 7), dtype=np.bool_), gap, common), strict=True)
+    np.testing.assert_allclose(np.ravel(made), white)
+    np.testing.assert_allclose(coloured(white[None], gap, common), values)
+    sides = [np.array([[1.0, 1, 1, 0, 0, 0, 0]]), np.array([[0.0, 0, 0, 1, 1, 1, 1]])]
+    squares, determinant = restricted(values, sides, there, gap)
+    kept, x = there[0], np.vstack(sides).T
+    for place in (0, 7, 40):
+        of = np.where(
+            np.eye(7), 1.0, TRIED.share[place] * TRIED.of_levels[place] ** np.abs(np.subtract.outer(when, when))
+        )
+        inverse = np.linalg.inv(of[np.ix_(kept, kept)])
+        moment = x[kept].T @ inverse @ x[kept]
+        rest = values[0, kept] - x[kept] @ np.linalg.solve(moment, x[kept].T @ inverse @ values[0, kept])
+        assert squares[place, 0] == pytest.approx(rest @ inverse @ rest)
+        assert determinant[place, 0] == pytest.approx(np.linalg.slogdet(moment)[1] - np.linalg.slogdet(inverse)[1])
 
 
 @pytest.mark.parametrize("values", [np.zeros((5, 20)), np.full((3, 20), np.nan), np.zeros((0, 0)), np.ones((4, 5))])
