@@ -115,7 +115,7 @@ def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str
     new = session_of(suite, 1, [result_file(suite, 1)])
     renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
     append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
-    assert "has unit GB/s and Gb/s" in refused(capsys, suite, *command)
+    assert "has unit Gb/s, and GB/s since session 00000001-" in refused(capsys, suite, *command)
 
 
 @each_command
