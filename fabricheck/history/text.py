@@ -61,8 +61,7 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        more_runs = "1 more run" if max(few) == 1 else f"{max(few):,} more runs"
-        yield f"  {len(few)} of them have wide bounds: with this noise they need {more_runs}"
+        yield f"  {len(few)} of them have wide bounds: with this noise they need {plural(max(few), 'more run')}"
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:
@@ -136,7 +135,7 @@ def comparison_counts(comparison: Comparison) -> str:
 def side_runs(side: Side) -> str:
     """How many runs a side of a comparison has."""
     left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
-    return f"{side.runs} runs in {len(side.sessions)} sessions{left_out}"
+    return f"{plural(side.runs, 'run')} in {plural(len(side.sessions), 'session')}{left_out}"
 
 
 def versions(software: str) -> str:
@@ -204,7 +203,7 @@ def watch_summary(watched: WatchResult) -> str:
         for status in ("watched", "alert", "warming up", "missing", "too irregular", "retired")
         if watched.count(status)
     )
-    sessions = "1 session" if len(watched.sessions) == 1 else f"{len(watched.sessions)} sessions"
+    sessions = plural(len(watched.sessions), "session")
     return f"{watched.system}: {sessions} up to {watched.sessions[-1]}; {len(watched.states)} metrics: {counts}"
 
 
