@@ -143,6 +143,18 @@ def test_a_clock_that_was_wrong(
     assert "which is in the future: the clock was wrong" in refused(capsys, suite, *command)
 
 
+def test_an_accepted_change_of_no_metric_is_named(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sessions(suite, store)
+    file = tmp_path / "accepted.yaml"
+    file.write_text("- {since: 2026-09-01, reason: x, metrics: [pingpnog_*]}\n- {since: 2026-09-01, reason: x}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["watch", "--system=local", f"--store={store}", f"--accepted={file}"])
+    notes = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, len(notes), "pingpnog_*" in notes[0]) == (4, 1, True)
+
+
 @each_command
 def test_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
     sessions(suite, store)
