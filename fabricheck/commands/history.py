@@ -181,6 +181,10 @@ def watch(*, system: str, store: Path, accepted: Path | None, warm_up: int, as_j
     history = _history(store, system)
     watched = look(history, system, changes, Options(warm_up=warm_up))
     rehearsal_note.say(bool(history["rehearsal"].any()))
+    for change in changes:
+        if not any(change.matches(state.key) for state in watched.states):
+            names = ", ".join(change.metrics) or "none"
+            click.echo(f"fabricheck: accepted since {change.since}: no metric has the name {names}", err=True)
     _print(to_json(watched) if as_json else watch_lines(watched))
     click.get_current_context().exit(watched.exit_status)
 
@@ -198,7 +202,7 @@ def _history(store: Path, system: str) -> pl.DataFrame:
     from fabricheck.history.memory_needed import check_memory
     from fabricheck.history.reading import count_values
 
-    check_memory(count_values(store, system), system)
+    check_memory(*count_values(store, system), system)
     return stores.history(store, system=system)
 
 

@@ -13,6 +13,7 @@ import click
 from fabricheck.commands.options import POLICY, REFERENCES, STORE
 from fabricheck.errors import UserError
 from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
+from fabricheck.units import plural
 
 if TYPE_CHECKING:
     from fabricheck.history.replay import ReplayedSession
@@ -81,7 +82,7 @@ def verify(context: click.Context, *, store: Path) -> None:
     for line in problems.damage:
         click.echo(f"damaged: {line}")
     state = f"{len(problems.damage)} damaged or foreign" if problems.damage else "all undamaged"
-    click.echo(f"{store}: {problems.entries} sessions with {problems.metrics} metrics, {state}")
+    click.echo(f"{store}: {plural(problems.entries, 'session')} with {plural(problems.metrics, 'metric')}, {state}")
     context.exit(EXIT_DAMAGED if problems.damage else 0)
 
 
@@ -118,7 +119,7 @@ def prune(context: click.Context, *, store: Path, days: float, dry_run: bool) ->
     for draft in done.drafts:
         click.echo(f"incomplete entry of a killed process: {draft}")
     what = "would be removed" if dry_run else "removed"
-    click.echo(f"{store}: the samples of {len(done.entries)} sessions, {done.bytes / 1e6:.2f} MB, {what}")
+    click.echo(f"{store}: the samples of {plural(len(done.entries), 'session')}, {done.bytes / 1e6:.2f} MB, {what}")
     context.exit(EXIT_DAMAGED if done.kept else 0)
 
 
@@ -217,7 +218,7 @@ def replay(
         runs += len(session.runs)
         changed += sum(bool(one.changes) for one in session.runs)
         pruned += session.pruned
-    left_out = f"; {pruned} sessions without samples were left out" if pruned else ""
+    left_out = f"; {plural(pruned, 'session')} without samples left out" if pruned else ""
     click.echo(f"{runs} runs judged again, {changed} with another result{left_out}")
     context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
 

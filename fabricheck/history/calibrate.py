@@ -127,11 +127,11 @@ def calibrate(
     """
     if not 0 < false_alarms < 0.5:
         raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
+    if selection is not None:  # first: what is wrong with other runs, these need not answer for
+        history = select_runs(history, selection)
     kept = check_history(history, system, now=now)
     if history["rehearsal"].any():
         raise UserError(f"the history of {system} is of a {REHEARSAL}: references need measurements")
-    if selection is not None:
-        kept = select_runs(kept, selection)
     if kept.is_empty():
         raise UserError(f"no run of {system} measured anything: all are INVALID or INCOMPLETE")
     _one(kept.with_columns(pl.col("software").map_elements(_measuring, return_dtype=pl.String)), "software")

@@ -214,14 +214,13 @@ def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes])
 def remove_samples(entry: SessionFolder, when: str) -> int:
     """Remove the samples of an entry on purpose; the bytes that were freed. A kill in between leaves both or none.
 
-    The note that they were pruned comes first: samples that are missing without it are damage.
+    The note that they were pruned comes first: samples that are missing without it are damage. It is empty until they
+    are gone, since a full disk has no room for more.
     """
-    samples = entry.path / SAMPLES
-    with _writing(entry.path):
+    samples, note = entry.path / SAMPLES, entry.path / PRUNED
+    with _writing(entry.path, "removed"):
         if not entry.pruned:
-            draft = entry.path.parent / f"{_DRAFT}{secrets.token_hex(8)}"
-            _write_durably(draft, f"{when}\n".encode("ascii"))
-            os.rename(draft, entry.path / PRUNED)
+            note.touch()
             _flush_folder(entry.path)
         try:
             freed = samples.stat().st_size
@@ -229,6 +228,7 @@ def remove_samples(entry: SessionFolder, when: str) -> int:
         except FileNotFoundError:
             return 0
         _flush_folder(entry.path)
+        note.write_text(f"{when}\n", encoding="ascii")
     return freed
 
 
@@ -277,8 +277,8 @@ def _flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _writing(folder: Path, done: str = "stored") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}; nothing was stored") from None
+        raise UserError(f"{folder}: cannot be written: {error.strerror}; nothing was {done}") from None

@@ -6,21 +6,22 @@ import re
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import OF_A_VALUE
+from fabricheck.judge.constants import OF_A_PROCESS, OF_A_VALUE, OF_TWO_SESSIONS, YEAR
 
 _FACTS = Path("/proc/meminfo")
 
 
-def check_memory(values: int, system: str, facts: Path = _FACTS) -> None:
-    """Raises UserError where that many values of a history would not fit into what memory is free by `facts`."""
+def check_memory(sessions: int, values: int, system: str, facts: Path = _FACTS) -> None:
+    """Raises UserError where a history of so many sessions and values would not fit into what memory is free by
+    `facts`."""
     try:
         free = re.search(r"^MemAvailable:\s+(\d+) kB", facts.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
         return
-    needed = values * OF_A_VALUE
+    needed = OF_A_PROCESS + min(sessions, YEAR) ** 2 * OF_TWO_SESSIONS + values * OF_A_VALUE
     if free is not None and needed > int(free[1]) * 1024:
         room = int(free[1]) * 1024
         raise UserError(
-            f"the history of {system} has {values:,} values, which need about {needed / 1e9:.0f} GB of memory, and "
+            f"the history of {system} has {values:,} values, which need about {needed / 1e9:.1f} GB of memory, and "
             f"{room / 1e9:.1f} GB are free: use a machine with more memory, or a store with fewer sessions (--store)"
         )

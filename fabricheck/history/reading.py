@@ -90,9 +90,11 @@ def stored_runs(entry: SessionFolder) -> Iterator[store_tables.StoredRun]:
         raise entry.damage(f"{RUNS}: {error}") from None
 
 
-def count_values(store: Path, system: str) -> int:
-    """How many rows `history` has of a system, without reading them. Raises UserError as `entries_of` does."""
-    return sum(map(_height, entries_of(store, system)))
+def count_values(store: Path, system: str) -> tuple[int, int]:
+    """How many sessions and rows `history` has of a system, without reading them. Raises UserError as `entries_of`
+    does."""
+    entries = entries_of(store, system)
+    return len(entries), sum(map(_height, entries))
 
 
 def _height(entry: SessionFolder) -> int:

@@ -21,6 +21,7 @@ from fabricheck.judge.references import NODES, PROVENANCE, SOURCES, UNCALIBRATED
 from fabricheck.records.case import parse_case
 from fabricheck.suite import INSTALLED
 from fabricheck.topology.network import fold
+from fabricheck.wholefile import whole_file
 from fabricheck.yamlfile import on_one_line
 
 _INDEX = "$index"
@@ -70,17 +71,16 @@ def write(path: Path, text: str) -> None:
     """Put `text` in the place of the file at `path` in one step. UserError where that cannot be done."""
     if path.resolve().is_relative_to(INSTALLED):
         raise UserError(f"{path} is part of the installed package: name your own file with --references, or use --site")
+    target = path.resolve()  # a link into a checkout stays one
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False, encoding="utf-8") as new:
-            new.write(text)
-            new.flush()
-            os.fsync(new.fileno())
-        if path.exists():
-            Path(new.name).chmod(path.stat().st_mode & 0o777)
-        else:
-            Path(new.name).chmod(0o644)
-        os.replace(new.name, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as unfinished:
+            if target.exists():
+                unfinished.chmod(target.stat().st_mode & 0o777)
+            with unfinished.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -85,14 +85,23 @@ def check_history(frame: pl.DataFrame, system: str, *, now: datetime | None = No
     for name in ("unit", "better"):
         mixed = frame.group_by(KEY).agg(pl.col(name).unique().sort()).filter(pl.col(name).list.len() > 1).sort(KEY)
         if not mixed.is_empty():
-            values = " and ".join(mixed[name][0].to_list())
-            raise UserError(f"{_say(mixed)}: has {name} {values}: values of two kinds cannot be compared")
+            raise _two_kinds(frame.join(mixed.head(1).select(KEY), on=KEY, how="semi", maintain_order="left"), name)
     kept = frame.filter(~pl.col("verdict").is_in(NO_MEASUREMENT))
     bad = kept.filter(~(pl.col("value").is_finite() & (pl.col("value") > 0)).fill_null(False))
     if not bad.is_empty():
         what = f"{bad['value'][0]} in run {bad['run_id'][0]} is not a measurement"
-        raise UserError(f"{_say(bad)}: {what}: move its session out of the store")
+        raise UserError(f"{_say(bad)}: {what}: move its session ({bad['session'][0]}) out of the store")
     return kept
+
+
+def _two_kinds(rows: pl.DataFrame, name: str) -> UserError:
+    """The rows of a metric have two units or directions, by `name`, of which one began later."""
+    first, second = rows.unique(name, keep="first", maintain_order=True).head(2).to_dicts()
+    began = f"session {second['session']} ({second['started']:%Y-%m-%d})"
+    return UserError(
+        f"{_say(rows)}: has {name} {first[name]}, and {second[name]} since {began}: values of two kinds cannot be "
+        "compared: move the sessions of one of them out of the store"
+    )
 
 
 def _check_platform(frame: pl.DataFrame) -> None:
@@ -113,14 +122,14 @@ def _check_time(frame: pl.DataFrame, now: datetime) -> None:
         late = frame.filter(backwards)
         raise UserError(
             f"run {late['run_id'][0]} started {late['started'][0]:%Y-%m-%d %H:%M:%S} but is stored after a later "
-            "one: the clock went backwards; remove the run, or correct its time"
+            f"one: the clock went backwards; move its session ({late['session'][0]}) out of the store"
         )
     last = started[-1]
     last = last if last.tzinfo is not None else last.replace(tzinfo=timezone.utc)
     if last > now + _CLOCK_SLACK:
         raise UserError(
             f"run {frame['run_id'][-1]} started {last:%Y-%m-%d %H:%M:%S}, which is in the future: "
-            "the clock was wrong; remove the run, or correct its time"
+            f"the clock was wrong; move its session ({frame['session'][-1]}) out of the store"
         )
 
 

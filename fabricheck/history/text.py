@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -15,7 +15,7 @@ from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange, 
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.percent import percent, size
-from fabricheck.history.series import MetricKey
+from fabricheck.history.series import MetricKey, Session
 from fabricheck.history.watch import Improvement, WatchResult
 from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_LINES
 from fabricheck.records.component import Component
@@ -61,7 +61,7 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        yield f"  {len(few)} of them have wide bounds: with this noise they need {max(few)} more runs"
+        yield f"  {len(few)} of them have wide bounds: with this noise they need {plural(max(few), 'more run')}"
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:
@@ -82,8 +82,11 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     for refused in made.refused:
         by_reason.setdefault((refused.reason, refused.is_healthy), []).append(refused.key)
     for (reason, is_healthy), keys in by_reason.items():
-        more = f" and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else ""
-        yield f"  {'' if is_healthy else 'REFUSED: '}{keys[0]}{more}: {reason}"
+        yield f"  {'' if is_healthy else 'REFUSED: '}{_first_of(keys)}: {reason}"
+
+
+def _first_of(keys: Sequence[MetricKey]) -> str:
+    return f"{keys[0]} and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else str(keys[0])
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
@@ -108,8 +111,10 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if len(members) > most:
             yield f"  {verdict.value}: {len(members) - most} more; --json has them all"
     for title, keys in (("vanished", comparison.vanished), ("new", comparison.new)):
-        for key in keys:
+        for key in keys[:MOST_LINES]:
             yield f"  {title}: {key}"
+        if len(keys) > MOST_LINES:
+            yield f"  {title}: {len(keys) - MOST_LINES} more; --json has them all"
     if comparison.software_changes and comparison.count(ChangeVerdict.CANNOT_SAY):
         yield (
             "next: if both can be loaded side by side, one job shows smaller losses: fabricheck upgrade OLD NEW "
@@ -130,7 +135,7 @@ def comparison_counts(comparison: Comparison) -> str:
 def side_runs(side: Side) -> str:
     """How many runs a side of a comparison has."""
     left_out = f"; {side.not_measured} rows were INVALID or INCOMPLETE" if side.not_measured else ""
-    return f"{side.runs} runs in {len(side.sessions)} sessions{left_out}"
+    return f"{plural(side.runs, 'run')} in {plural(len(side.sessions), 'session')}{left_out}"
 
 
 def versions(software: str) -> str:
@@ -178,9 +183,17 @@ def watch_lines(watched: WatchResult) -> Iterator[str]:
         yield closed_line(incident)
     for better in watched.improvements[-MOST_LINES:]:
         yield improvement_line(better)
+    silent: dict[tuple[str, Session], list[MetricKey]] = {}
     for state in watched.states:
         if state.status in ("missing", "too irregular"):
-            yield f"{state.status.upper()}: {state.key}: last measured {state.last_measured}"
+            silent.setdefault((state.status, state.last_measured), []).append(state.key)
+    for (status, last), keys in silent.items():
+        yield f"{status.upper()}: {_first_of(keys)}: last measured {last}"
+    if watched.count("missing"):
+        yield (
+            "next: was a check, environment or partition removed, or a size changed? Then accept it: "
+            f"reference_values/accepted/{watched.system}.yaml"
+        )
 
 
 def watch_summary(watched: WatchResult) -> str:
@@ -190,7 +203,7 @@ def watch_summary(watched: WatchResult) -> str:
         for status in ("watched", "alert", "warming up", "missing", "too irregular", "retired")
         if watched.count(status)
     )
-    sessions = "1 session" if len(watched.sessions) == 1 else f"{len(watched.sessions)} sessions"
+    sessions = plural(len(watched.sessions), "session")
     return f"{watched.system}: {sessions} up to {watched.sessions[-1]}; {len(watched.states)} metrics: {counts}"
 
 

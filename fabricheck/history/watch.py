@@ -155,7 +155,8 @@ def watch_of(series: Series, system: str, accepted: Iterable[Accepted] = (), opt
 
 
 def _with_whole_system(series: Series, common: Floats) -> Series:
-    """The series and what all of them have in common, in % of what is usual; the same where nothing was common."""
+    """The series and what all of them have in common, as a share of what is usual, so that its `worse` is what was
+    monitored; the same where nothing was common."""
     if not np.isfinite(common).any():
         return series
     # Its software is that of the metric that was measured most often.
@@ -163,10 +164,10 @@ def _with_whole_system(series: Series, common: Floats) -> Series:
     return replace(
         series,
         keys=(*series.keys, WHOLE_SYSTEM),
-        units=(*series.units, "%"),
+        units=(*series.units, "of usual"),
         better=(*series.better, "higher"),
         components=(*series.components, _crossed_by_all(series.components)),
-        values=np.vstack([series.values, 100 * np.exp(-common)]),
+        values=np.vstack([series.values, np.exp(-common)]),
         versions=np.vstack([series.versions, series.versions[like]]),
     )
 

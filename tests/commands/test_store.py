@@ -213,7 +213,7 @@ def test_ls_verify_and_prune(suite: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run("store", "prune", "--samples", "1", "--store", store) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[0].startswith(f"skipped: {entries[1].path}: ")
-    assert "the samples of 1 sessions" in out
+    assert "the samples of 1 session," in out
     assert run("store", "verify", "--store", store) == 1
     out = capsys.readouterr().out
     assert f"damaged: {entries[1].path}: metrics.parquet (0 bytes) was changed" in out
@@ -240,4 +240,4 @@ def test_replay(suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert run("replay", "--policy", tmp_path / "none.yaml") == 2
     assert run("store", "prune", "--samples", "0") == 0
     assert run("replay") == 4
-    assert "1 sessions without samples were left out" in capsys.readouterr().out
+    assert "1 session without samples left out" in capsys.readouterr().out

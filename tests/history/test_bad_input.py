@@ -115,7 +115,7 @@ def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str
     new = session_of(suite, 1, [result_file(suite, 1)])
     renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
     append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
-    assert "has unit GB/s and Gb/s" in refused(capsys, suite, *command)
+    assert "has unit Gb/s, and GB/s since session 00000001-" in refused(capsys, suite, *command)
 
 
 @each_command
@@ -141,6 +141,18 @@ def test_a_clock_that_was_wrong(
     file = result_file(suite, 9, change=lambda lines: lines[0].update(started_utc=text))
     append(store, session_of(suite, 9, [file], started=ahead, ended=ahead + timedelta(hours=1)), ahead)
     assert "which is in the future: the clock was wrong" in refused(capsys, suite, *command)
+
+
+def test_an_accepted_change_of_no_metric_is_named(
+    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sessions(suite, store)
+    file = tmp_path / "accepted.yaml"
+    file.write_text("- {since: 2026-09-01, reason: x, metrics: [pingpnog_*]}\n- {since: 2026-09-01, reason: x}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["watch", "--system=local", f"--store={store}", f"--accepted={file}"])
+    notes = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, len(notes), "pingpnog_*" in notes[0]) == (4, 1, True)
 
 
 @each_command

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -230,6 +231,23 @@ def test_runs_of_two_versions_have_no_one_value() -> None:
 
 def attributes(transport: str) -> dict[str, str | int]:
     return {"$partition": "sim:gpu", "$environ": "openmpi", "transport": transport}
+
+
+def test_references_on_a_full_disk_leave_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, link = tmp_path / "checkout.yaml", tmp_path / "sim.yaml"
+    link.symlink_to(own)
+    write(link, "PingPong: {}\n")
+    assert link.is_symlink()
+    assert own.read_text() == "PingPong: {}\n"
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"sim.yaml: cannot be written: No space left on device"):
+        write(link, "Other: {}\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["checkout.yaml", "sim.yaml"]
+    assert own.read_text() == "PingPong: {}\n"
 
 
 def test_the_judge_reads_what_was_written(tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ def test_a_history_that_is_not_right_is_refused() -> None:
     refused(good.head(0), "no history of sim")
     refused(good, "the history is of sim too, besides other", system="other")
     refused(good.drop("unit"), "has no column unit")
-    refused(good.with_columns(unit=pl.Series(["Gb/s", "us", "GB/s", "Gb/s", "us"])), "has unit GB/s and Gb/s")
+    refused(
+        good.with_columns(unit=pl.Series(["Gb/s", "us", "GB/s", "Gb/s", "us"])),
+        "has unit Gb/s, and GB/s since session s001",
+    )
     refused(good.reverse(), "the clock went backwards")
     refused(good.with_columns(value=pl.lit(0.0)), "0.0 in run r000-.* is not a measurement")
     refused(good.with_columns(value=pl.lit(float("inf"))), "is not a measurement")

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders
-from fabricheck.history.folders import FILES, SessionFolder
+from fabricheck.history.folders import FILES, PRUNED, SAMPLES, SessionFolder
 from fabricheck.history.reading import history
 from fabricheck.history.upkeep import verify
 from tests.support.sessions import ROOT, add
@@ -150,6 +151,22 @@ def test_a_full_disk_leaves_nothing(store: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UserError, match=r"cannot be written: No space left on device; nothing was stored"):
         folders.commit(store / "local", "20261121T083632Z", "s", dict.fromkeys(FILES, b"x"))
     assert list((store / "local").iterdir()) == []
+
+
+def test_samples_are_removed_from_a_full_disk(root: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for a name, and for no byte before the samples are gone."""
+    entry = add(root, store, 0)[0]
+    write = Path.write_text
+
+    def full(path: Path, text: str, **more: Any) -> int:
+        if (entry.path / SAMPLES).exists():
+            raise OSError(28, "No space left on device")
+        return write(path, text, **more)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(folders, "_write_durably", lambda path, content: full(path, content.decode()))
+    assert folders.remove_samples(entry, "2026-11-27T00:00:00Z") > 0
+    assert (entry.path / PRUNED).read_text() == "2026-11-27T00:00:00Z\n"
 
 
 def test_checksums_are_those_that_sha256sum_reads(store: Path) -> None:

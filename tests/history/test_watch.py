@@ -293,6 +293,18 @@ def test_a_slow_system_is_one_incident() -> None:
     assert alert.change == pytest.approx(-0.03, abs=0.01)
 
 
+def test_a_system_that_stays_slow_is_dated_and_sized() -> None:
+    """The level that all have in common is 1 of what is usual; its change is where it was planted, not anywhere."""
+    metrics = [Made(f"m{n:02}", normal(100 + n, 60, spread=0.01, drop=0.05, onset=50)) for n in range(30)]
+    found = watched(metrics)
+    (incident,) = found.open_incidents
+    (alert,) = incident.alerts
+    assert (str(alert.key), alert.first_bad.session) == ("whole system", "s050")
+    assert alert.before == pytest.approx(1, abs=0.01)
+    assert alert.after == pytest.approx(0.95, abs=0.01)
+    assert found.states[-1].centre == pytest.approx(1, abs=0.01)
+
+
 def test_what_everything_loses_right_after_the_warm_up_is_found_at_once() -> None:
     """Before there is a baseline of what all have in common, by the metrics themselves."""
     values = 0.01 * np.random.default_rng(1).standard_normal((100, 32))
