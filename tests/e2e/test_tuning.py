@@ -23,7 +23,7 @@ from tools import build
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
 
-ROUNDS = 8
+ROUNDS = 6
 # Messages through the loopback interface and not through shared memory; and a variable of another MPI library.
 HURTS, UNREAD = ("OMPI_MCA_btl", "tcp,self"), ("MPICH_GPU_IPC_THRESHOLD", "1")
 SAFETY = ("FI_CXI_RX_MATCH_MODE", "hardware")

@@ -32,10 +32,6 @@ def expect(done: Finished, fault: str, how: str, verdict: Verdict, *said: str) -
     settle(Outcome(fault, how, done.verdict, done.status, line), verdict, said[0])
 
 
-def results(done: Finished) -> list[Path]:
-    return [*done.folder.rglob("result.jsonl")]
-
-
 @pytest.mark.full
 def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two leaves; one of them was green while it was calibrated."""
@@ -111,30 +107,18 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
 
 
 @pytest.mark.full
-def test_a_slow_link_is_the_same_finding_in_a_shared_job_and_in_jobs_of_their_own(site: Site) -> None:
-    faults.slow(site.cluster, "nid002:hsn0", 30)
-    quick = ("--launches=1", "--", "--setvar=NodeWindows.sizes=host:256KiB", "--setvar=NodeWindows.node_state=no")
-    runs = [site.run(LEAF, *way, *quick, name="^(NodePairs|NodeWindows)") for way in ((), ("--one-by-one",))]
-    shared, alone = runs
-    assert [len([*run.folder.glob("stage/*/*/*/shared-job-*")]) for run in runs] == [1, 0]
-    assert shared.verdict == alone.verdict == "DEGRADED", shared.output + alone.output
-    assert shared.metrics.keys() == alone.metrics.keys()
-    tests = {name.partition("_")[0] for run in runs for name in (file.parent.name for file in results(run))}
-    assert tests == {"NodePairs", "NodeWindows"}
-    for run in runs:
-        assert any("[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]" in line for line in run.problems), (
-            run.output
-        )
+def test_a_slow_link_without_references(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is expected of the link by its nominal rate is still asked for, of pairs and of the traffic of jobs.
 
-
-@pytest.mark.full
-def test_a_slow_link_without_references(site: Site) -> None:
-    """What is expected of the link by its nominal rate is still asked for, of pairs and of the traffic of jobs."""
+    In jobs of their own: the other tests have a shared one.
+    """
+    monkeypatch.setattr(site, "size", "512KiB")
     (site.root / "reference_values/emulated.yaml").write_text("$uncalibrated: {'*': lost}\n", encoding="utf-8")
     faults.slow(site.cluster, "nid002:hsn0", 80)
     how = "fault slow nid002:hsn0, no references"
-    small = ("--setvar=MoeDispatch.sizes=host:1MiB", "--setvar=TrainingStep.sizes=host:512KiB")
-    done = site.run(LEAF, "--launches=1", "--", *small, name="^(NodePairs|MoeDispatch|TrainingStep)")
+    small = ("--setvar=MoeDispatch.sizes=host:512KiB", "--setvar=TrainingStep.sizes=host:512KiB")
+    done = site.run(LEAF, "--one-by-one", "--launches=1", "--", *small, name="^(NodePairs|MoeDispatch|TrainingStep)")
+    assert not [*done.folder.glob("stage/*/*/*/shared-job-*")]
     expect(done, "references are missing, and a link is 80% slower", how, Verdict.FAIL, "[below-floor]")
     assert any("[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]" in line for line in done.problems), done.output
     for operation in ("sparse", "training_step"):

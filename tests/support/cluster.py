@@ -38,6 +38,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """fabricbench with the Open MPI of the machine, which Slurm's plugins know."""
     folder = tmp_path_factory.mktemp("programs")
     usual = mpi.find("openmpi")
+    if usual is not None:
+        build.core()  # by the usual one
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABRICHECK_MPI", "machine")
         found = mpi.find("openmpi")
