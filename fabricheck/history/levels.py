@@ -29,6 +29,7 @@ from fabricheck.judge.constants import (
     FEWEST,
     FEWEST_OF_LEVELS,
     LEAST_SPREAD,
+    PRIOR_METRICS,
     STANDS,
     SURE,
     WANDERS,
@@ -77,6 +78,7 @@ _KEEP = np.append(np.repeat(np.exp(-1 / _TIMES), _GAINS.size), 0.0)
 _GAIN = np.append(np.tile(_GAINS, _TIMES.size), 0.0)
 _COMMON = np.append(np.repeat(0.5 / _TIMES / np.sum(1 / _TIMES) / _GAINS.size, _GAINS.size), 0.5)
 TRIED = Autocorrelation.of_filter(_KEEP, _GAIN)
+EVERY = np.arange(_KEEP.size)
 # What outlasts a baseline goes about.
 _GOES = np.exp(-1 / ENOUGH) < _KEEP
 
@@ -120,13 +122,17 @@ def coloured(white: Floats, gap: Floats, common: Autocorrelation) -> Floats:
 
 
 def restricted(
-    values: Floats, sides: Sequence[Floats], there: npt.NDArray[np.bool_], gap: Floats
+    values: Floats,
+    sides: Sequence[Floats],
+    there: npt.NDArray[np.bool_],
+    gap: Floats,
+    levels: npt.NDArray[np.int64] = EVERY,
 ) -> tuple[Floats, Floats]:
-    """Of each level, shapes (levels, metrics): the sum of squares of `values` around the means of `sides`, in the
+    """Of `levels`, shapes (levels, metrics): the sum of squares of `values` around the means of `sides`, in the
     variance of a session, and the logarithm of the determinant of their restricted likelihood. Shapes (metrics,
     sessions), or such that numpy makes them so; `sides` are indicators."""
     number, logs = len(sides) + 1, np.zeros(1)
-    tried = Autocorrelation(TRIED.of_levels[:, None], TRIED.share[:, None])
+    tried = Autocorrelation(TRIED.of_levels[levels, None], TRIED.share[levels, None])
     products = [[np.zeros(1)] * number for _ in range(number)]
     for white, told in whitened((*sides, values), there, gap, tried):
         logs = logs + told
@@ -152,14 +158,14 @@ def _scaled(values: Floats, least: float) -> tuple[Floats, Floats]:
     return np.clip((values - usual.centre[:, None]) / spread[:, None], -CUT, CUT), spread
 
 
-def _likelihoods(scaled: Floats) -> Floats:
-    """Log likelihood of each level for each metric around its own mean, shape (metrics, levels)."""
+def _likelihoods(scaled: Floats, levels: npt.NDArray[np.int64] = EVERY) -> Floats:
+    """Log likelihood of each of `levels` for each metric around its own mean, shape (metrics, levels)."""
     ones = np.ones((1, scaled.shape[1]))
 
     def known(rows: slice) -> tuple[Floats]:
         there = np.isfinite(scaled[rows])
         seen = there[:1] if there.all() else there
-        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, ones)
+        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, ones, levels)
         freedom = np.maximum(there.sum(axis=1) - 1, 0)
         return (-0.5 * (freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) + determinant).T,)
 
@@ -198,7 +204,14 @@ def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
     """Gain and keep of the level of each metric, both (metrics,): by what its sessions leave probable, and by how
     common each level is among all (`shares_of`). `least`: the least spread. Of what comes back the level moves the
     predictions of the next two sessions as all that is probable does."""
-    weights = weights_of(_likelihoods(_scaled(rest, least)[0]))
+    scaled = _scaled(rest, least)[0]
+    some = sample_of(np.arange(len(rest)))
+    logs = _likelihoods(scaled[some])
+    if some.size < len(rest):  # what is rare among some of many metrics is not asked of all
+        common = np.flatnonzero(weights_of(logs).mean(axis=0) > PRIOR_METRICS / some.size)
+        logs = np.full((len(rest), EVERY.size), -np.inf)
+        logs[:, common] = _likelihoods(scaled, common)
+    weights = weights_of(logs)
     goes = weights[:, _GOES].sum(axis=1) > (1 - SURE if len(rest) >= FEWEST_OF_LEVELS else SURE)
     weights *= goes[:, None] == _GOES
     total, next_, second = (weights @ each for each in (np.ones(_KEEP.size), _GAIN * _KEEP, _GAIN * _KEEP**2))
@@ -211,7 +224,8 @@ def weights_of(logs: Floats) -> Floats:
     """How probable each level is for each metric, shape (metrics, levels), by log likelihoods and by how common it is
     among all that tell any."""
     known = np.exp(logs - logs.max(axis=1, keepdims=True))
-    known *= shares_of(known[sample_of(np.flatnonzero(logs.any(axis=1)))], _COMMON)
+    tells = np.isfinite(logs) & (logs != 0)
+    known *= shares_of(known[sample_of(np.flatnonzero(tells.any(axis=1)))], _COMMON)
     return np.asarray(known / known.sum(axis=1, keepdims=True))
 
 
