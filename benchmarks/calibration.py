@@ -85,8 +85,9 @@ def bounds(values: Floats, kinds: Floats, units: Floats, false_alarms: float) ->
         rows = deviations[chosen & np.isfinite(wider)]
         tail = joined_tail(list(rows), [np.arange(runs)] * len(rows))
         share = ALONE / max(MANY_METRICS, len(values))
-        factors[str(unit)] = tail.factor(share * false_alarms, runs)
-        of_lasting = tail.factor(share * min(false_alarms, FALSE_ALARM), runs)
+        of_lasting = factors[str(unit)] = tail.factor(share * min(false_alarms, FALSE_ALARM), runs)
+        if false_alarms > FALSE_ALARM:
+            factors[str(unit)] = tail.factor_of_voted(share * false_alarms, ALONE * false_alarms, runs)
         reach[chosen] = (np.where(lasting, of_lasting, factors[str(unit)]) * spread * wider)[chosen]
     return Bounds(levels.centre, np.where(reach > _WIDEST, np.nan, reach), deviations, factors)
 

@@ -19,7 +19,7 @@ from fabricheck.history.limits import Limits
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import KEY, MetricKey, check_history
-from fabricheck.history.tails import Tail, deviations_of, joined_tail
+from fabricheck.history.tails import deviations_of, joined_tail
 from fabricheck.history.together import Strays, together_of_rows
 from fabricheck.judge.constants import (
     ALONE,
@@ -82,8 +82,8 @@ class Refused:
 class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
-    `runs_needed`: how many of each metric would tell how its noise goes on (`Tail.runs_needed`). `together`: how the
-    metrics of a part stray together; None where it is unknown which metrics cross one part.
+    `runs_needed`: how many of each metric would show what healthy sessions do as rarely as parts may be beyond their
+    bounds. `together`: how the metrics of a part stray together; None where it is unknown which metrics cross one part.
     """
 
     system: str
@@ -202,15 +202,14 @@ def _difference(first: str, second: str) -> str:
 @dataclass(frozen=True)
 class _Common:
     """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
-    value to its bound, for the rate of each; least spreads and persistence by kind, tails by unit, how many runs of
-    each are needed, and how those of a part stray together.
+    value to its bound, for the rate of each; least spreads and persistence by kind, how many runs of each are needed,
+    and how those of a part stray together.
     """
 
     rates: Mapping[bool, float]
     factors: Mapping[tuple[str, int, bool], float]
     spreads: Mapping[Kind, float]
     persistence: Mapping[Kind, Persistence]
-    tails: Mapping[str, Tail]
     runs_needed: int
     together: Together | None
 
@@ -236,18 +235,21 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
             strays.setdefault(rows["unit"][0], []).append(Strays(rows, deviations, run))
     of_session = {False: false_alarms, True: min(false_alarms, FALSE_ALARM)}
     rates = {once: ALONE * most / metrics for once, most in of_session.items()}
+    is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
     factors: dict[tuple[str, int, bool], float] = {}
-    tails: dict[str, Tail] = {}
     bounds: dict[str, float] = {}
-    needed = FEWEST
     for unit, of_unit in strays.items():
-        tail = tails[unit] = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
+        tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
         runs = sorted({each.values.size for each in of_unit})
-        factors |= {(unit, each, once): tail.factor(rate, each) for each in runs for once, rate in rates.items()}
+        for number in runs:
+            factors[unit, number, True] = factors[unit, number, False] = tail.factor(rates[True], number)
+            if is_voted:
+                factors[unit, number, False] = tail.factor_of_voted(rates[False], ALONE * false_alarms, number)
         bounds[unit] = factors[unit, runs[0], False]
-        needed = max(needed, tail.runs_needed(rates[False], runs[0]))
+    # Fewer sessions do not show what so few of them have: the bounds are those of the worst.
+    needed = max(FEWEST, math.ceil(1 / ((1 - ALONE) * false_alarms)) - 1) if is_voted else FEWEST
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
-    return _Common(rates, factors, middle, persistence, tails, needed, together)
+    return _Common(rates, factors, middle, persistence, needed, together)
 
 
 def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
@@ -281,7 +283,7 @@ def _own_spread(rows: pl.DataFrame) -> float:
 def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrated | Refused:
     key = MetricKey(*(rows[name][0] for name in KEY))
     if rows.height < FEWEST:
-        return _too_few(key, rows.height, FEWEST)
+        return Refused(key, f"not enough runs for a useful limit: {FEWEST - rows.height:,} more", True)
     failed = rows.filter(pl.col("verdict") == "FAIL").height
     if failed:
         return Refused(key, f"failed in {failed} of {rows.height} runs: the system was not healthy")
@@ -301,11 +303,6 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     spread = max(_own_spread(rows), common.spreads[key.kind])
     reach = common.factors[rows["unit"][0], rows.height, common.is_launched_once(key)] * spread * persistence.widening
     if reach > _WIDEST_REACH:
-        allowed = _WIDEST_REACH / (spread * persistence.widening)
-        rate = common.rates[common.is_launched_once(key)]
-        enough = common.tails[rows["unit"][0]].runs_for(allowed, rate, rows.height)
-        if enough is not None and enough > rows.height:
-            return _too_few(key, rows.height, enough)
         return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
     inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
@@ -349,10 +346,6 @@ def _with_levels(outcome: Calibrated | Refused, nodes: Nodes | None, common: _Co
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
     yield replace(outcome, lower=any_node[0], upper=any_node[1], nodes=levels)
-
-
-def _too_few(key: MetricKey, runs: int, enough: int) -> Refused:
-    return Refused(key, f"not enough runs for a useful limit: {enough - runs:,} more", True)
 
 
 def _wanders(level: Persistence) -> str:

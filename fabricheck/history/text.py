@@ -61,7 +61,7 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        yield f"  {len(few)} of them have wide bounds: with this noise they need {plural(max(few), 'more run')}"
+        yield f"  {len(few)} of them have wide bounds: they need {plural(max(few), 'more run')}"
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from fabricheck.history.tails import Floats, joined_tail
-from fabricheck.judge.constants import FEWEST, FEWEST_FOR_TAIL, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
+from fabricheck.judge.constants import FEWEST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
 from fabricheck.judge.parts import Ints, PartMetrics, Together, parts_of, scores_of, standardised
-
-# Index of the tail of scores, with the weight of so many of the largest: sums of metrics that are cut off have no heavy
-# one.
-_PRIOR = (0.0, FEWEST_FOR_TAIL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +79,11 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
     scores = [standardised(*one, each.parts, parts) for one, each in zip(sums, sessions, strict=True)]
     most = max(len(each.parts) for each in sessions)
     tail = joined_tail(scores, [np.full(one.size, number) for number, one in enumerate(scores)])
-    tail = replace(tail, prior=_PRIOR)
     return Together(
         {unit: float(wide / one) for (unit, wide), one in zip(bounds.items(), scale, strict=True)},
         launch,
         parts,
-        tail.factor(rate / most, runs),
+        tail.factor_of_voted(rate / most, rate, runs),
     )
 
 
