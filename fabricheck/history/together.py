@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fabricheck.history.tails import Floats, joined_tail
-from fabricheck.judge.constants import FEWEST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
+from fabricheck.judge.constants import FALSE_ALARM, FEWEST, MOST_OF_METRIC, MOST_STEPS, RESOLUTION
 from fabricheck.judge.parts import Ints, PartMetrics, Together, parts_of, scores_of, standardised
 
 
@@ -83,7 +83,7 @@ def together_of(sessions: Sequence[Drawn], bounds: Mapping[str, float], rate: fl
         {unit: float(wide / one) for (unit, wide), one in zip(bounds.items(), scale, strict=True)},
         launch,
         parts,
-        tail.factor_of_voted(rate / most, rate, runs),
+        tail.factor_of_voted(rate / most, rate, runs) if rate > FALSE_ALARM else tail.factor(rate / most, runs),
     )
 
 

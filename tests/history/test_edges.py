@@ -55,7 +55,7 @@ NOT_A_NUMBER = [Made(METRIC, [*normal(1, 39), float("nan")])]
         (ONE_METRIC, calibrated, "1 references from 40 runs"),
         (ONE_METRIC, compared, "1 metrics: 0 regressed, 0 cannot say, 1 same"),
         (ONE_METRIC, watched, "1 metrics: 1 watched"),
-        (ALL_EQUAL, calibrated, "400 Gb/s, -0.53% to +0.54%"),
+        (ALL_EQUAL, calibrated, "400 Gb/s, -0.39% to +0.40%"),
         (ALL_EQUAL, compared, "2 metrics: 0 regressed, 0 cannot say, 2 same"),
         (ALL_EQUAL, watched, "2 metrics: 2 watched"),
         (NOT_A_NUMBER, calibrated, f"{METRIC}: nan in run r039-PingPong %transport=ccl is not a measurement: move"),
