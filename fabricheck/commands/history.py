@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     "--false-alarms",
     default=0.3,
     show_default=True,
-    help="Probability that a healthy session exceeds a bound in its first launch; relaunches reduce that to less than "
-    "0.01. Give 0.01 for --launches 1.",
+    help="Share of healthy sessions that may have over 2% of the metrics, or a part, beyond bounds at first; "
+    "relaunches judge those. For --launches 1 give 0.01.",
 )
 @click.option("--references", type=FILE, help="The file to change.  [default: the system's]")
 @click.option(

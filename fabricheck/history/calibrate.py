@@ -111,12 +111,13 @@ def calibrate(
 ) -> Calibration:
     """The references that the runs of `selection` (as `select_runs` takes it; default: all) give.
 
-    The first launch of one more session of the healthy system has any metric beyond its worse bound with probability
-    `false_alarms`, where it has 1,000 metrics, or as many as are calibrated or one measured, or any part whose metrics
-    are worse together. ALONE of it is for metrics alone, and a thousandth of that the rate of each. Few runs of one
-    metric cannot show what is so rare: how far they stray is taken from all metrics of the same unit (`tails`), and a
-    metric varies at least as much as the middle one of its kind, such as the twelve pairs of a node. What nodes differ
-    by is not such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their bounds.
+    The first launch of one more session of the healthy system has more metrics beyond their worse bounds than votes of
+    relaunches bear (VOTED), or any part whose metrics are worse together, with probability `false_alarms`; ALONE of it
+    is for metrics. Of what is launched once, as all is for `false_alarms` of FALSE_ALARM, any metric of 1,000, or of as
+    many as are calibrated or one session measured, counts. How far runs stray is taken from all metrics of the same
+    unit (`tails`), and a metric varies at least as much as the middle one of its kind, such as the twelve pairs of a
+    node. What nodes differ by is not such noise (`by_node`). `Calibrated.beyond` shows where runs are beyond their
+    bounds.
 
     A metric is refused where it has fewer than FEWEST runs, failed in one, lies above the plausible or under the
     acceptance floor by `limits`, varies so much that a bound would let everything pass, or has a level that wanders

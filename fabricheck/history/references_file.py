@@ -117,7 +117,7 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         runs=min(each.runs for each in calibration.references),
         **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
-            f"false-alarm probability of the first launch of a healthy session: {calibration.false_alarms:g}; "
+            f"--false-alarms {calibration.false_alarms:g}; "
             f"median spread between runs {between:.2%}, within a run {within:.2%}"
         ),
     )

@@ -57,11 +57,11 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
         f"{made.system}: {len(made.references)} references from {plural(made.runs, 'run')} in "
         f"{plural(len(made.sessions), 'session')}, "
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
-        f"false-alarm probability {made.false_alarms:g} for the first launch of a session"
+        f"--false-alarms {made.false_alarms:g}"
     )
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
-        yield f"  {len(few)} of them have wide bounds: they need {plural(max(few), 'more run')}"
+        yield f"  {len(few)} of them have few runs: they need {plural(max(few), 'more run')}"
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:

@@ -123,7 +123,7 @@ def test_a_command_says_how_many_runs_show_what_is_rare() -> None:
     few = calibrated(two(FEWEST))
     assert few.runs_needed == 13  # of as many sessions and one more, one is 7.5%
     said = "\n".join(calibration_lines(few))
-    assert f"{len(few.references)} of them have wide bounds" in said
+    assert f"{len(few.references)} of them have few runs" in said
     assert calibrated(two(13)).runs_needed == 13
 
 
