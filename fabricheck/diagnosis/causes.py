@@ -290,12 +290,13 @@ def _of_software(
     problems: Sequence[Finding],
     of_nodes: Sequence[Finding],
 ) -> Iterator[Cause]:
-    """The libraries by which alone everything is slow, but for nodes of which is told what slows all."""
+    """The libraries by which alone everything is slow, but for nodes that are named, no part being the other choice."""
     busy = _hosts_by_code(of_nodes)
+    named = [each for each in problems if all(one.kind is Kind.NODE for one in each.components)]
     open_groups = [
         group
         for group in table
-        if not _is_of_named_node(group, runs, problems)
+        if not _is_of_named_node(group, runs, named)
         and not any(runs[group.run].run.hosts <= hosts for hosts in busy.values())
     ]
     libraries, lost = slow_software(open_groups, runs, low)

@@ -169,8 +169,16 @@ def test_what_only_one_library_loses_is_the_library() -> None:
     library = {"ccl": {"name": "NCCL", "version": "2.29.1"}}
     by_ccl = run_on_gpus(["vm"] * 4, pairs(4), transport="ccl", level=900.0)
     by_ccl = replace(by_ccl, header={**by_ccl.header, "libraries": library})
-    _, found = session([by_copy, by_ccl], judge_of())
+    by_ccl = replace(by_ccl, path="ccl.jsonl")
+    judged, found = session([by_copy, by_ccl], judge_of())
     assert blamed(found)[0] == ("slow-library", ("NCCL 2.29.1",)), blamed(found)
+    # All metrics of its run are those of the node and of its only link: which of the two, they do not tell.
+    tied = (
+        Component.of_node("vm"),
+        Component.between(Component(Kind.GPU, "gpu0", "vm"), Component(Kind.GPU, "gpu1", "vm")),
+    )
+    together = Finding("slow-part", Verdict.DEGRADED, "", tied, files=(by_ccl.path,))
+    assert blamed(diagnose(judged, [together])) == [("slow-library", ("NCCL 2.29.1",))]
 
 
 @pytest.mark.parametrize("told_of", ["node-busy", "host-memory-slow"])
