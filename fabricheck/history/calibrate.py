@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -83,7 +84,8 @@ class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
     `runs_needed`: how many of each metric would show what healthy sessions do as rarely as parts may be beyond their
-    bounds. `together`: how the metrics of a part stray together; None where it is unknown which metrics cross one part.
+    bounds. `unlike`: sessions that are beyond the bounds of most metrics, and of how many. `together`: how the metrics
+    of a part stray together; None where it is unknown which metrics cross one part.
     """
 
     system: str
@@ -97,6 +99,7 @@ class Calibration:
     runs_needed: int
     references: tuple[Calibrated, ...]
     refused: tuple[Refused, ...]
+    unlike: Mapping[str, int] = field(default_factory=dict)
     together: Together | None = None
 
 
@@ -149,8 +152,13 @@ def calibrate(
     by_node = [nodes_of(rows) for rows in groups]
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
     common = _common(groups, false_alarms, max(MANY_METRICS, len(groups), measured_at_once(kept)))
+    beyond: Counter[str] = Counter()
     for group, nodes in zip(groups, by_node, strict=True):
-        for outcome in _with_levels(_calibrated(group, common, limits), nodes, common):
+        made = _calibrated(group, common, limits)
+        if isinstance(made, Calibrated):
+            share = pl.col("value") / made.value - 1
+            beyond.update(group.filter(~share.is_between(made.lower, made.upper))["session"].unique().to_list())
+        for outcome in _with_levels(made, nodes, common):
             if isinstance(outcome, Calibrated):
                 references.append(outcome)
             else:
@@ -167,6 +175,7 @@ def calibrate(
         runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
+        unlike={session: number for session, number in sorted(beyond.items()) if 2 * number > len(references)},
         together=common.together if references else None,
     )
 

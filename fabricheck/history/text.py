@@ -62,6 +62,11 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
         yield f"  {len(few)} of them have few runs: they need {plural(max(few), 'more run')}"
+    for session, number in made.unlike.items():
+        yield (
+            f"  session {session} is beyond the bounds of {plural(number, 'metric')}: "
+            "if it was not healthy, move it out of the store"
+        )
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:
