@@ -150,12 +150,11 @@ def restricted(
     return np.maximum(products[-1][-1], 0.0), logs
 
 
-def _scaled(values: Floats, least: float) -> tuple[Floats, Floats]:
+def _scaled(rest: Floats, spread: Floats, least: float) -> tuple[Floats, Floats]:
     """Values around their centres, in spreads, and these, (metrics,); NaN for metrics that tell nothing: fewer than
     FEWEST sessions, or a spread that shows how a clock is rounded."""
-    usual = centre_and_spread(values)
-    spread = np.where((usual.spread > least) & (usual.count >= FEWEST), usual.spread, np.nan)
-    return np.clip((values - usual.centre[:, None]) / spread[:, None], -CUT, CUT), spread
+    spread = np.where((spread > least) & (np.isfinite(rest).sum(axis=1) >= FEWEST), spread, np.nan)
+    return np.clip(rest / spread[:, None], -CUT, CUT), spread
 
 
 def _likelihoods(scaled: Floats, levels: npt.NDArray[np.int64] = EVERY) -> Floats:
@@ -200,11 +199,12 @@ def level_of(rest: Floats, reach: Floats, gains: Floats, keeps: Floats) -> Float
     return level
 
 
-def levels_of(rest: Floats, least: float) -> tuple[Floats, Floats]:
+def levels_of(rest: Floats, spread: Floats, least: float) -> tuple[Floats, Floats]:
     """Gain and keep of the level of each metric, both (metrics,): by what its sessions leave probable, and by how
-    common each level is among all (`shares_of`). `least`: the least spread. Of what comes back the level moves the
-    predictions of the next two sessions as all that is probable does."""
-    scaled = _scaled(rest, least)[0]
+    common each level is among all (`shares_of`). `rest`: values around their centres, whose `spread` is at least
+    `least` where it tells anything. Of what comes back the level moves the predictions of the next two sessions as all
+    that is probable does."""
+    scaled = _scaled(rest, spread, least)[0]
     some = sample_of(np.arange(len(rest)))
     logs = _likelihoods(scaled[some])
     if some.size < len(rest):  # what is rare among some of many metrics is not asked of all
@@ -258,7 +258,9 @@ def persistence_of(values: Floats) -> Persistence:
     What metrics have in common is told once: they count for as many as would have a mean that varies as theirs does
     (Kish, *Survey Sampling*, 1965, section 8.2).
     """
-    scaled, spread = _scaled(values[:, -YEAR:], LEAST_SPREAD)
+    values = values[:, -YEAR:]
+    usual = centre_and_spread(values)
+    scaled, spread = _scaled(values - usual.centre[:, None], usual.spread, LEAST_SPREAD)
     sessions, tells = scaled.shape[1], np.isfinite(spread)
     if not tells.any():
         return Persistence(0.0, 1.0, sessions, 0.0)

@@ -219,7 +219,7 @@ def fit(values: Floats, until: int, shared: npt.NDArray[np.bool_], least: float)
     count, centre, whole, error = cast("tuple[Ints, Floats, Floats, Floats]", parts)
     gain, keep, level, own = np.ones(len(values)), np.zeros(len(values)), np.zeros(len(values)), whole.copy()
     for rows in (shared, ~shared):  # what all have in common is one series, of which they tell nothing
-        gain[rows], keep[rows] = levels_of(error[rows, :until], least)
+        gain[rows], keep[rows] = levels_of(error[rows, :until], whole[rows], least)
     follows = np.flatnonzero(keep)
     if follows.size:
         filtered = CUT * whole[follows], gain[follows], keep[follows]

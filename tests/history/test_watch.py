@@ -19,6 +19,7 @@ from fabricheck.history.incidents import Incident
 from fabricheck.history.levels import levels_of
 from fabricheck.history.monitor import monitor
 from fabricheck.history.peaks import upper_tail
+from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.text import to_json, watch_lines
 from fabricheck.history.usual import Options
 from fabricheck.history.watch import WatchResult, change_point, watch, watch_series
@@ -379,19 +380,24 @@ def test_a_level_that_keeps_nine_tenths_of_its_distance_raises_little() -> None:
 
 def test_levels_are_told_by_twenty_sessions_of_many_metrics() -> None:
     """What stands, what comes back, and what goes about. Of few metrics nothing is said to go about."""
+
+    def levels(values: Floats) -> tuple[Floats, Floats]:
+        usual = centre_and_spread(values)
+        return levels_of(values - usual.centre[:, None], usual.spread, 1e-4)
+
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((300, 20))
-    gain, keep = levels_of(noise, 1e-4)
+    gain, keep = levels(noise)
     assert ((keep < 0.1) | (gain < 0.15)).mean() > 0.9
-    assert (levels_of(noise[:12], 1e-4)[1] < 0.2).all()
+    assert (levels(noise[:12])[1] < 0.2).all()
     for alike in (0.0, 0.4, 0.7):
-        gain, keep = levels_of(autocorrelated(rng, alike, 300, 60), 1e-4)
+        gain, keep = levels(autocorrelated(rng, alike, 300, 60))
         assert np.median(keep) == pytest.approx(alike, abs=0.1)
         assert (keep < 1).mean() > 0.9
-    gain, keep = levels_of(np.cumsum(0.35 * rng.standard_normal((300, 20)), axis=1) + noise, 1e-4)
+    gain, keep = levels(np.cumsum(0.35 * rng.standard_normal((300, 20)), axis=1) + noise)
     assert (keep == 1).mean() > 0.9
     assert np.median(gain) == pytest.approx(0.25, abs=0.15)
-    assert np.median(levels_of(np.cumsum(noise, axis=1), 1e-4)[0]) > 0.9
+    assert np.median(levels(np.cumsum(noise, axis=1))[0]) > 0.9
 
 
 def test_a_loss_of_sessions_that_are_alike_is_found_by_its_first() -> None:
