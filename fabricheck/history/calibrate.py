@@ -156,8 +156,7 @@ def calibrate(
     for group, nodes in zip(groups, by_node, strict=True):
         made = _calibrated(group, common, limits)
         if isinstance(made, Calibrated):
-            share = pl.col("value") / made.value - 1
-            beyond.update(group.filter(~share.is_between(made.lower, made.upper))["session"].unique().to_list())
+            beyond.update(_beyond(group, made.value, made.lower, made.upper)["session"].unique().to_list())
         for outcome in _with_levels(made, nodes, common):
             if isinstance(outcome, Calibrated):
                 references.append(outcome)
@@ -315,7 +314,6 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
     if reach > _WIDEST_REACH:
         return Refused(key, f"no useful limit: varies by {between:.1%} from run to run, with outliers", True)
     lower, upper = _outwards(-math.expm1(-reach)), _outwards(math.expm1(reach))
-    inside = (values >= value * (1 - lower)) & (values <= value * (1 + upper))
     return Calibrated(
         key=key,
         unit=rows["unit"][0],
@@ -326,7 +324,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         runs=rows.height,
         between=between,
         within=within,
-        beyond=int((~inside).sum()),
+        beyond=_beyond(rows, value, -lower, upper).height,
         degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
     )
 
@@ -356,6 +354,11 @@ def _with_levels(outcome: Calibrated | Refused, nodes: Nodes | None, common: _Co
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
     yield replace(outcome, lower=any_node[0], upper=any_node[1], nodes=levels)
+
+
+def _beyond(rows: pl.DataFrame, value: float, lower: float, upper: float) -> pl.DataFrame:
+    """The runs beyond the bounds, shares of a value."""
+    return rows.filter(~pl.col("value").is_between(value * (1 + lower), value * (1 + upper)))
 
 
 def _wanders(level: Persistence) -> str:

@@ -69,9 +69,9 @@ def diff(path: Path, text: str) -> str:
 
 def write(path: Path, text: str) -> None:
     """Put `text` in the place of the file at `path` in one step. UserError where that cannot be done."""
-    if path.resolve().is_relative_to(INSTALLED):
-        raise UserError(f"{path} is part of the installed package: name your own file with --references, or use --site")
     target = path.resolve()  # a link into a checkout stays one
+    if target.is_relative_to(INSTALLED):
+        raise UserError(f"{path} is part of the installed package: name your own file with --references, or use --site")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(target) as unfinished:

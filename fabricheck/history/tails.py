@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,13 @@ class Tail:
     deviations: Floats
     runs: Ints
 
+    @cached_property
+    def by_session(self) -> tuple[Floats, ...]:
+        """The deviations of each session, descending."""
+        order = np.argsort(self.runs, kind="stable")
+        first = np.flatnonzero(np.diff(self.runs[order], prepend=-1))
+        return tuple(np.split(self.deviations[order], first)[1:])
+
     def factor_of_voted(self, rate: float, sessions: float, runs: int) -> float:
         """How many spreads from the centre of `runs` runs the bound of what is launched again and voted on lies.
 
@@ -65,14 +73,13 @@ class Tail:
         """
         runs = max(runs, ENOUGH)
         # Of few metrics each would be beyond its bound more often than votes can bear.
-        share = min(sessions, VOTED * self.deviations.size / max(np.unique(self.runs).size, 1))
+        share = min(sessions, VOTED * self.deviations.size / max(len(self.by_session), 1))
         usual = min(self._of_sessions(0.0, share), _usual_factor(rate, runs))
         return max(self._of_sessions(VOTED, share), usual, prediction_factor(runs, rate))
 
     def _of_sessions(self, metrics: float, sessions: float) -> float:
         """What more than this share of the metrics is beyond in this share of the sessions; 0 without any."""
-        counted = [self.deviations[self.runs == each] for each in np.unique(self.runs)]
-        worst = sorted((float(own[int(metrics * own.size)]) for own in counted), reverse=True)
+        worst = sorted((float(own[int(metrics * own.size)]) for own in self.by_session), reverse=True)
         return worst[max(int(sessions * (len(worst) + 1)), 1) - 1] if worst else 0.0
 
     def factor(self, rate: float, runs: int) -> float:
