@@ -202,6 +202,12 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "stalled": CatalogueEntry("made no progress for seconds", _SLOW, _MEASURED,
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
+    "pausing-node": CatalogueEntry("pauses now and then", _SLOW, _MEASURED,
+        "Its ranks did not run for 1% of the time or more: in pauses of 50 ms or more, or stopped by the CPU quota of "
+        "their cgroup. Most other nodes did not pause. On a busy node this changes no verdict.",
+        ("Look for processes that are stopped and for CPU quotas on {node}: `ps -eo stat,pid,args`, "
+         "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
+         "Look for what else runs there: `top -b -n 1`; for a virtual machine ask its host for steal time"), "A node"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
