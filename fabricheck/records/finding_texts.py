@@ -147,7 +147,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "intermittent": CatalogueEntry("was slow in one launch and not in the next", _SLOW, _MEASURED,
         "One launch was slower than noise explains. Another launch on the same nodes was not. A flapping cable or "
         "transceiver often causes this.",
-        (_DMESG, "Has it happened before? `fabricheck ledger --system {system}`, `fabricheck watch --system {system}`",
+        (_DMESG, "Has it happened before? `fabricheck watch --system {system}`",
          _CABLE), "A part"),
     "below-floor": CatalogueEntry("is below the minimum", _SLOW, _MEASURED,
         "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
