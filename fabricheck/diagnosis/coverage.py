@@ -119,7 +119,7 @@ class _Crossing:
 
     @classmethod
     def of(cls, judged: RunJudgement) -> _Crossing:
-        run, topology = with_node_indexes(judged.run), judged.topology
+        run, topology = with_node_indexes(judged.run, judged.topology), judged.topology
         indexes = {each.device.index for each in run.ranks if each.device is not None}
         if topology is not None and not indexes <= {gpu.index for gpu in topology.gpus}:
             topology = None  # of other nodes; the judge says so
