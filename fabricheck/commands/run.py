@@ -118,7 +118,7 @@ def run(
     When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
 
     \b
-    smoke          13 s  every link once
+    smoke          13 s  every link of one node (with --nodes: of each), and all nodes together
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
     papers               what `fabricheck reproduce` needs
