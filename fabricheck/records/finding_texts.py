@@ -208,6 +208,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Look for processes that are stopped and for CPU quotas on {node}: `ps -eo stat,pid,args`, "
          "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
          "Look for what else runs there: `top -b -n 1`; for a virtual machine ask its host for steal time"), "A node"),
+    "no-connection": CatalogueEntry("cannot be reached by other nodes", _STATE, _REPORTED,
+        "Before the test no TCP connection came about between the named nodes over this port, in two tries of 2.5 s. "
+        "They share a port, a cable, a switch, a route or a firewall.",
+        ("Try it from another node: `ping -c 3 {node}`, `ip route get $(getent hosts {node} | cut -d' ' -f1)`",
+         "Look for rules that drop packets on both nodes: `nft list ruleset`, `iptables -S`"), "A port"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
