@@ -121,7 +121,7 @@ def run(
     smoke          13 s  every link of one node (with --nodes: of each), and all nodes together
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
-    observations         what `fabricheck observations` needs
+    papers               what `fabricheck reproduce` needs
     tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory
