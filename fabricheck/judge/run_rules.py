@@ -77,11 +77,6 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         yield Finding("stalled", Verdict.DEGRADED if flapped else Verdict.PASS, text, (), setup_s, None, "s")
 
 
-# A loss of goodput of 1% is the least that references of H100 and H200 tell apart (docs/results).
-_PAUSED_SHARE = 0.01
-_FEWEST_PAUSES = 5
-
-
 def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
     """Nodes whose ranks did not run for a while again and again: DEGRADED where most nodes did, and had cores to."""
     run = judged.run
@@ -90,12 +85,14 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
     measured_ns = footer.get("wall_ns", 0) - footer.get("setup_ns", 0)
     if not pauses or measured_ns <= 0:
         return
+    # A loss of goodput of 1% is the least that references of H100 and H200 tell apart (docs/results).
+    noticed_ns, fewest = 0.01 * measured_ns, 5
     lost_ns = dict.fromkeys((short_name(rank.host) for rank in run.ranks), 0)
     texts = {}
     for rank in run.ranks:
         of_rank, host = pauses.get(str(rank.rank), {}), short_name(rank.host)
         throttled = of_rank.get("throttled_ns", 0)
-        paused = of_rank.get("total_ns", 0) if of_rank.get("count", 0) >= _FEWEST_PAUSES else 0
+        paused = of_rank.get("total_ns", 0) if of_rank.get("count", 0) >= fewest else 0
         if max(throttled, paused) > lost_ns[host]:
             lost_ns[host] = max(throttled, paused)
             texts[host] = (
@@ -103,7 +100,7 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
                 if paused > throttled
                 else (f"the CPU quota of its cgroup stopped rank {rank.rank} for {throttled / 1e9:.3g} s")
             )
-    pausing = [host for host, lost in lost_ns.items() if lost >= _PAUSED_SHARE * measured_ns]
+    pausing = [host for host, lost in lost_ns.items() if lost >= noticed_ns]
     alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
     short_of_cores = run.header.get("oversubscribed") or run.header.get("few_cores")
     for host in pausing:
@@ -116,7 +113,7 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
 def _pauses_text(of_rank: Mapping[str, Any]) -> str:
     gaps = np.diff(of_rank["at_ms"])
     period = float(np.median(gaps)) if gaps.size else 0.0
-    regular = gaps.size >= _FEWEST_PAUSES and float(np.median(np.abs(gaps - period))) < period / 5
+    regular = gaps.size >= 4 and float(np.median(np.abs(gaps - period))) < period / 5
     text = (
         f"paused {of_rank['count']} times, {of_rank['longest_ns'] / 1e6:.3g} ms at most and "
         f"{of_rank['total_ns'] / 1e9:.3g} s together"

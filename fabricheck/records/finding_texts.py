@@ -203,15 +203,13 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
     "pausing-node": CatalogueEntry("pauses now and then", _SLOW, _MEASURED,
-        "Its ranks did not run for 1% of the time or more: in pauses of 50 ms or more, or stopped by the CPU quota of "
-        "their cgroup. Most other nodes did not pause. On a busy node this changes no verdict.",
-        ("Look for processes that are stopped and for CPU quotas on {node}: `ps -eo stat,pid,args`, "
+        "Its ranks did not run for 1% of the time, in pauses of 50 ms or more, or a CPU quota stopped them.",
+        ("Look for stopped processes and CPU quotas on {node}: `ps -eo stat,pid,args`, "
          "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
-         "Look for what else runs there: `top -b -n 1`; for a virtual machine ask its host for steal time"), "A node"),
+         "Look for what else runs there: `top -b -n 1`"), "A node"),
     "no-connection": CatalogueEntry("cannot be reached by other nodes", _STATE, _REPORTED,
-        "Before the test no TCP connection came about between the named nodes over this port, in two tries of 2.5 s. "
-        "They share a port, a cable, a switch, a route or a firewall.",
-        ("Try it from another node: `ping -c 3 {node}`, `ip route get $(getent hosts {node} | cut -d' ' -f1)`",
+        "Before the test no TCP connection came about over this port, in two tries of 2.5 s.",
+        ("Try it from another node: `ping -c 3 {node}`",
          "Look for rules that drop packets on both nodes: `nft list ruleset`, `iptables -S`"), "A port"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",

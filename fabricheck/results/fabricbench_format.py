@@ -586,7 +586,7 @@ class RemarkModel(_Line):
 
 
 class PausesModel(_Line):
-    """When a rank did not run: it was stopped, its node stood still, or the quota of its cgroup was used up."""
+    """When a rank did not run: it was stopped, its node paused, or the quota of its cgroup was used up."""
 
     count: Count = 0
     """wake-ups of a thread that sleeps 20 ms, which came more than 50 ms late"""
