@@ -148,8 +148,7 @@ def state_command(when: str, launch: str, program: str = "") -> str:
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
     `launch`: the launcher with its options and a blank, empty where this very node is asked. `program`: what is run.
-    Compute nodes where the
-    Python that this is does not run, as of another architecture, use their own.
+    Compute nodes where the Python that this is does not run, as of another architecture, use their own.
     """
     rank = ""
     for name in reversed(_LOCAL_RANKS):

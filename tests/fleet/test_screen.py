@@ -21,7 +21,7 @@ PROGRAM = ["fabricbench", "--operations=unidirectional", "--sizes=2MiB", "--time
 SRUN = """\
 #!/bin/sh
 for word; do case $word in --nodelist=*) nodes=${{word#*=}};; --output=*) file=${{word#*=}};; esac; done
-[ -n "$file" ] || { echo "$nodes" >> asked; exit 0; }  # the state of the nodes
+[ -n "$file" ] || {{ echo "$nodes" >> asked; exit 0; }}  # the state of the nodes
 echo "$nodes $file" >> launched
 [ -e "$file" ] && exit 2  # as fabricbench, which writes over no result
 echo partial > "$file"
