@@ -207,10 +207,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Look for stopped processes and CPU quotas on {node}: `ps -eo stat,pid,args`, "
          "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
          "Look for what else runs there: `top -b -n 1`"), "A node"),
-    "no-connection": CatalogueEntry("cannot be reached by other nodes", _STATE, _REPORTED,
-        "Before the test no TCP connection came about over this port, in two tries of 2.5 s.",
-        ("Try it from another node: `ping -c 3 {node}`",
-         "Look for rules that drop packets on both nodes: `nft list ruleset`, `iptables -S`"), "A port"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
@@ -239,8 +235,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Start one process there by hand: `srun -w {node} hostname`; then `fabricheck doctor --system {system}`",
          _STDERR, _DRAIN), "A node"),
     "no-connection": CatalogueEntry("have no connection", _MISSING, _REPORTED,
-        "MPI or a collective library could not connect two nodes: route, address, firewall or cable. One report does "
-        "not tell which end is at fault.",
+        "MPI, a collective library or the probe before a test could not connect two nodes: route, address, firewall or "
+        "cable. One report does not tell which end is at fault.",
         ("On both nodes: `ip route get ADDRESS`, `ip addr`, and the interfaces that MPI and the library use",
          _STDERR, _AGAIN), "Two nodes"),
     "node-did-not-run": CatalogueEntry("has no valid result", _MISSING, _MEASURED,
@@ -392,9 +388,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
-    "slow-while-busy": CatalogueEntry("was below the minimum on a busy machine", _ENDED, _REPORTED,
-        "At least half of the cores had other work before the test began. The test needs the processor or host memory "
-        "to move its data.",
+    "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
+        "More than a third of the cores had other work before the test began. The test needs the processor or host "
+        "memory to move its data.",
         ("Is the machine idle? `top -b -n 1`", _AGAIN), "A metric"),
     "gpu-in-use": CatalogueEntry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",
@@ -519,7 +515,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "Its time differs from that of the other nodes, or of the check.",
         ("On {node}: `chronyc tracking` or `timedatectl`",), "A node"),
     "node-busy": CatalogueEntry("is busy with other work", _STATE, _REPORTED,
-        "At least half of its cores were busy before the test began. That slows a test.",
+        "More than a third of its cores were busy before the test began. That slows a test.",
         ("Find the process: `top -b -n 1` on {node}; run again when the node is idle",), "A node"),
     "host-memory-slow": CatalogueEntry("copies memory slowly", _STATE, _MEASURED,
         "All slow results use host memory. One core copies host memory a third slower than in earlier sessions or on "

@@ -138,22 +138,23 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
     local = partition.scheduler.registered_name == "local" and getattr(test, "num_nodes", 1) == 1
     local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
+    program = getattr(getattr(test, "fabricbench", None), "program", "")
     nodes = getattr(test, "num_nodes", 1)
-    before, after = (state_command(when, launch, nodes) for when in ("before", "after"))
+    before, after = (state_command(when, launch, nodes, program) for when in ("before", "after"))
     test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *test.prerun_cmds]
     test.postrun_cmds = [*test.postrun_cmds[:-1], after, *test.postrun_cmds[-1:]]
 
 
-def state_command(when: str, launch: str, nodes: int) -> str:
+def state_command(when: str, launch: str, nodes: int = 1, program: str = "") -> str:
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
-    `launch`: the launcher with its options and a blank, empty where this very node is asked. Compute nodes where the
-    Python that this is does not run, as of another architecture, use their own.
+    `launch`: the launcher with its options and a blank, empty where this very node is asked. `program`: what is run.
+    Compute nodes where the Python that this is does not run, as of another architecture, use their own.
     """
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
-    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes))
+    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes), *filter(None, [program]))
     script = (
         f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; "$p" -c "" || p=python3; '
         f'exec "$p" {shlex.join(ask)}'
