@@ -34,6 +34,7 @@ FLOORS = (
     ),
     ("records",),
     ("results",),
+    ("vendor",),
     ("tuning", "extras"),
     ("state",),
     ("topology",),

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from fabricheck.commands.judge import judge_vendor_file, vendor_table
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
-from fabricheck.results.vendor import not_judged, other_tool, vendor_outputs
-from fabricheck.results.vendor_output import VendorOutput
 from tests.support.nodes import ROOT
+from tests.vendor.reading import read_all
 
 DATA = ROOT / "tests" / "data" / "field_reports"
 TOOL = "all_reduce_perf"
@@ -28,7 +28,7 @@ NCCL = "# nccl-tests version 2.17.6 nccl-headers=22707 nccl-library=22707\n"
 
 
 def read(text: str, tool: str | None = TOOL) -> VendorOutput:
-    (output,) = vendor_outputs(text, tool=tool)
+    (output,) = read_all(text, tool=tool)
     return output
 
 
@@ -52,7 +52,7 @@ def test_an_output_is_one_whatever_the_order_of_its_lines(order: str) -> None:
     output = read(ORDERS[order], tool=None)
     assert (output.tool, output.ranks, len({each.bytes for each in output.samples})) == (TOOL, 8, 4)
     assert not output.problems
-    first, second = vendor_outputs(ORDERS[order] * 2)
+    first, second = read_all(ORDERS[order] * 2)
     assert (first.ranks, second.ranks) == (8, 8) and not first.problems and not second.problems
 
 
@@ -132,7 +132,7 @@ def test_a_table_tells_which_test_it_is_of_where_only_one_can_be(case: str) -> N
         count = size // 4 if factor in (1.0, 1.75) else size // 32
         rows += f"{size:>12} {count:>13} {'float':>9} {redop:>7} {root:>7}{half}{half}\n"
         total += round(algbw * factor, 2) / 3
-    (output,) = vendor_outputs(
+    (output,) = read_all(
         head.replace("maxBytes 8388608", "maxBytes 4194304")
         + f"{rows}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {total:g}\n#\n"
     )
@@ -153,7 +153,7 @@ def test_each_rank_a_run_of_its_own() -> None:
     """nccl-tests without MPI, started by mpirun."""
     lines = PLAIN.splitlines(keepends=True)
     alone = "".join(line for line in lines if "  Rank " not in line or "Rank  0" in line)
-    outputs = vendor_outputs(alone * 8, tool=TOOL)
+    outputs = read_all(alone * 8, tool=TOOL)
     assert len(outputs) == 8 and all("wrong-ranks" in codes(each) for each in outputs)
     assert "wrong-ranks" not in codes(read(alone))
 
@@ -285,7 +285,7 @@ def test_numbers_of_other_tools_are_shown_and_never_pass(tool: str, tmp_path: Pa
 
 def test_a_transfer_of_less_than_a_nanosecond_is_shown() -> None:
     """What a mutant showed: a byte at 48 GB/s."""
-    (output,) = vendor_outputs(TRANSFER.replace("268435456", "1"))
+    (output,) = read_all(TRANSFER.replace("268435456", "1"))
     assert [each.times_ns.tolist() for each in output.samples] == [[1]]
 
 
@@ -297,7 +297,7 @@ def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
         '{"nvbandwidth": {"testcases": [{"name": "a_ce"}, 2]}}',
         '{"nvbandwidth": [',
     ):
-        assert codes(vendor_outputs(text)[0]) == {"other-tool"}
+        assert codes(read_all(text)[0]) == {"other-tool"}
 
 
 SHM_FULL = (
@@ -336,7 +336,7 @@ def test_a_log_by_itself_tells_what_it_says(case: str, tmp_path: Path) -> None:
 def test_a_healthy_log_of_efa_gives_no_reasons() -> None:
     provider = "n1:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)\n"
     channel = "n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA/Shared\n"
-    (output,) = vendor_outputs(provider + channel)
+    (output,) = read_all(provider + channel)
     assert "reasons" not in output.facts and not output.problems
 
 

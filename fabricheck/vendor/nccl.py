@@ -1,0 +1,624 @@
+"""Reads what nccl-tests and rccl-tests print and write as JSON (docs/vendor-formats.md), whatever their version.
+
+They say much twice, and that is checked: the sizes follow from the options, algbw from size and time, busbw from algbw
+and the number of ranks, the footer's average from all rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any, Literal, ClassVar
+
+import numpy as np
+
+from fabricheck.records.run import Samples
+from fabricheck.records.vendor_output import VendorOutput
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.environment import recorded_environment
+from fabricheck.results.lines import Line
+from fabricheck.results.strict_json import BadLineError, load
+from fabricheck.vendor.block import (
+    LARGEST_RANKS,
+    LARGEST_SIZE,
+    NUMBER,
+    WHOLE,
+    WORD,
+    Asked,
+    Block,
+    Row,
+    Table,
+    one_time,
+    products_agree,
+    quote,
+    value_of,
+)
+
+
+@dataclass(frozen=True)
+class Test:
+    """`shared`: the buffer has one share a rank; bandwidths are size / time, times the factors of n ranks."""
+
+    operation: str
+    shared: bool = False
+    transfers: bool = False
+    reduces: bool = False
+    rooted: bool = False
+
+    def algbw_factor(self, n: int) -> float:
+        """The share of a buffer that algbw counts, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
+        return (n - 1) / n if self.operation == "hypercube" else 1.0
+
+    def busbw_factor(self, n: int) -> float:
+        """busbw divided by algbw, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
+        if self.operation == "allreduce":
+            return 2 * (n - 1) / n
+        return (n - 1) / n if self.shared else 1.0
+
+
+_TESTS = {
+    "all_reduce_perf": Test("allreduce", reduces=True),
+    "all_gather_perf": Test("allgather", shared=True),
+    "alltoall_perf": Test("alltoall", shared=True),
+    "alltoallv_perf": Test("alltoallv", shared=True, transfers=True),
+    "broadcast_perf": Test("broadcast", rooted=True),
+    "gather_perf": Test("gather", shared=True, transfers=True, rooted=True),
+    "hypercube_perf": Test("hypercube", shared=True, transfers=True),
+    "reduce_perf": Test("reduce", reduces=True, rooted=True),
+    "reduce_scatter_perf": Test("reduce_scatter", shared=True, reduces=True),
+    "scatter_perf": Test("scatter", shared=True, transfers=True, rooted=True),
+    "sendrecv_perf": Test("sendrecv", transfers=True),
+}
+# There the tool cannot check a result in place, and prints N/A.
+_UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
+# From here on alltoall is the library's own collective (nccl-tests, src/alltoall.cu).
+_OWN_ALLTOALL = 22800
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+
+# A time has two decimals below 100, none from 100,000 on: fitted to its column since 2.17, by magnitude before.
+_TIME = re.compile(r"[1-9]?\d\.\d\d|[1-9]\d{2,3}\.\d\d?|[1-9]\d{4}(?:\.\d)?|[1-9]\d{5,8}|\d(?:\.\d)?e\+\d\d", re.ASCII)
+_RATE = re.compile(r"(?:0|[1-9]\d{0,2})\.\d\d|[1-9]\d{3,6}(?:\.\d\d?)?", re.ASCII)
+_COLUMNS = {
+    "size": WHOLE,
+    "count": WHOLE,
+    "type": WORD,
+    "redop": WORD,
+    "root": re.compile(r"-1|[0-9]{1,9}", re.ASCII),
+    "time": _TIME,
+    "algbw": _RATE,
+    "busbw": _RATE,
+    "#wrong": re.compile(r"N/A|(?:0|[1-9][0-9]{0,5})|[1-9](?:\.[0-9]{1,5})?e\+[0-9]{2}", re.ASCII),
+    "error": re.compile(r"N/A|[0-9]e[+-][0-9]{2}", re.ASCII),
+    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII),
+    "clock": re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}", re.ASCII),
+    **dict.fromkeys(("i_min", "i_max", "i_p99", "i_cv%"), NUMBER),
+}
+_HEADER = re.compile(
+    r"size count type( redop)?( root)?((?: time algbw busbw (?:#wrong|error))(?: i_min i_max i_p99 i_cv%)?)"
+    r"( time algbw busbw (?:#wrong|error)(?: i_min i_max i_p99 i_cv%)?)?( timestamp)?"
+)
+_UNITS = {"size": "(B)", "count": "(elements)", "time": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)", "i_cv%": "(%)"}
+_HALVES: tuple[tuple[str, Literal["out-of-place", "in-place"]], ...] = (("", "out-of-place"), ("'", "in-place"))
+
+
+def program_of(path: str) -> str:
+    """The name of a test; packages call those that were built with MPI by names of their own."""
+    return PurePath(path).name.removesuffix("_mpi")
+
+
+class NcclTests(Block):
+    """The table of nccl-tests, of text or JSON."""
+
+    title = "nccl-tests"
+    words = 3
+    begins: ClassVar = (
+        re.compile(r"# nccl-tests version |#? ?rccl-tests:? [Vv]ersion"),
+        re.compile(r"# Collective test starting: "),
+        re.compile(r"(?:# ?)?nThread [0-9]+ nGpus "),
+        re.compile(r"(?:#\s*)?size +count +type "),
+    )
+    # A web page takes the sign of some lines for that of a heading.
+    known: ClassVar = {
+        "rank": re.compile(
+            r"#?\s*Rank\s+([0-9]{1,9})\s+(?:Group\s+([0-9]{1,9})\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+([0-9]+)"
+            r"\s+\[[^\]]*\]\s+(\S.*)",
+            re.ASCII,
+        ),
+        "config": re.compile(
+            r"#?\s*nThread (?P<threads>[0-9]{1,9}) nGpus (?P<gpus>[0-9]{1,9}) minBytes (?P<minimum>[0-9]{1,19}) maxBytes "
+            r"(?P<maximum>[0-9]{1,19}) step: (?P<step>[0-9]{1,19})\((?P<by>factor|bytes)\) warmup iters: [0-9]{1,9} "
+            r"iters: (?P<iterations>[0-9]{1,9})(?: agg iters: (?P<aggregated_iterations>[0-9]{1,9}))?"
+            r" validation: (?P<validated>[0-9]{1,9})(?: graph: (?P<graph_launches>[0-9]{1,9}))?.*",
+            re.ASCII,
+        ),
+        "version": re.compile(
+            r"# nccl-tests version (?P<version>\S+)(?: \([0-9a-f]{4,40}\))? nccl-headers=(?P<nccl_headers>[0-9]{1,9}) "
+            r"nccl-library=(?P<nccl_library>[0-9]{1,9})",
+            re.ASCII,
+        ),
+        "rccl": re.compile(r"#? ?rccl-tests:? [Vv]ersion:? (?P<version>\S{1,60})(?: .*)?", re.ASCII),
+        "starting": re.compile(r"# Collective test starting: (?P<started>\S+)"),
+        "concluded": re.compile(r"# Collective test concluded: (?P<concluded>\S+)"),
+        "reducing": re.compile(r"# Reducing maxBytes to ([0-9]{1,19}) due to memory limitation", re.ASCII),
+        "bounds": re.compile(r"#?\s*Out of bounds values\s+: (?P<bounds>[0-9]{1,9}) (OK|FAILED)", re.ASCII),
+        "average": re.compile(
+            r"#?\s*Avg bus bandwidth\s+: (?P<average>[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]{2})?)(?: (OK|FAILED))?", re.ASCII
+        ),
+        "placements": re.compile(
+            r"#?\s*(?:out-of-place)?(?:[ (+]*per-iteration\))?(?:\s*in-place)?(?:[ (+]*per-iteration\))?"
+        ),
+        "units": re.compile(r"#?\s*\(B\)\s.*"),
+        "header": re.compile(r"#?\s*size\s.*"),
+        "elided": re.compile(r"#?\s*(?:\.\.\.|…|\[\.\.\.\]|\.)+"),
+        "devices": re.compile(r"#?\s*(?:Using devices|Errors with asterisks .*)?"),
+    }
+    own = re.compile(r"nThread|Rank +[0-9]+ .*Pid|size  |Out of bounds|Avg bus|\(GB/s\)|-place|algbw|Collective test")
+
+    def __init__(self, path: str, asked: Asked) -> None:
+        asked = replace(asked, tool=program_of(asked.tool)) if asked.tool is not None else asked
+        super().__init__(path, asked)
+        self.groups: list[int] = []
+        self.units: list[str] | None = None
+        self.name: str | None = None
+        self.suite = self.title
+        self.iterations: dict[tuple[int, str], list[float]] = {}
+
+    @property
+    def tool(self) -> str:
+        """The program, or the suite where nothing says which."""
+        return self.name or self.suite
+
+    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
+        """Keeps what a line says of the run, its ranks and its table."""
+        super().read_line(kind, match, line)
+        if kind == "rank":
+            if int(match[1]) != len(self.devices):
+                twice = " (without MPI, each rank is rank 0 of its own)" if match[1] == "0" else ""
+                self.invalid(line, f"rank {len(self.devices)} is expected here{twice}")
+            self.groups.append(int(match[2] or 0))
+            self.hosts.append(match[3])
+            self.devices.append(match[5].strip())
+        elif kind in ("bounds", "average"):
+            if len(self.tables) != 1:
+                self.invalid(line, "a footer without its table: two outputs are in one text")
+            if match[2] == "FAILED":
+                self.add(Verdict.FAIL, line, "data were wrong, or slower than NCCL_TESTS_MIN_BW")
+            elif kind == "bounds" and match[1] != "0":
+                self.invalid(line, "the footer contradicts itself")
+        elif kind == "rccl":
+            self.suite = "rccl-tests"
+        elif kind == "reducing":
+            self.incomplete(line, "the largest sizes were left out: not enough memory")
+            self.said["maximum"] = match[1]
+        elif kind == "elided":
+            self.facts["rows"] = "some left out"
+        elif kind == "header":
+            self.read_header(line)
+        elif kind == "units":
+            self.units = line.text.replace("#", " ").split()
+
+    def read_header(self, line: Line) -> None:
+        """Begins the table; its columns have to be those of some version."""
+        if self.tables:
+            self.invalid(line, "a second table begins: two outputs are in one text")
+            return
+        self.tables.append(Table(line))
+        names = line.text.replace("# ", " ").lstrip("# ").split()
+        if _HEADER.fullmatch(" ".join(names)) is None:
+            self.invalid(line, "the columns are not those of nccl-tests (with -C the times are CPU times)")
+            return
+        if names[-1] == "timestamp":
+            names[-1:] = ["date", "clock"]
+        columns = {}
+        for name in names:
+            columns[f"{name}'" if name in columns else name] = _COLUMNS[name]
+        self.tables[0].columns = columns
+
+    def samples(self) -> Iterator[Samples]:
+        """Checks the table as a whole; what does not agree with options and footer is a problem."""
+        self.version = self.said.get("version", self.version)
+        names = ("nccl_headers", "nccl_library", "iterations", "aggregated_iterations", "graph_launches")
+        self.facts |= {name: self.said[name] for name in names if name in self.said}
+        if self.devices:
+            models = dict.fromkeys(self.devices)
+            self.facts["devices"] = ", ".join(f"{self.devices.count(model)} x {model}" for model in models)
+        table = self.tables[0] if self.tables else None
+        if table is None or not table.rows:
+            self.incomplete(None, "the table has no rows: the run ended before it measured anything")
+            return
+        self.read_ranks()
+        self.name_test(table)
+        test = _TESTS.get(self.name or "")
+        if test is None:
+            what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
+            self.invalid(None, f"the output {what}")
+        elif self.ranks is None:
+            self.incomplete(None, "the output does not state its number of ranks: give --ranks, or --nodes and --gpus")
+        elif not 2 <= self.ranks <= LARGEST_RANKS:
+            self.invalid(None, f"{self.ranks} ranks are impossible")
+        else:
+            self.facts["datatype"] = table.rows[0].tokens["type"]
+            self.facts["redop"] = table.rows[0].tokens.get("redop", "none")
+            self.check_whole(table)
+            self.check_sizes_of_roots(table, test)
+            for row in table.rows:
+                yield from self.samples_of(row, test, self.ranks)
+
+    def read_ranks(self) -> None:
+        """Takes the number of ranks from the lines of devices, or from the caller; and the program."""
+        counts = {self.groups.count(group) for group in set(self.groups)}
+        asked, listed = self.asked.ranks, len(self.devices)
+        self.ranks = max(counts, default=asked)
+        per_process = int(self.said.get("threads", 1)) * int(self.said.get("gpus", 1))
+        if len(counts) > 1 or (listed and per_process and listed % per_process):
+            self.invalid(None, f"{listed} ranks are listed: some are missing, or groups differ")
+        if listed and asked not in (None, listed):
+            self.invalid(None, f"{listed} ranks took part instead of {asked}")
+        started = self.said.get("started")
+        self.name = self.name or (program_of(started) if started else self.asked.tool)
+        if self.said.get("concluded", started) != started:
+            self.invalid(None, "the test that concluded is not the one that started")
+
+    def name_test(self, table: Table) -> None:
+        """Takes the one test that the table can be of, where nothing names it (before 2.16.7)."""
+        if self.name is None and self.ranks is not None:
+            fitting = [name for name, test in _TESTS.items() if fits(table, test, self.ranks)]
+            if len(fitting) == 1:
+                self.name = fitting[0]
+                self.facts["test"] = "by its numbers"
+
+    def check_whole(self, table: Table) -> None:
+        """Options, units and footer have to be there, but for rows that were copied alone."""
+        self.check_alignment(table.rows)
+        wanted = [_UNITS.get(name.rstrip("'"), "(us)") for name in table.columns if name[:3] in _WITH_UNITS]
+        if self.units is None or self.units[: len(wanted)] != wanted:
+            self.invalid(table.line, "the units are not those of the columns")
+        average, excerpt = self.said.get("average"), not self.said.keys() & {"minimum", "average", "bounds", "started"}
+        if excerpt:
+            self.facts["options"] = "not said"
+        elif average is None or "bounds" not in self.said:
+            self.incomplete(None, "the footer is missing: the output was cut off, or the run did not end")
+        if average is not None and "rows" not in self.facts:
+            rates = [row.rounded(name) for row in table.rows for name in ("busbw", "busbw'") if name in row.tokens]
+            value, mean = float(average), sum(rate for rate, _ in rates) / len(rates)
+            # %g prints six significant digits, JSON six decimals.
+            digit = 0.5 * 10.0 ** (math.floor(math.log10(value)) - 5) if value > 0 else 0.0
+            slack = sum(half for _, half in rates) / len(rates) + max(digit, 0.5e-6)
+            if abs(mean - value) > slack * (1 + 1e-6):
+                self.invalid(None, f"the footer's average busbw of {value:g} differs from that of the rows ({mean:g})")
+
+    def check_sizes_of_roots(self, table: Table, test: Test) -> None:
+        """The sizes of each root must be those that the options give, in their order."""
+        blocks: dict[float, list[Row]] = {}
+        last = None
+        for row in table.rows:
+            root = row.values.get("root", -1.0)
+            if root != last and root in blocks:
+                self.invalid(row.line, "the rows of a root are not consecutive: rows are repeated or moved")
+            blocks.setdefault(root, []).append(row)
+            last = root
+            if [row.tokens.get(name) for name in ("type", "redop")] != [
+                table.rows[0].tokens.get(name) for name in ("type", "redop")
+            ]:
+                self.invalid(row.line, "there are several datatypes or operations: run one at a time")
+                return
+        for rows in blocks.values():
+            self.check_block(rows, test)
+
+    def check_block(self, rows: Sequence[Row], test: Test) -> None:
+        """Adds a problem unless the rows have all sizes that the options ask for, in order."""
+        element = _ELEMENT_BYTES.get(rows[0].tokens["type"], 0)
+        sizes = [(row.size, int(row.values["count"])) for row in rows]
+        ascending = all(before <= after for (before, _), (after, _) in zip(sizes, sizes[1:], strict=False))
+        if not element or not ascending:
+            self.invalid(rows[0].line, "the datatype is unknown, or sizes are not ascending from here on")
+        elif test.operation != "alltoallv" and "rows" not in self.facts:
+            # The sizes of alltoallv follow from a matrix that the output does not show.
+            planned = list(self.planned(rows))
+            shares = self.ranks if test.shared and self.ranks else 1
+            # Versions before 2.10 did not align shares.
+            layouts = [
+                [size_and_count(size, element, shares, aligned) for size in planned] for aligned in (True, False)
+            ]
+            if test.shared and sizes == layouts[0] or sizes == layouts[1]:
+                return
+            right = layouts[0] if test.shared else layouts[1]
+            index = next((at for at, pair in enumerate(zip(sizes, right, strict=False)) if pair[0] != pair[1]), -1)
+            if index >= 0 or len(sizes) > len(right):
+                self.invalid(
+                    rows[index].line, "this is not the size that follows: rows are missing, repeated or damaged"
+                )
+            else:
+                self.incomplete(rows[-1].line, "rows are missing after this one")
+
+    def planned(self, rows: Sequence[Row]) -> Iterator[int]:
+        """The sizes that the options give, one more than there are rows at most; without options, by one step."""
+        sizes = [row.size for row in rows]
+        size, last = int(self.said.get("minimum", sizes[0])), int(self.said.get("maximum", sizes[-1]))
+        second = sizes[1] if len(sizes) > 1 else 2 * size
+        by_factor = size > 0 and second % size == 0 and (len(sizes) < 3 or sizes[2] * size == second * second)
+        step = second // size if by_factor else second - size
+        if "step" in self.said:
+            step, by_factor = int(self.said["step"]), self.said["by"] == "factor"
+        for _ in range(len(sizes) + 1):
+            if size > min(last, LARGEST_SIZE):
+                return
+            yield size
+            size = size * step if by_factor else size + step
+
+    def samples_of(self, row: Row, test: Test, ranks: int) -> Iterator[Samples]:
+        """Both placements of a row whose numbers belong together; what does not is a problem."""
+        root = int(row.values.get("root", -1))
+        if root >= ranks:
+            self.invalid(row.line, f"there is no root {root} in {ranks} ranks")
+            return
+        for mark, placement in _HALVES:
+            if f"time{mark}" not in row.tokens:
+                continue
+            wrong = int(row.values.get(f"#wrong{mark}", min(row.values.get(f"error{mark}", 0), 0)))
+            unchecked = wrong < 0
+            if not unchecked and self.said.get("validated") == "0":
+                self.invalid(row.line, "validation was off and there is a number of wrong elements")
+            elif unchecked and self.said.get("validated", "0") != "0":
+                if not (mark and test.operation in _UNCHECKED_IN_PLACE):
+                    self.invalid(row.line, "validation was on and the number of wrong elements is N/A")
+            if wrong > 0:
+                self.facts["validation"] = "failed"
+                self.add(Verdict.FAIL, row.line, f"the data were wrong in {wrong} elements ({placement})")
+            elif not mark:
+                self.facts.setdefault("validation", "off" if unchecked else "passed")
+            if (mistake := mistake_of(row, mark, test, ranks)) is not None:
+                self.invalid(row.line, f"{mistake} ({placement})")
+            elif row.size > 0:
+                yield self.sample(row, mark, placement, test, wrong)
+
+    def sample(
+        self, row: Row, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
+    ) -> Samples:
+        """The sample of one placement: a mean, or with `-I 1` of JSON each iteration."""
+        ranks = self.ranks or 0
+        operation = "bidirectional" if test.operation == "sendrecv" and ranks == 2 else test.operation
+        library = min(int(self.said.get(name, 0)) for name in ("nccl_headers", "nccl_library"))
+        own = self.suite == "rccl-tests" or library >= _OWN_ALLTOALL
+        transfers = test.transfers or (test.operation == "alltoall" and not own)
+        root = max(int(row.values.get("root", -1)), 0)
+        others = (rank for rank in range(ranks) if rank != root)
+        mean = one_time(
+            operation,
+            row.size,
+            (root, *others),
+            1e3 * row.values[f"time{mark}"],
+            implementation="transfers" if transfers else "library",
+            # Elements are counted; each has at least one wrong byte.
+            wrong_bytes=wrong,
+            placement=placement,
+        )
+        if (iterations := self.iterations.get((row.line.number, mark))) is None:
+            return mean
+        times = np.maximum(np.rint(1e3 * np.array(iterations)), 1).astype(np.int64)
+        times.flags.writeable = False
+        return replace(mean, times_ns=times, statistic="iterations")
+
+
+_WITH_UNITS = ("siz", "cou", "tim", "alg", "bus", "i_m", "i_p", "i_c")
+
+
+def size_and_count(size: int, element: int, shares: int, aligned: bool) -> tuple[int, int]:
+    """What is printed for an asked `size` (nccl-tests, GetCollByteCount): `shares` of whole elements, or of 16 B."""
+    count = size // element // shares
+    if aligned:
+        count -= count % (16 // element)
+    return count * element * shares, count
+
+
+def fits(table: Table, test: Test, ranks: int) -> bool:
+    """Whether every row can be of `test`: its reduction, its root and its busbw agree."""
+    return all(
+        (row.tokens.get("redop", "none") != "none") == test.reduces
+        and (row.values.get("root", -1.0) >= 0) == test.rooted
+        and mistake_of(row, "", test, ranks) is None
+        for row in table.rows
+    )
+
+
+def mistake_of(row: Row, mark: str, test: Test, ranks: int) -> str | None:
+    """What cannot be true of the numbers of a row, of one placement."""
+    time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
+    if time[0] <= 0:
+        return "a time of zero is impossible"
+    if not products_agree(time, row.rounded(f"algbw{mark}"), (kilobytes * test.algbw_factor(ranks), 0.0)):
+        return "size, time and algbw do not match"
+    if not products_agree(time, row.rounded(f"busbw{mark}"), (kilobytes * test.busbw_factor(ranks), 0.0)):
+        return f"busbw does not match {ranks} ranks and its time"
+    return None
+
+
+# The JSON file of `-J`.
+_CONFIG = {
+    "threads": "nthreads",
+    "gpus": "ngpus",
+    "minimum": "minimum_bytes",
+    "maximum": "maximum_bytes",
+    "iterations": "iterations",
+    "aggregated_iterations": "aggregated_iterations",
+    "validated": "validation",
+    "graph_launches": "graph",
+}
+
+
+def read_nccl_json(text: str, path: str, asked: Asked) -> VendorOutput:
+    """The measurements in the file that nccl-tests writes with `-J`, since 2.17.3; with `-I 1` each iteration.
+
+    Of the environment that the file holds only allow-listed variables get into `facts`. Nothing is raised.
+    """
+    block = NcclTests(path, asked)
+    try:
+        fill(block, load(text))
+    except json.JSONDecodeError as error:
+        # Nothing of the file is quoted: it holds the whole environment.
+        where = f"line {error.lineno}, column {error.colno} is not JSON ({error.msg})"
+        cut = not text.rstrip().endswith("}") or error.pos >= len(text.rstrip())
+        block.add(Verdict.INCOMPLETE if cut else Verdict.INVALID, None, f"the file is damaged or cut off: {where}")
+    except (BadLineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+        block.invalid(None, "the file is not as nccl-tests writes it: fields are missing or of another type")
+    if block.problems:
+        block.tables.clear()
+    output = block.output()
+    return output
+
+
+def fill(block: NcclTests, content: Any) -> None:
+    """Reads all fields. Raises LookupError, TypeError or ValueError for what is not as the tool writes it."""
+    config = content["config"]
+    block.name = program_of(content["args"][0])
+    block.said = {name: str(whole(config[key])) for name, key in _CONFIG.items()}
+    by = "factor" if "step_factor" in config else "bytes"
+    block.said |= {"step": str(whole(config[f"step_{by}"])), "by": by, "bounds": "0"}
+    block.said["nccl_library"] = block.said["nccl_headers"] = str(whole(content["nccl_version"]))
+    per_process = config["nthreads"] * config["ngpus"]
+    for index, device in enumerate(config["devices"]):
+        if device["rank"] != index * per_process:
+            raise ValueError("the devices are not one for each process, in order")
+        # Each process names its first device only.
+        block.groups += [device.get("group", 0)] * per_process
+        block.hosts += [str(device.get("hostname", ""))] * per_process
+        block.devices += [str(device["device_info"])] * per_process
+    block.facts |= recorded_environment(content.get("env", ()))
+    block.facts["blocking"] = str(config["blocking_collectives"])
+    if any(content.get("errors", ())):
+        block.incomplete(None, f"the library reported an error: {quote(' '.join(content['errors']))}")
+    columns = ["size", "count", "type", "redop", "root"]
+    block.tables.append(Table(Line(1, "results"), dict.fromkeys((*columns, "time"), NUMBER)))
+    block.units = ["(B)", "(elements)", "(us)"]
+    for index, result in enumerate(content["results"]):
+        fill_row(block, index, result, per_iteration=truth(config.get("per_iter_timing", "false")))
+    if "end_time" not in content or "out_of_bounds" not in content or "average_bus_bandwidth" not in content:
+        block.incomplete(None, "the file has no end: the run did not end")
+        return
+    bounds = content["out_of_bounds"]
+    block.said["average"] = repr(number(content["average_bus_bandwidth"]["bandwidth"]))
+    if (whole(bounds["count"]) == 0) != truth(bounds["okay"]):
+        raise ValueError("out_of_bounds contradicts itself")
+    if bounds["count"] or content["average_bus_bandwidth"]["okay"] == "false":
+        block.add(Verdict.FAIL, None, "data were wrong, or slower than NCCL_TESTS_MIN_BW")
+
+
+def fill_row(block: NcclTests, index: int, result: Mapping[str, Any], *, per_iteration: bool) -> None:
+    """Adds a row of the table. Raises LookupError, TypeError or ValueError."""
+    line = Line(index + 1, f"results[{index}] of {whole(result['size'])} B")
+    tokens = {name: str(result[name]).strip() for name in ("size", "count", "type", "redop", "root")}
+    for (mark, _), name in zip(_HALVES, ("out_of_place", "in_place"), strict=True):
+        if name not in result:
+            continue
+        half = result[name]
+        cells = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw"}
+        tokens |= {f"{column}{mark}": f"{number(half[key]):.6f}" for column, key in cells.items()}
+        wrong = half["nwrong"]
+        tokens[f"#wrong{mark}"] = "N/A" if wrong is None else str(int(number(wrong)))
+        if (f"{name}_per_iter" in result) != per_iteration:
+            raise ValueError("iterations are missing, or were not requested")
+        if per_iteration:
+            block.iterations[line.number, mark] = iterations_of(result[f"{name}_per_iter"], result["actual_iterations"])
+    if any(
+        (f"time{mark}" in tokens) != (f"time{mark}" in row.tokens)
+        for row in block.tables[0].rows[:1]
+        for mark in ("", "'")
+    ):
+        raise ValueError("a placement is missing")
+    if not WHOLE.fullmatch(tokens["count"]) or not _COLUMNS["root"].fullmatch(tokens["root"]):
+        raise ValueError("no count or root")
+    block.tables[0].rows.append(Row(line, tokens, {name: value_of(cell) for name, cell in tokens.items()}))
+
+
+def iterations_of(content: Mapping[str, Any], count: int) -> list[float]:
+    """The times of the iterations. Raises ValueError unless they fit their summary (nccl-tests, computeIterStats)."""
+    every = [number(time) for time in content["times_us"]]
+    times = every[whole(content.get("skipped_iterations", 0)) :]
+    for row in content.get("per_process_max_times_us") or [every]:
+        if len(row) != count:
+            raise ValueError("some processes have another number of iterations")
+    ordered, n = sorted(times), len(times)
+    mean = sum(times) / n
+    deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / n)
+    percentiles = {percent: ordered[min(n - 1, (n * percent + 99) // 100 - 1)] for percent in (95, 99)}
+    summary = {
+        **{"min_us": ordered[0], "max_us": ordered[-1], "avg_us": mean, "p50_us": ordered[n // 2]},
+        **{"p95_us": percentiles[95], "p99_us": percentiles[99], "stdev_us": deviation},
+    }
+    # Each printed number is off by half a millionth at most.
+    slack = 2e-6 + 1e-8 * mean
+    if any(abs(number(content[name]) - value) > slack + 1e-6 * value for name, value in summary.items()):
+        raise ValueError("the times of the iterations and their summary differ")
+    return times
+
+
+def number(value: Any) -> float:
+    """A number that JSON has. Raises TypeError for another type, ValueError below zero or above all that is possible."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(value)
+    if not 0 <= value <= 1e15:
+        raise ValueError(value)
+    return float(value)
+
+
+def truth(value: Any) -> bool:
+    """What the tool writes as true or false. Raises ValueError for anything else."""
+    if value not in ("true", "false"):
+        raise ValueError(value)
+    return bool(value == "true")
+
+
+def whole(value: Any) -> int:
+    """A whole number that JSON has. Raises TypeError for another type, ValueError below zero."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    if not 0 <= value <= LARGEST_SIZE:
+        raise ValueError(value)
+    return value
+
+
+_KEPT = (
+    "version",
+    "start_time",
+    "nccl_version",
+    "config",
+    "results",
+    "out_of_bounds",
+    "average_bus_bandwidth",
+    "end_time",
+)
+_KEPT_TEXT = re.compile(r"[A-Za-z0-9_ :.-]{0,24}", re.ASCII)
+
+
+def clean_nccl_json(text: str) -> str | None:
+    """A copy of the file of `-J` that is fit to be stored, or None where it is not one (then store nothing of it).
+
+    It keeps the numbers and short words of the fields that are read, the name of the test, and of `env` the variables
+    that may be recorded.
+    """
+    if read_nccl_json(text, "", Asked()).samples == ():
+        return None
+    content = json.loads(text)
+    kept = {name: _without_texts(content[name]) for name in _KEPT if name in content}
+    program = program_of(content["args"][0])
+    kept["args"] = [program if program in _TESTS else "…"]
+    kept["env"] = [f"{name}={value}" for name, value in recorded_environment(content.get("env", ())).items()]
+    kept["errors"] = ["left out" if error else "" for error in content.get("errors", ())]
+    return json.dumps(kept)
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_texts(inner) for name, inner in value.items() if _KEPT_TEXT.fullmatch(name)}
+    if isinstance(value, list):
+        return [_without_texts(inner) for inner in value]
+    return value if not isinstance(value, str) or _KEPT_TEXT.fullmatch(value) else "…"
