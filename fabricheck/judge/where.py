@@ -54,6 +54,8 @@ class Where(BaseModel):
     """between nodes: how many"""
     nics: _Text | None = None
     """between nodes: those of each, as `nics_of_a_node` writes them: `8 x 400 Gb/s`"""
+    layer: Literal["InfiniBand", "Ethernet", "EFA", "Slingshot", "Omni-Path"] | None = None
+    """between nodes: the link layer of the NICs"""
     in_switch: bool | None = None
     nvlink_domain: bool | None = None
 
