@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 # Blanks that a browser or a word processor put in place of plain ones.
@@ -16,7 +17,7 @@ _BEGINNINGS = (
     *("nvbandwidth Version", "Running ", "memcpy ", "SUM ", "[P2P (Peer", "P2P Connectivity", "TransferBench v"),
     *("#bytes", "MPI startup():", "+------", "| Test:", "Final:", "NIXLBench Conf", "Block Size (B)", "CXI ", "RDMA_"),
 )
-_MOST_SEARCHED, _LONGEST = 40, 160
+_MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000
 # A prefix says who speaks, or when; a row of a table that runs into a title is none.
 _OF_LAUNCHER = re.compile(r"(?![ ]*[0-9.]+(?: |$))(?=.*(?:[\]:|>]|[0-9]Z?|-[a-z0-9]+ +[a-z0-9-]+)[ ]*$)")
 # Hydra tags each write, and not each line.
@@ -36,11 +37,13 @@ def read_lines(text: str) -> list[Line]:
     text = text.translate(_BLANKS)
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    prefixes = sorted(set(_prefixes(text)), key=len, reverse=True)
+    raw_lines = text.split("\n")
+    some = [line for line in raw_lines[:_MOST_COUNTED] if line and not line.isspace()]
+    prefixes = sorted(_accepted(dict.fromkeys(_prefixes(text)), some), key=len, reverse=True)
     prefix = re.compile(rf"(?:{'|'.join(prefixes)}) ?") if prefixes else None
     repeated = re.compile(rf"{_HYDRA} ") if _HYDRA in prefixes else None
     lines = []
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(raw_lines, start=1):
         if not raw or raw.isspace():
             continue
         line = raw.rstrip("\r")
@@ -53,8 +56,19 @@ def read_lines(text: str) -> list[Line]:
     return lines
 
 
+def _accepted(candidates: Iterable[str], lines: Sequence[str]) -> Iterator[str]:
+    """Patterns of prefixes, in which numbers may be others on other lines: those of launchers, and what most lines
+    begin with.
+    """
+    for candidate in itertools.islice(candidates, _MOST_SEARCHED):
+        pattern = rf"[ ]*{re.sub('[0-9]+', lambda _: '[0-9]+', re.escape(candidate))}"
+        begins = re.compile(pattern)
+        if _OF_LAUNCHER.match(candidate) or 2 * sum(begins.match(line) is not None for line in lines) > len(lines):
+            yield pattern
+
+
 def _prefixes(text: str) -> Iterator[str]:
-    """Patterns of what stands before the beginnings of tools' lines; numbers in them may be others on other lines."""
+    """What stands before the beginnings of tools' lines."""
     for beginning in _BEGINNINGS:
         position = -1
         for _ in range(_MOST_SEARCHED):
@@ -66,5 +80,5 @@ def _prefixes(text: str) -> Iterator[str]:
             if not start and nearest:
                 continue
             before = text[start:position].rstrip(" \t#").strip()
-            if before and _OF_LAUNCHER.match(before):
-                yield rf"[ ]*{re.sub('[0-9]+', lambda _: '[0-9]+', re.escape(before))}"
+            if before:
+                yield before

@@ -223,7 +223,9 @@ class Imb(Block):
         some = [size for size in table.sizes if size]
         ends = table.sizes[:1] + table.sizes[-1:]
         said = [int(self.said.get(name, ends[-1] if ends else 0)) for name in ("smallest", "largest")]
-        if not some or (not free and (some[0] not in beginnings or ends[0] not in {said[0], *beginnings} or ends[1] != said[1])):
+        if not some or (
+            not free and (some[0] not in beginnings or ends[0] not in {said[0], *beginnings} or ends[1] != said[1])
+        ):
             self.incomplete(table.line, "rows are missing")
         for row in table.rows:
             if (reason := self.impossible(row) or self.mistake(row, benchmark)) is not None:

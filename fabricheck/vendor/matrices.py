@@ -222,7 +222,7 @@ def read_nvbandwidth_json(text: str, path: str, asked: Asked) -> Iterator[Vendor
 def fill(block: Matrices, content: Any) -> None:
     """Reads the file. Raises LookupError, TypeError or ValueError for what is not as the tool writes it."""
     block.said = {"version": str(content.get("version", "")), "json": "yes"}
-    names = next((content[name] for name in content if name.casefold() == "gpu device list"), [])
+    names: list[str] = next((content[name] for name in content if name.casefold() == "gpu device list"), [])
     block.devices = [str(name).split(": ", 1)[-1].split(" (")[0] for name in names]
     for test in content["testcases"]:
         matrix = _Matrix(Line(1, str(test["name"])), str(test["name"]), str(test.get("bandwidth_description", "")))

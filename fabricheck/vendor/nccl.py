@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal, ClassVar
@@ -198,7 +198,6 @@ class NcclTests(Block):
             self.suite = "rccl-tests"
         elif kind == "reducing":
             self.incomplete(line, "the largest sizes were left out: not enough memory")
-            self.said["maximum"] = match[1]
         elif kind == "elided":
             self.facts["rows"] = "some left out"
         elif kind == "header":
@@ -249,7 +248,7 @@ class NcclTests(Block):
             self.facts["datatype"] = table.rows[0].tokens["type"]
             self.facts["redop"] = table.rows[0].tokens.get("redop", "none")
             self.check_whole(table)
-            self.check_sizes_of_roots(table, test)
+            self.check_rows(table, test)
             for row in table.rows:
                 yield from self.samples_of(row, test, self.ranks)
 
@@ -296,64 +295,25 @@ class NcclTests(Block):
             if abs(mean - value) > slack * (1 + 1e-6):
                 self.invalid(None, f"the footer's average busbw of {value:g} differs from that of the rows ({mean:g})")
 
-    def check_sizes_of_roots(self, table: Table, test: Test) -> None:
-        """The sizes of each root must be those that the options give, in their order."""
-        blocks: dict[float, list[Row]] = {}
-        last = None
+    def check_rows(self, table: Table, test: Test) -> None:
+        """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
+        first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
+        element = _ELEMENT_BYTES.get(first["type"], 0)
+        last: dict[float, int] = {}
+        before = None
         for row in table.rows:
             root = row.values.get("root", -1.0)
-            if root != last and root in blocks:
+            if row.size < last.get(root, 0) or (row.size and row.size == last.get(root)):
+                self.invalid(row.line, "the sizes are not ascending: rows are repeated or moved")
+            if root != before and root in last:
                 self.invalid(row.line, "the rows of a root are not consecutive: rows are repeated or moved")
-            blocks.setdefault(root, []).append(row)
-            last = root
-            if [row.tokens.get(name) for name in ("type", "redop")] != [
-                table.rows[0].tokens.get(name) for name in ("type", "redop")
-            ]:
+            if any(row.tokens.get(name) != first.get(name) for name in ("type", "redop")):
                 self.invalid(row.line, "there are several datatypes or operations: run one at a time")
-                return
-        for rows in blocks.values():
-            self.check_block(rows, test)
-
-    def check_block(self, rows: Sequence[Row], test: Test) -> None:
-        """Adds a problem unless the rows have all sizes that the options ask for, in order."""
-        element = _ELEMENT_BYTES.get(rows[0].tokens["type"], 0)
-        sizes = [(row.size, int(row.values["count"])) for row in rows]
-        ascending = all(before <= after for (before, _), (after, _) in zip(sizes, sizes[1:], strict=False))
-        if not element or not ascending:
-            self.invalid(rows[0].line, "the datatype is unknown, or sizes are not ascending from here on")
-        elif test.operation != "alltoallv" and "rows" not in self.facts:
-            # The sizes of alltoallv follow from a matrix that the output does not show.
-            planned = list(self.planned(rows))
-            shares = self.ranks if test.shared and self.ranks else 1
-            # Versions before 2.10 did not align shares.
-            layouts = [
-                [size_and_count(size, element, shares, aligned) for size in planned] for aligned in (True, False)
-            ]
-            if test.shared and sizes == layouts[0] or sizes == layouts[1]:
-                return
-            right = layouts[0] if test.shared else layouts[1]
-            index = next((at for at, pair in enumerate(zip(sizes, right, strict=False)) if pair[0] != pair[1]), -1)
-            if index >= 0 or len(sizes) > len(right):
-                self.invalid(
-                    rows[index].line, "this is not the size that follows: rows are missing, repeated or damaged"
-                )
-            else:
-                self.incomplete(rows[-1].line, "rows are missing after this one")
-
-    def planned(self, rows: Sequence[Row]) -> Iterator[int]:
-        """The sizes that the options give, one more than there are rows at most; without options, by one step."""
-        sizes = [row.size for row in rows]
-        size, last = int(self.said.get("minimum", sizes[0])), int(self.said.get("maximum", sizes[-1]))
-        second = sizes[1] if len(sizes) > 1 else 2 * size
-        by_factor = size > 0 and second % size == 0 and (len(sizes) < 3 or sizes[2] * size == second * second)
-        step = second // size if by_factor else second - size
-        if "step" in self.said:
-            step, by_factor = int(self.said["step"]), self.said["by"] == "factor"
-        for _ in range(len(sizes) + 1):
-            if size > min(last, LARGEST_SIZE):
-                return
-            yield size
-            size = size * step if by_factor else size + step
+            elif test.operation != "alltoallv" and row.size != row.values["count"] * element * shares:
+                # The sizes of alltoallv follow from a matrix that the output does not show.
+                self.invalid(row.line, "size and count do not match")
+            last[root] = row.size
+            before = root
 
     def samples_of(self, row: Row, test: Test, ranks: int) -> Iterator[Samples]:
         """Both placements of a row whose numbers belong together; what does not is a problem."""
@@ -410,14 +370,6 @@ class NcclTests(Block):
 
 
 _WITH_UNITS = ("siz", "cou", "tim", "alg", "bus", "i_m", "i_p", "i_c")
-
-
-def size_and_count(size: int, element: int, shares: int, aligned: bool) -> tuple[int, int]:
-    """What is printed for an asked `size` (nccl-tests, GetCollByteCount): `shares` of whole elements, or of 16 B."""
-    count = size // element // shares
-    if aligned:
-        count -= count % (16 // element)
-    return count * element * shares, count
 
 
 def fits(table: Table, test: Test, ranks: int) -> bool:
@@ -586,17 +538,15 @@ def whole(value: Any) -> int:
     return value
 
 
-_KEPT = (
-    "version",
-    "start_time",
-    "nccl_version",
-    "config",
-    "results",
-    "out_of_bounds",
-    "average_bus_bandwidth",
-    "end_time",
+# The fields that are kept of a file, and what texts may be in them.
+_KEPT = frozenset(
+    "version start_time end_time nccl_version config nthreads ngpus minimum_bytes maximum_bytes step_factor step_bytes "
+    "warmup_iters iterations aggregated_iterations validation graph blocking_collectives parallel_init per_iter_timing "
+    "devices rank group device_info results size count type redop root out_of_place in_place out_of_place_per_iter "
+    "in_place_per_iter time alg_bw bus_bw nwrong actual_iterations skipped_iterations min_us max_us avg_us p50_us p95_us "
+    "p99_us stdev_us cv_pct times_us per_process_max_times_us out_of_bounds okay average_bus_bandwidth bandwidth".split()
 )
-_KEPT_TEXT = re.compile(r"[A-Za-z0-9_ :.-]{0,24}", re.ASCII)
+_KEPT_TEXT = re.compile(r"[a-z0-9_]{0,20}|[-0-9: ]{0,32}|(?:NVIDIA|AMD|Tesla)[A-Za-z0-9 ._()/+-]{1,60}", re.ASCII)
 
 
 def clean_nccl_json(text: str) -> str | None:
@@ -605,20 +555,22 @@ def clean_nccl_json(text: str) -> str | None:
     It keeps the numbers and short words of the fields that are read, the name of the test, and of `env` the variables
     that may be recorded.
     """
-    if read_nccl_json(text, "", Asked()).samples == ():
+    try:
+        content = load(text)
+        fill(NcclTests("", Asked()), content)
+        program, environment = program_of(content["args"][0]), recorded_environment(content.get("env", ()))
+    except (BadLineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
         return None
-    content = json.loads(text)
-    kept = {name: _without_texts(content[name]) for name in _KEPT if name in content}
-    program = program_of(content["args"][0])
+    kept = _without_texts(content)
     kept["args"] = [program if program in _TESTS else "…"]
-    kept["env"] = [f"{name}={value}" for name, value in recorded_environment(content.get("env", ())).items()]
+    kept["env"] = [f"{name}={value}" for name, value in environment.items()]
     kept["errors"] = ["left out" if error else "" for error in content.get("errors", ())]
     return json.dumps(kept)
 
 
 def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_texts(inner) for name, inner in value.items() if _KEPT_TEXT.fullmatch(name)}
+        return {name: _without_texts(inner) for name, inner in value.items() if name in _KEPT}
     if isinstance(value, list):
         return [_without_texts(inner) for inner in value]
     return value if not isinstance(value, str) or _KEPT_TEXT.fullmatch(value) else "…"

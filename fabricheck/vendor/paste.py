@@ -63,23 +63,11 @@ class _Part:
     lines: list[Line] = field(default_factory=list)
 
 
-def read_paste_file(path: Path, asked: Asked) -> tuple[VendorOutput, ...]:
-    """Every output of a tool in a file; none where nothing in it is of one that is known.
-
-    Raises UserError for a file that cannot be read, or is too large.
-    """
-    with refused(repr(str(path)), "read"):
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise UserError(
-                f"{path}: has {size >> 20} MiB: give the part with the results, {LARGEST >> 20} MiB at most"
-            )
-        content = path.read_bytes()
-    return read_paste(content.decode("utf-8", "replace"), str(path), asked)
-
-
 def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[VendorOutput, ...]:
-    """The same of a text. A log by itself is an output without samples; whatever the text holds, this returns."""
+    """Every output of a tool in a text; none where nothing in it is of one that is known.
+
+    A log by itself is an output without samples. Whatever the text holds, this returns.
+    """
     asked = asked or Asked()
     if (found := _json_in(text)) is not None:
         kind, file = found
@@ -89,13 +77,16 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
             else (read_nccl_json(file, path, asked),)
         )
     outputs = _read(text, path, asked)
-    if any(output.problems for output in outputs) and (whole := unwrapped(text)) is not None:
+    if _is_damaged(outputs) and (whole := unwrapped(text)) is not None:
         second = _read(whole, path, asked)
-        if sum(len(output.problems) for output in second) < sum(len(output.problems) for output in outputs):
-            outputs = second
+        outputs = second if second and not _is_damaged(second) else outputs
     if not outputs and (name := next((name for name, how in _UNREAD if re.search(how, text, re.MULTILINE)), None)):
         return (unread(text, name, path),)
     return outputs
+
+
+def _is_damaged(outputs: Sequence[VendorOutput]) -> bool:
+    return any(problem.code == "output-damaged" for output in outputs for problem in output.problems)
 
 
 def _json_in(text: str) -> tuple[str, str] | None:
@@ -173,7 +164,7 @@ def _numbered(output: VendorOutput, where: str) -> VendorOutput:
 
 def _alone(outputs: Sequence[VendorOutput]) -> Iterator[VendorOutput]:
     """The outputs; each rank by itself is one that sent nothing."""
-    single = len(outputs) > 1 and all(output.ranks == 1 for output in outputs)
+    single = len(outputs) > 1 and all(output.ranks == 1 and output.transport == "ccl" for output in outputs)
     text = f"each of {len(outputs)} outputs has one rank: nccl-tests was built without MPI (make MPI=1)"
     for output in outputs:
         problem = Finding(

@@ -149,8 +149,8 @@ class Perftest(Points):
         if "t_avg" in row.values:
             return row.values["t_avg"]
         both = 2 if self.operation == "bidirectional" else 1
-        unit = next(unit for unit in _RATES if unit in row.values)
-        rate, messages = row.values[unit], row.values.get("messages", 0.0)
+        unit = next((unit for unit in _RATES if unit in row.values), "Gb/sec")
+        rate, messages = row.values.get(unit, 0.0), row.values.get("messages", 0.0)
         if messages > rate:
             return both / messages
         return both * row.size / (rate * _RATES[unit]) if rate else 0.0
@@ -227,6 +227,10 @@ class FiPingpong(Points):
         elif kind == "error":
             self.add(Verdict.FAIL, line, "the data were wrong")
 
+    def is_row(self, tokens: Sequence[str]) -> bool:
+        """A row begins with a size, such as 64k."""
+        return tokens[0][0].isdigit()
+
     def read_row(self, line: Line, tokens: Sequence[str]) -> None:
         """Sizes and counts have multiples, such as 64k; 1.36s is a time, =100 what was acknowledged."""
         plain = [
@@ -235,6 +239,8 @@ class FiPingpong(Points):
             else token
             for token in (each.lstrip("=").removesuffix("s") for each in tokens)
         ]
+        if not self.tables and "wrong" in self.said:  # later calls of a script
+            self.tables.append(Table(line, dict(self.headings.values())))
         rows = len(self.tables[-1].rows) if self.tables else 0
         super().read_row(line, plain)
         if self.tables and len(self.tables[-1].rows) > rows:
@@ -255,7 +261,7 @@ class UcxPerftest(Points):
     begins: ClassVar = (
         re.compile(r".*\bucx_perftest\b.* -t \w+"),
         re.compile(r"\| (?:API|Test): "),
-        re.compile(r"\| +Stage +\| # iterations|\| +\| +\| +(?:overhead|latency) \(usec\)"),
+        re.compile(r"\| +(?:Stage|Test) +\| # iterations"),
     )
     headings: ClassVar = {}
     names = ("iterations", "typical", "average", "time", "rate", "overall rate", "messages", "overall messages")

@@ -126,7 +126,7 @@ def test_what_perftest_is_asked_for(backend: str, buffers: str, options_: list[s
         ("fi_pingpong", FI.replace("6824.03", "   0.00"), (8, 1 << 20), Verdict.INVALID),
         ("fi_pingpong", FI + "Error at iteration=0 size=8 byte=3\n", (8, 1 << 20), Verdict.FAIL),
         ("ucx_perftest", UCX[UCX.index("+") :], (8,), Verdict.INVALID),
-        ("ucx_perftest", UCX.replace("tag_lat", "am_bw"), (8,), Verdict.INVALID),
+        ("ucx_perftest", UCX.replace("tag_lat", "add_mr"), (8,), Verdict.INVALID),
         ("ib_write_bw", WRITES[: WRITES.index(" #bytes")], (65536,), Verdict.INCOMPLETE),  # it found no device
         ("ib_write_bw", WRITES.replace("-s 65536", "-s 8"), (8,), Verdict.INVALID),
         ("ib_write_bw", WRITES.replace("391.00", "  0.00").replace("0.745000", "0.000000"), (65536,), Verdict.INVALID),
