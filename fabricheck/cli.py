@@ -52,11 +52,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("calibrate", "fabricheck.commands.history", "Make references from runs while the system was healthy."),
     Command("compare", "fabricheck.commands.history", "Compare two sets of runs: did the upgrade cost anything?"),
     Command("watch", "fabricheck.commands.history", "Report what got worse in the history, and since when."),
-    Command("ledger", "fabricheck.commands.fleet", "Print when each node and link was last verified."),
     Command(
         "expected", "fabricheck.commands.topology", "Print the bandwidth that each pair and collective should reach."
     ),
-    Command("pairwise", "fabricheck.commands.pairwise", "Plan rounds of node pairs, and locate the slow part."),
     Command("validate", "fabricheck.commands.topology", "Check the files of a system together."),
     Command("emulate", "fabricheck_lab.emulate", "Build a Slurm cluster in miniature on this machine."),
     Command("doctor", "fabricheck.commands.doctor", "Check in seconds whether this node is fit."),
@@ -67,10 +65,10 @@ COMMANDS: tuple[Command, ...] = (
 #: The commands by what they are for, in the order of the help.
 TASKS = {
     "Describe a system": ("init", "capture", "validate", "doctor"),
-    "Measure": ("run", "upgrade", "ledger"),
+    "Measure": ("run", "upgrade"),
     "Understand a result": ("explain", "judge", "report", "expected", "observations"),
     "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
-    "Beyond one run": ("bundle", "pairwise", "emulate"),
+    "Beyond one run": ("bundle", "emulate"),
 }
 
 #: The distribution whose command `emulate` is: the only thing of it that is named in this package.

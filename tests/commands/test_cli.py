@@ -126,7 +126,7 @@ def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], argumen
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["run", "--list"], ["expected"], ["ledger"], ["validate"], ["doctor"]),
+        *(["run", "--list"], ["expected"], ["validate"], ["doctor"]),
         *(["judge", str(HOST)], ["report", str(HOST), "--output", "x.html"]),
         *(["store", "import", str(HOST), "--test", "T"], ["observations", str(HOST)]),
         ["init"],
