@@ -65,7 +65,7 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Number:
+class PastedNumber:
     """One number: by what it was measured, how many ranks took part if the tool says it, and its samples."""
 
     tool: str
@@ -165,11 +165,11 @@ def _layer_of(text: str) -> str | None:
     return _LAYER_NAMES.get(word, word) or None
 
 
-def _of_point(point: ToolValue) -> Number:
-    return Number(f"{point.tool} {point.what}", point.transport, None, samples_of(point), {}, {}, point.access)
+def _of_point(point: ToolValue) -> PastedNumber:
+    return PastedNumber(f"{point.tool} {point.what}", point.transport, None, samples_of(point), {}, {}, point.access)
 
 
-def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[Number]:
+def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[PastedNumber]:
     for output in outputs:
         mpi = output.tool.startswith(_MPI)
         if mpi and output.facts.get("accelerator") is None and "GPU" not in output.tool:
@@ -185,7 +185,7 @@ def _of_outputs(outputs: Sequence[VendorOutput]) -> Iterator[Number]:
             library = {} if mpi else _library(output.facts.get("nccl_library", ""))
             wrong = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
             by = "mpi" if mpi else "ccl"
-            yield Number(output.tool, by, output.ranks, row, environment, library, problem=wrong)
+            yield PastedNumber(output.tool, by, output.ranks, row, environment, library, problem=wrong)
 
 
 def _library(code: str) -> dict[str, str]:
@@ -196,7 +196,7 @@ def _library(code: str) -> dict[str, str]:
 
 
 def judge_number(
-    number: Number, part: Part, asked: NodeDescription, known: KnownParts
+    number: PastedNumber, part: Part, asked: NodeDescription, known: KnownParts
 ) -> tuple[RunJudgement, Topology]:
     """The judgement of a number on nodes of a part, and a node. Raises UserError where ranks do not fit the nodes."""
     operation, nodes = number.samples.operation, asked.nodes
@@ -216,7 +216,7 @@ def judge_number(
     return SystemJudge(topology, None, known.policy, parts=known.parts).judge_alone(run), topology
 
 
-def _by_nvlink(topology: Topology, number: Number, run: Run) -> bool:
+def _by_nvlink(topology: Topology, number: PastedNumber, run: Run) -> bool:
     """Whether NVLink joins the nodes, where a switch could: unless a variable says no, or NICs could carry as much."""
     if number.environment.get("NCCL_MNNVL_ENABLE") == "0":
         return False
@@ -224,7 +224,7 @@ def _by_nvlink(topology: Topology, number: Number, run: Run) -> bool:
     return not topology.nics or reached > sum(nic.rate_gbps for nic in topology.nics)
 
 
-def _as_run(number: Number, part: Part, ranks: int, nodes: int) -> Run:
+def _as_run(number: PastedNumber, part: Part, ranks: int, nodes: int) -> Run:
     """The number as a run of fabricbench."""
     operation, samples = number.samples.operation, number.samples
     name, bytes_ = part.names[0].replace("*", ""), int(sum(part.memory_gib) / 2 * 2**30)
@@ -265,7 +265,7 @@ def _nics(text: str | None) -> tuple[Nic, ...]:
     return tuple(Nic(f"nic{each}", model, float(match[2]), "--nics") for each in range(int(match[1])))
 
 
-def _lines(number: Number, run: RunJudgement, topology: Topology, part: Part, path: str) -> Iterator[str]:
+def _lines(number: PastedNumber, run: RunJudgement, topology: Topology, part: Part, path: str) -> Iterator[str]:
     if not run.judgements:
         yield f"{run.verdict.value}  {path}: {number.tool}: no large message size"
         return
@@ -317,9 +317,7 @@ def _say(judged: Judgement, value: float) -> str:
     return f"{value / 8:.4g} GB/s"
 
 
-def _of_nic(
-    point: ToolValue, path: str, asked: NodeDescription, layer: str | None, nics: Sequence[KnownNic]
-) -> Normal:
+def _of_nic(point: ToolValue, path: str, asked: NodeDescription, layer: str | None, nics: Sequence[KnownNic]) -> Normal:
     """Of what crossed a NIC alone: the loosest of the bounds whose memory and link layer are those of the number."""
     wanted = (asked.part or "").lower().replace(" ", "")
     nic = next(
