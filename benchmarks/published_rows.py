@@ -3,8 +3,8 @@
     python -m benchmarks.published_rows            # the counts
     python -m benchmarks.published_rows --rows     # a line for each row
 
-Each row of benchmarks/published_values.csv is judged by the part's board or the system, without references: at its value,
-with a loss of 15%, and, of an owner's bound, 3% above it. The exit status is 1 where a healthy value is red.
+Each row of benchmarks/published_values.csv is judged by the part's board or the system, without references: at its
+value, with a loss of 15%, and, of an owner's bound, 3% above it. The exit status is 1 where a healthy value is red.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def is_large(self) -> bool:
-        return self.bytes >= LARGE or self.operation not in COLLECTIVES and not self.is_latency
+        return self.bytes >= LARGE or (self.operation not in COLLECTIVES and not self.is_latency)
 
     @property
     def ranks(self) -> int:

@@ -35,8 +35,8 @@ def strongest_level(
 ) -> Yardstick | None:
     """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best.
 
-    An owner's bound counts for more than what links could carry. Owners of one fabric differ: the loosest of their bounds
-    counts, and none that is beyond what the same was measured to give.
+    An owner's bound counts for more than what links could carry. Owners of one fabric differ: the loosest of their
+    bounds counts, and none that is beyond what the same was measured to give.
     """
     levels = [each for each in known if not each.alarm]
     loosest = _loosest(metric, known)

@@ -1,7 +1,8 @@
 """What of an expected goodput can be data, at every size: links carry headers too, and transfers need time to start.
 
-Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate, the middle term for collectives alone: their
-steps are pipelined, and with the best length of a segment a pipeline costs that much (Chan et al., Concurrency 2007, §4).
+Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps are
+pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two such
+terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _MOST_NODES, _MARGIN_OF_MORE = 8, 0.5
 # Rings over two to eight nodes had 96% and more of what is said here on InfiniBand, EFA and Slingshot (benchmarks/
 # published_values.csv, 59, 65a, 68, 69a, 77b, G1), and AMD requires 87% over RoCE (113).
 _MARGIN_OF_RINGS = 0.2
-# AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json); De Sensi §V-C: about 75%.
+# AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json);
+# about 75%: De Sensi §V-C.
 _MARGIN_OF_ALLTOALL = 0.45
 
 
