@@ -1,8 +1,8 @@
 """What of an expected goodput can be data, at every size: links carry headers too, and transfers need time to start.
 
-Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps are
-pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two such
-terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
+Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps
+are pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two
+such terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _LAYERS = {
 
 
 def link_layer(model: str) -> str | None:
-    """The link layer of a NIC by its model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None: unknown."""
+    """The link layer by a NIC's model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None: unknown."""
     return next((layer for layer, pattern in _LAYERS.items() if pattern.search(model)), None)
 
 
