@@ -3,8 +3,8 @@
     python -m benchmarks.published_rows            # the counts
     python -m benchmarks.published_rows --rows     # a line for each row
 
-Each row of benchmarks/published_values.csv is judged by the part's board or the system, without references: at its value,
-with a loss of 15%, and, of an owner's bound, 3% above it. The exit status is 1 where a healthy value is red.
+Each row of benchmarks/published_values.csv is judged by the part's board or the system, without references: at its
+value, with a loss of 15%, and, of an owner's bound, 3% above it. The exit status is 1 where a healthy value is red.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import KnownParts, NodeDescription, Number, judge_number
+from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, ROUND_TRIPS, bus_factor
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def is_large(self) -> bool:
-        return self.bytes >= LARGE or self.operation not in COLLECTIVES and not self.is_latency
+        return self.bytes >= LARGE or (self.operation not in COLLECTIVES and not self.is_latency)
 
     @property
     def ranks(self) -> int:
@@ -90,7 +90,7 @@ class Row:
         known = KnownParts.of(ROOT)
         asked = NodeDescription(self.site, self.gpus, self.nodes, self.nics or None)
         ranks = self.ranks if self.operation in COLLECTIVES else None
-        number = Number("made", self.transport, ranks, samples, self.environment, {})
+        number = PastedNumber("made", self.transport, ranks, samples, self.environment, {})
         return judge_number(number, known.part(asked, ""), asked, known)[0].judgements
 
     def _on_system(self, samples: Samples) -> Sequence[Judgement]:
@@ -169,14 +169,16 @@ def main(arguments: Sequence[str]) -> int:
             if at_value is not None and healthy != "PASS":
                 print(f"        {at_value.reason}")
     red = sum(healthy in ("DEGRADED", "FAIL", "INVALID") for _, healthy, _ in measured)
-    print(f"healthy values: {len(measured)}; red {red}, not judged or refused "
-          f"{sum(healthy in ('not judged', 'refused', 'INCOMPLETE') for _, healthy, _ in measured)}")
+    print(
+        f"healthy values: {len(measured)}; red {red}, not judged or refused "
+        f"{sum(healthy in ('not judged', 'refused', 'INCOMPLETE') for _, healthy, _ in measured)}"
+    )
     for title, chosen in (
         ("a loss of 15% of large messages", [lost for row, _, lost in measured if row.is_large]),
         ("a loss of 15%, all rows", [lost for _, _, lost in measured]),
     ):
-        found = sum(lost in ("DEGRADED", "FAIL") for lost in chosen)
-        print(f"{title}: found in {found} of {len(chosen)} ({found / len(chosen):.0%})")
+        caught = sum(lost in ("DEGRADED", "FAIL") for lost in chosen)
+        print(f"{title}: found in {caught} of {len(chosen)} ({caught / len(chosen):.0%})")
     print("3% above an owner's bound: " + ", ".join(f"{count} {verdict}" for verdict, count in alarms.most_common()))
     return 1 if red else 0
 

@@ -16,19 +16,19 @@ import numpy as np
 from scipy.optimize import nnls
 
 from fabricheck.judge.part_values import load_parts
-from fabricheck.topology.achievable import Curve
+from fabricheck.topology.achievable import TimeOverSize
 from fabricheck.units import parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def fitted(points: Sequence[tuple[str, float]]) -> tuple[Curve, float]:
+def fitted(points: Sequence[tuple[str, float]]) -> tuple[TimeOverSize, float]:
     """The curve through points of size and time in us, and the largest relative error of a time."""
     sizes = np.array([float(parse_size(size)) for size, _ in points])
     times = np.array([time for _, time in points])
     terms = np.stack([np.ones_like(sizes), np.sqrt(sizes), sizes], axis=1)
     (latency, root, per_byte), _ = nnls(terms / times[:, None], np.ones_like(times))
-    curve = Curve(float(latency), float(8e-3 / per_byte), float(root / np.sqrt(latency * per_byte)))
+    curve = TimeOverSize(float(latency), float(8e-3 / per_byte), float(root / np.sqrt(latency * per_byte)))
     errors = [abs(curve.time_us(size) / time - 1) for size, time in zip(sizes, times, strict=True)]
     return curve, max(errors)
 

@@ -100,10 +100,11 @@ def judge(
     """
     from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
-    from fabricheck.judge.compare_part import NodeDescription, is_normal
-    from fabricheck.judge.compare_pastes import side_by_side
+    from fabricheck.judge.compare_part import NodeDescription
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
+    from fabricheck.report.compare_pastes import side_by_side
+    from fabricheck.report.normal import is_normal
     from fabricheck.suite import suite_root
     from fabricheck.vendor.block import Asked
     from fabricheck.vendor.paste import read_paste
@@ -116,37 +117,35 @@ def judge(
     by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
     judged: list[RunJudgement] = []
     results: list[Judged] = []
-    pastes: list[tuple[Path, tuple[VendorOutput, ...]]] = []
+    pastes: list[tuple[VendorOutput, ...]] = []
     verdicts: list[Verdict] = []
     for file in files:
         text = _text_of(file)
         outputs = read_paste(text, str(file), Asked(count, tool)) if text is not None else ()
-        if text is not None and (outputs or part is not None):
-            answer = is_normal(outputs, text, str(file), described, suite_root())
-            pastes.append((file, outputs))
-            verdicts.append(answer.verdict)
-            for line in () if as_json else answer.lines:
-                click.echo(line)
-        else:
+        if text is None or not (outputs or part is not None):
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
+            continue
+        answer = is_normal(outputs, text, str(file), described, suite_root())
+        pastes.append(outputs)
+        verdicts.append(answer.verdict)
+        _say(() if as_json else answer.lines)
     if note := without_references(results):
         if references is not None:
             raise UserError(note)
         click.echo(f"fabricheck: {note}", err=True)
     if as_json:
-        content = [_vendor_as_json(output) for _, outputs in pastes for output in outputs]
+        content = [_vendor_as_json(output) for outputs in pastes for output in outputs]
         click.echo(json.dumps([*content, *map(run_as_json, judged)], indent=2, allow_nan=False))
     else:
-        for run in judged:
-            for line in _table(run):
-                click.echo(line)
-        if len(pastes) == len(files) == 2:
-            for line in side_by_side(pastes[0][1], pastes[1][1]):
-                click.echo(line)
+        _say(line for run in judged for line in _table(run))
+        _say(side_by_side(*pastes) if len(pastes) == len(files) == 2 else ())
     context.exit(EXIT_CODES[worst([*verdicts, *(each.verdict for each in judged)])])
 
 
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
 
 
 def _judge(

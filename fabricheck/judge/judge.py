@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fabricheck.judge.constants import LARGE_TO_LINKS
 from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
@@ -34,8 +35,8 @@ def strongest_level(
 ) -> Yardstick | None:
     """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best.
 
-    An owner's bound counts for more than what links could carry. Owners of one fabric differ: the loosest of their bounds
-    counts, and none that is beyond what the same was measured to give.
+    An owner's bound counts for more than what links could carry. Owners of one fabric differ: the loosest of their
+    bounds counts, and none that is beyond what the same was measured to give.
     """
     levels = [each for each in known if not each.alarm]
     loosest = _loosest(metric, known)
@@ -95,16 +96,12 @@ def of_reference(metric: Metric, reference: Reference) -> Yardstick:
     return Yardstick("reference", reference.value, bound, reference.provenance, better)
 
 
-# Below it libraries change protocols: NCCL was 31% to 42% below its curve at 16 MiB (benchmarks/published_values.csv, 32c, N2b).
-_LARGE = 64 << 20
-
-
 def _achievable(metric: Metric, expectation: Expectation, value: float, policy: Policy) -> Yardstick:
     collective = metric.samples.operation in COLLECTIVES
     margin = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
     if expectation.achievable_margin is not None:
         margin = expectation.achievable_margin
-    if metric.samples.bytes < _LARGE:
+    if metric.samples.bytes < LARGE_TO_LINKS:
         margin = policy.achievable_margin_of_small
     bound = value * (1 - margin) if metric.better == "higher" else value / (1 - margin)
     source = f"{expectation.achievable_source}; {expectation.source}; margin {margin:.0%}"

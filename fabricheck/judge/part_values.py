@@ -30,7 +30,7 @@ from fabricheck.records.operations import (
 )
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
-from fabricheck.topology.achievable import Curve
+from fabricheck.topology.achievable import TimeOverSize
 from fabricheck.topology.board import Board
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
@@ -93,7 +93,7 @@ class CurveOfPart(BaseModel):
         sizes = [parse_size(size) for size, _ in self.points]
         if not sizes[0] <= metric.samples.bytes <= sizes[-1]:
             return None
-        value = Curve(self.latency_us, self.gbps, self.pipeline).value(metric.quantity, metric.samples.bytes)
+        value = TimeOverSize(self.latency_us, self.gbps, self.pipeline).value(metric.quantity, metric.samples.bytes)
         margin = self.within + policy.published_margin
         bound = value * (1 - margin) if metric.better == "higher" else value / (1 - margin)
         source = f"curve of {part.part}, {self.conditions} ({part.sources[self.source].source}); margin {margin:.0%}"

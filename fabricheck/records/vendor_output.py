@@ -12,7 +12,7 @@ from fabricheck.records.run import Samples
 
 @dataclass(frozen=True)
 class Remark:
-    """A line of the text that says why the result may be what it is: a path, a variable, or a warning of the library."""
+    """A line of the text that says why a result is what it is: a path, a variable, or a warning of the library."""
 
     line: int
     kind: Literal["path", "variable", "library", "rate"]

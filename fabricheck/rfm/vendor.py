@@ -14,10 +14,10 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import MeasurementPlan, place_options
 from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged

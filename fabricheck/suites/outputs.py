@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
 )
 from fabricheck.suites.benchmarks import BenchmarkRequest
 from fabricheck.vendor.block import Asked
-from fabricheck.vendor.nccl import read_nccl_json
+from fabricheck.vendor.nccl_json import read_nccl_json
 from fabricheck.vendor.paste import read_paste
 
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import redacted_command
 from fabricheck.results.fabricbench_format import FORMAT
 from fabricheck.results.fabricbench_records import timed_ns
 from fabricheck.results.proof_logs import TransportProof
-from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import BenchmarkRequest
-from fabricheck.vendor.nccl import clean_nccl_json
+from fabricheck.vendor.nccl_json import clean_nccl_json
 
 
 @dataclass(frozen=True)

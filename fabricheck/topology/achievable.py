@@ -1,7 +1,8 @@
 """What of an expected goodput can be data, at every size: links carry headers too, and transfers need time to start.
 
-Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate, the middle term for collectives alone: their
-steps are pipelined, and with the best length of a segment a pipeline costs that much (Chan et al., Concurrency 2007, §4).
+Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps
+are pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two
+such terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ _FULL_BYTES = 512 << 20
 # Over this many nodes people measured 85% and more of what is said here (reference_values/parts); noise of others took
 # half of an allreduce over 1,024 GPUs (De Sensi §VI).
 _MOST_NODES, _MARGIN_OF_MORE = 8, 0.5
-# AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json); De Sensi §V-C: about 75%.
+# Rings over two to eight nodes had 96% and more of what is said here on InfiniBand, EFA and Slingshot (benchmarks/
+# published_values.csv, 59, 65a, 68, 69a, 77b, G1), and AMD requires 87% over RoCE (113).
+_MARGIN_OF_RINGS = 0.2
+# AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json);
+# about 75%: De Sensi §V-C.
 _MARGIN_OF_ALLTOALL = 0.45
-# How far apart pairs of nodes are on unknown switches: 328 of 395 Gb/s between groups (De Sensi §V-B), and headers.
-_MARGIN_OF_UNKNOWN_SWITCHES = 0.3
 
 
 @dataclass(frozen=True)
-class Curve:
+class TimeOverSize:
     """Time over size: `latency_us`, `gbps` of large messages, and how much of the `pipeline` term there is."""
 
     latency_us: float
@@ -65,7 +68,7 @@ class Curve:
 class Achievable:
     """A curve, whose packets or measurements say so, and the margin of healthy links where these know it."""
 
-    curve: Curve
+    curve: TimeOverSize
     source: str
     margin: float | None = None
 
@@ -81,8 +84,9 @@ def achievable(question: Question, expected: float | None) -> Achievable | None:
     whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
     if whole is None:
         return None
-    pipeline = 1.0 if question.operation in COLLECTIVES and question.transport == "ccl" else 0.0
-    return replace(whole, curve=replace(whole.curve, latency_us=_latency_us(question), pipeline=pipeline))
+    # Two ranks have no step to overlap with another.
+    pipelined = question.operation in COLLECTIVES and question.transport == "ccl" and question.ranks > 2
+    return replace(whole, curve=replace(whole.curve, latency_us=_latency_us(question), pipeline=float(pipelined)))
 
 
 def _latency_us(question: Question) -> float:
@@ -105,7 +109,7 @@ def _of_expected(question: Question, expected: float) -> Achievable | None:
         return None
     fills = question.operation not in COLLECTIVES or (question.bytes >= _FULL_BYTES and _fills(question))
     why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
-    return Achievable(Curve(0.0, expected * data.share), why, data.margin if fills else None)
+    return Achievable(TimeOverSize(0.0, expected * data.share), why, data.margin if fills else None)
 
 
 def _fills(question: Question) -> bool:
@@ -118,7 +122,7 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     """By NCCL, at what its algorithm gets of the NICs, the trunks and the links inside a node.
 
     On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
-    a root; in an allreduce over two nodes trees have it cross once, but of GPUs that were measured to get less. An
+    a root. Trees over two nodes have it cross once, which some take and others do not: they are no expectation. An
     alltoall goes by pairs: from each rank of a node all that is for ranks elsewhere.
     """
     topology, n = question.topology, question.ranks
@@ -133,11 +137,11 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     if question.operation == "alltoall":
         crossings = question.per_node * (question.nodes - 1) / question.nodes
     if question.operation == "allreduce":
-        crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * crossings
+        crossings *= 2
     rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
     # Two ranks that add up send and receive as a pair does.
     known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
-    margin = data.margin if known else None
+    margin = data.margin if known else _MARGIN_OF_RINGS if question.bytes >= _FULL_BYTES else None
     if len(question.node_gpus) > 1:
         inside, in_node = _inside(question), collective(question).expected
         if inside is None or in_node is None:
@@ -149,7 +153,7 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     if question.nodes > _MOST_NODES:
         margin = _MARGIN_OF_MORE
     why = f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}"
-    return Achievable(Curve(0.0, rate), why, margin)
+    return Achievable(TimeOverSize(0.0, rate), why, margin)
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
@@ -212,11 +216,9 @@ def _between_gpus(question: Question) -> Iterable[str]:
 
 def _between_nodes(question: Question) -> Payload | None:
     topology = question.topology
-    if question.schedule != "uncontended":
+    if topology.network is None or not question.ends or question.schedule != "uncontended":
+        return None
+    if topology.network.distance(*map(node_of, question.ends)) != "same-switch":
         return None
     nics = [nic_of(topology, gpu) for gpu in question.gpus]
-    data = least_payload([nic.model for nic in nics if nic is not None], "nic")
-    if topology.network is None or not question.ends:
-        return replace(data, margin=_MARGIN_OF_UNKNOWN_SWITCHES) if data is not None else None
-    near = topology.network.distance(*map(node_of, question.ends)) == "same-switch"
-    return data if near else None
+    return least_payload([nic.model for nic in nics if nic is not None], "nic")

@@ -36,8 +36,8 @@ class Board(BaseModel):
     """The board that carries so many `gpus` of a part, as their maker builds it.
 
     `between`: the links of a GPU to what `over` says; None where GPUs only meet on the host's links. `pairs`: how many
-    links join two GPUs, by `0-1`, where that differs. `in_switch`: the switch reduces (NVLink SHARP). `host`: to the CPU,
-    at the least rate over the path. `nvlink_domain_nodes`: how many boards the switches join.
+    links join two GPUs, by `0-1`, where that differs. `in_switch`: the switch reduces (NVLink SHARP). `host`: to the
+    CPU, at the least rate over the path. `nvlink_domain_nodes`: how many boards the switches join.
     """
 
     model_config = _STRICT

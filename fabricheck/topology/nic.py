@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fabricheck.errors import UserError
 from fabricheck.topology.model import Gpu, Nic, Topology
 
-
-#: What joins the NICs of nodes, by a pattern of how a NIC's model is called. A ConnectX can be on InfiniBand or Ethernet.
+#: What joins the NICs of nodes, by a pattern of how a NIC's model is called. A ConnectX may be on either.
 _LAYERS = {
     "InfiniBand": re.compile("InfiniBand|\\b[EHNX]DR\\b", re.IGNORECASE),
     "Ethernet": re.compile("Ethernet|RoCE|Thor|Pollara|\\bE8[13]0\\b", re.IGNORECASE),
@@ -23,7 +22,7 @@ _LAYERS = {
 
 
 def link_layer(model: str) -> str | None:
-    """The link layer of a NIC by its model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None if unknown."""
+    """The link layer by a NIC's model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None: unknown."""
     return next((layer for layer, pattern in _LAYERS.items() if pattern.search(model)), None)
 
 

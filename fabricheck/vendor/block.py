@@ -19,7 +19,7 @@ from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import without_values
-from fabricheck.results.lines import Line
+from fabricheck.results.printed import Line
 
 LARGEST_SIZE = (1 << 63) - 1
 LARGEST_RANKS = 1 << 20
@@ -107,8 +107,8 @@ def quote(text: str, limit: int = 160) -> str:
 class Block:
     """One output of a tool, read line by line, then checked as a whole. Each tool has one.
 
-    `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows, by
-    their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one which
+    `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows,
+    by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one which
     is none of `known` is damaged; `words`: how many tokens of a row may be no numbers; `aligned_from`: the first
     column that stands under the others of its kind.
     """
@@ -273,10 +273,10 @@ class Block:
         order = [values[name] for name in ("minimum", "average", "maximum") if name in values]
         if order != sorted(order):
             return "minimum, average and maximum are not in this order"
-        if "messages" in values and "rate" in values:
-            if not products_agree(row.rounded("messages"), (row.size / 1e6, 0.0), row.rounded("rate")):
-                return "the rate and messages/s do not match"
-        return None
+        if "messages" not in values or "rate" not in values:
+            return None
+        agree = products_agree(row.rounded("messages"), (row.size / 1e6, 0.0), row.rounded("rate"))
+        return None if agree else "the rate and messages/s do not match"
 
     def wrong_bytes(self, row: Row) -> int:
         """How many bytes were wrong, as far as the tool says it: 1 for any, -1 where it did not look."""

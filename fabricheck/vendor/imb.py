@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 from pathlib import PurePath
+from typing import ClassVar
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.lines import Line
+from fabricheck.results.printed import Line
 from fabricheck.vendor.block import (
     ANY,
     FIXED,
@@ -149,10 +149,9 @@ class Imb(Block):
             if self.ended:
                 self.invalid(line, "two outputs are in one text")
             self.ended = True
-        elif kind == "did not run":
-            self.invalid(line, "a benchmark did not run")
-        elif kind == "left out":
-            self.incomplete(line, "sizes from here on were left out")
+        elif kind in ("did not run", "left out"):
+            missing = self.invalid if kind == "did not run" else self.incomplete
+            missing(line, "a benchmark, or sizes of it, did not run")
         elif kind == "call":
             self.program, self.options = PurePath(match[1]).name, match[2] or ""
         elif kind == "listed" and not self.tables:

@@ -14,7 +14,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.lines import Line
+from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block, one_time, quote
 
 # Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, and of TransferBench.
@@ -229,9 +229,8 @@ def fill(block: Matrices, content: Any) -> None:
         cells = [[str(cell) for cell in row] for row in test.get("bandwidth_matrix", ())]
         matrix.width = len(cells[0]) if cells else 0
         matrix.rows = [("", row) for row in cells]
-        if any(len(row) != matrix.width for row in cells) or not all(
-            0 < float(cell) for row in cells for cell in row if cell != "N/A"
-        ):
+        rates = [float(cell) for row in cells for cell in row if cell != "N/A"]
+        if any(len(row) != matrix.width for row in cells) or not all(rate > 0 for rate in rates):
             raise ValueError(f"a cell of {test['name']} is no bandwidth")
         matrix.sum = float(test["sum"]) if "sum" in test else None
         block.matrices.append(matrix)

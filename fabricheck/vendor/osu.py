@@ -10,7 +10,7 @@ from typing import ClassVar
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.lines import Line
+from fabricheck.results.printed import Line
 from fabricheck.vendor.block import CHECKED, FIXED, LARGEST_RANKS, WHOLE, Block, Row, Table, message_ns, one_time
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from fabricheck.errors import UserError, refused
 from fabricheck.records.finding import Finding
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import names_a_secret, redacted
-from fabricheck.results.lines import Line, read_lines
+from fabricheck.results.printed import Line, read_lines
 from fabricheck.results.proof_logs import FALL_BACKS, read_log
 from fabricheck.vendor.block import Asked, Block
 from fabricheck.vendor.imb import Imb, OneCcl
 from fabricheck.vendor.matrices import Matrices, TransferBench, read_nvbandwidth_json, unread
-from fabricheck.vendor.nccl import NcclTests, read_nccl_json
+from fabricheck.vendor.nccl import NcclTests
+from fabricheck.vendor.nccl_json import read_nccl_json
 from fabricheck.vendor.osu import Osu
 from fabricheck.vendor.points import Cxi, FiPingpong, NixlBench, Perftest, UcxPerftest
 
@@ -195,8 +194,8 @@ def _with_log(output: VendorOutput, part: _Part) -> VendorOutput:
 
 # What a library says of itself when it takes another path, or fails.
 _SAID = re.compile(
-    r"NET/(?:IB|OFI) : No device found.*|(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(?:Disabled|is not available).*"
-    r"|NVLS multicast support is not available.*|NCCL WARN .*",
+    r"NET/(?:IB|OFI) : No device found.*|(?:GPU Direct RDMA|GDRDMA|DMA-BUF) (?:\(\w+\) )?(?:Disabled|is not available)"
+    r".*|NVLS multicast support is not available.*|NCCL WARN .*",
     re.IGNORECASE,
 )
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.lines import Line
+from fabricheck.results.printed import Line
 from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Row, Table, one_time
 
 _MEBI = 1 << 20
@@ -157,7 +157,7 @@ class Perftest(Points):
 
 
 class Cxi(Points):
-    """cxi_write_bw and its kin; MB are 10^6 B, and `Bidirectional` rates add both directions (libcxi's manual pages)."""
+    """cxi_write_bw and its kin; MB are 10^6 B, and `Bidirectional` rates add both directions (libcxi)."""
 
     title = "cxi"
     begins: ClassVar = (re.compile(r"CXI (?:RDMA )?(?:Loopback|Write|Read|Send) Bandwidth Test"),)

@@ -9,11 +9,12 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
-from fabricheck.judge import compare_part
-from fabricheck.judge.compare_part import NodeDescription, Normal
+from fabricheck.judge.compare_part import NodeDescription
 from fabricheck.judge.nic_values import load_nics
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
+from fabricheck.report import normal
+from fabricheck.report.normal import Normal
 from fabricheck.vendor.paste import read_paste
 from tests.support.nodes import ROOT
 
@@ -65,7 +66,7 @@ Test 1:
 
 
 def is_normal(text: str, path: str, asked: NodeDescription, root: Path) -> Normal:
-    return compare_part.is_normal(read_paste(text, path), text, path, asked, root)
+    return normal.is_normal(read_paste(text, path), text, path, asked, root)
 
 
 def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
@@ -83,7 +84,7 @@ def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
         (nccl(480), NodeDescription("H200", 8), Verdict.PASS, None),
         (nccl(480), NodeDescription(None, None), Verdict.PASS, None),
         (nccl(367), NodeDescription("H200", 8), Verdict.DEGRADED, "nvls-not-used"),
-        (nccl(225, "NVIDIA A100-SXM4-80GB"), NodeDescription("A100", 8), Verdict.DEGRADED, "under-alarm"),
+        (nccl(200, "NVIDIA A100-SXM4-80GB"), NodeDescription("A100", 8), Verdict.DEGRADED, "slower-than-part"),
         (nccl(840, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.PASS, None),
         (nccl(180, "NVIDIA GB300"), NodeDescription("GB300", 4, 2), Verdict.FAIL, "below-floor"),
         (PERFTEST.format(rate=391), NodeDescription("ConnectX-7", None), Verdict.PASS, None),
@@ -105,9 +106,9 @@ def test_a_number_is_held_against_the_part(
 
 
 def test_what_only_a_floor_judged_is_not_called_normal() -> None:
-    """Of NICs whose model nobody says it is not known what they carry."""
-    asked = NodeDescription("H200", 4, 2, "4 x 400 Gb/s"), NodeDescription("H200", 8)
-    floor, known = (is_normal(nccl(level), "mail.txt", of, ROOT) for level, of in zip((200, 480), asked, strict=True))
+    """Of nodes whose NICs nobody says it is not known what they carry."""
+    asked = NodeDescription("H200", 4, 2, "4 x 100 Gb/s Omni-Path"), NodeDescription("H200", 8)
+    floor, known = (is_normal(nccl(level), "mail.txt", of, ROOT) for level, of in zip((48, 480), asked, strict=True))
     assert floor.verdict is known.verdict is Verdict.PASS
     assert floor.lines[-1] != known.lines[-1]
 

@@ -8,7 +8,7 @@ from typing import Any
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.suites.outputs import joined
 from fabricheck.vendor.block import Asked
-from fabricheck.vendor.nccl import read_nccl_json
+from fabricheck.vendor.nccl_json import read_nccl_json
 from fabricheck.vendor.paste import read_paste
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.judge.compare_part import NodeDescription, Normal, is_normal
+from fabricheck.judge.compare_part import NodeDescription
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.normal import Normal, is_normal
 from fabricheck.results.fabricbench import read_run
 from tests.support.nodes import ROOT
 from tests.vendor.reading import read_all
@@ -261,7 +262,10 @@ READ = {
     "perftest": (WRITES, [("unidirectional", 391.0)]),
     "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("unidirectional", 189.49)]),
     "cxi_write_bw, both ways": (CXI_WRITES, [("bidirectional", 8e-3 * 40550.70 / 2)]),
-    "cxi_read_bw of a server, and the loopback": (CXI_SERVER + CXI_LOOPBACK, [("unidirectional", 171.84), ("unidirectional", 189.49)]),
+    "cxi_read_bw of a server, and the loopback": (
+        CXI_SERVER + CXI_LOOPBACK,
+        [("unidirectional", 171.84), ("unidirectional", 189.49)],
+    ),
 }
 
 

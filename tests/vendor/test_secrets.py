@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricheck.suites.runs import drop_environment
-from fabricheck.vendor.nccl import clean_nccl_json
+from fabricheck.vendor.nccl_json import clean_nccl_json
 from tests.support.effort import effort
 from tests.vendor.mutations import DATA
 from tests.vendor.reading import read_one, read_report
