@@ -106,8 +106,6 @@ def judge(
     from fabricheck.report.compare_pastes import side_by_side
     from fabricheck.report.normal import is_normal
     from fabricheck.suite import suite_root
-    from fabricheck.vendor.block import Asked
-    from fabricheck.vendor.paste import read_paste
 
     if part is not None and (system or topology or references or test or keys):
         raise UserError("--part needs no site: leave out --system, --topology, --references, --test and --key")
@@ -120,8 +118,7 @@ def judge(
     pastes: list[tuple[VendorOutput, ...]] = []
     verdicts: list[Verdict] = []
     for file in files:
-        text = _text_of(file)
-        outputs = read_paste(text, str(file), Asked(count, tool)) if text is not None else ()
+        text, outputs = _pasted(file, count, tool)
         if text is None or not (outputs or part is not None):
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
@@ -209,6 +206,15 @@ def _wrapped(verdict: Verdict, text: str) -> Iterator[str]:
     )
 
 
+def _pasted(file: Path, ranks: int | None, tool: str | None) -> tuple[str | None, tuple[VendorOutput, ...]]:
+    """The text of a paste, and its outputs."""
+    from fabricheck.vendor.block import Asked
+    from fabricheck.vendor.paste import read_paste
+
+    text = _text_of(file)
+    return text, read_paste(text, str(file), Asked(ranks, tool)) if text is not None else ()
+
+
 def _text_of(file: Path) -> str | None:
     """The text of a paste; None of a result of fabricbench. Raises UserError for one that is too large."""
     from fabricheck.vendor.paste import LARGEST
@@ -223,7 +229,7 @@ def _text_of(file: Path) -> str | None:
         return None
     if len(content) > LARGEST:
         limit = f"{LARGEST >> 20} MiB at most"
-        raise UserError(f"{file}: is no result of fabricbench, and too large for a paste: give the results, {limit}")
+        raise UserError(f"{file}: too large for a paste: give the results alone, {limit}")
     return content.decode("utf-8", "replace")
 
 

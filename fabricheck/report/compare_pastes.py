@@ -30,8 +30,8 @@ def side_by_side(before: Sequence[VendorOutput], after: Sequence[VendorOutput]) 
             change = 100 * (second / first - 1)
             what = " ".join(word for word in (operation, placement, format_size(size)) if word)
             yield f"  {what:40} {first:>12.4g} {second:>12.4g} {unit:4} {change:+.1f}%"
-        for name, (one, two) in _differences(output, other).items():
-            yield f"  differs      {name}: {one or 'not said'} -> {two or 'not said'}"
+        for name, (old, new) in _differences(output, other).items():
+            yield f"  differs      {name}: {old or 'not said'} -> {new or 'not said'}"
 
 
 def _values(output: VendorOutput) -> dict[_Key, float]:

@@ -107,10 +107,7 @@ def is_normal(outputs: Sequence[VendorOutput], text: str, path: str, asked: Node
     return Normal(worst_answer.verdict, tuple(_lines(worst_answer, judged, part, asked, path))[:6])
 
 
-_TOOLS = (
-    "nccl-tests, rccl-tests, OMB, IMB, oneCCL's benchmark, nvbandwidth, p2pBandwidthLatencyTest, nvloom, "
-    "TransferBench, perftest, ucx_perftest, fi_pingpong, nixlbench or cxi_write_bw"
-)
+_TOOLS = "nccl-tests, OMB, IMB, nvbandwidth, TransferBench, perftest, ucx_perftest (docs/vendor-formats.md has all)"
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class _Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the number; of ranks of which nobody says where they were only a value that is right anywhere."""
+        """That of the number; of ranks whose nodes are unknown, only a value that is right anywhere."""
         verdict = self.number.verdict(self.run)
         if not self.placed and verdict in (Verdict.FAIL, Verdict.DEGRADED) and self.number.problem is None:
             return Verdict.INCOMPLETE
@@ -189,7 +186,7 @@ def _answers(output: VendorOutput, part: Part, asked: NodeDescription, known: Kn
 def _placed(
     output: VendorOutput, asked: NodeDescription, known: KnownParts, part: Part
 ) -> tuple[NodeDescription, bool]:
-    """Nodes and GPUs of a node by the names of hosts, where the caller does not say; and whether they are known."""
+    """Nodes and GPUs of a node by the names of hosts, or as the caller has them; and whether they are known."""
     hosts = len(set(output.hosts))
     collective = output.samples[0].operation in COLLECTIVES
     if asked.nodes is not None or hosts:
@@ -257,8 +254,8 @@ def _lines(answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDes
         )
         return
     same = [one for one in every if one.output is output and one is not answer and one.run.judgements][:1]
-    for one in (answer, *same):
-        yield from _share(one)
+    for shown in (answer, *same):
+        yield from _share(shown)
     if answer.number.problem is not None:
         yield f"  problem      {answer.number.problem.message.removeprefix(f'{path}: ')}"
     judged = run.judgements[-1]

@@ -108,8 +108,8 @@ class Block:
     """One output of a tool, read line by line, then checked as a whole. Each tool has one.
 
     `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows,
-    by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one which
-    is none of `known` is damaged; `words`: how many tokens of a row may be no numbers; `aligned_from`: the first
+    by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one
+    which is none of `known` is damaged; `words`: how many tokens of a row may be words; `aligned_from`: the first
     column that stands under the others of its kind.
     """
 
@@ -143,7 +143,7 @@ class Block:
         if self.is_row(tokens := text.split()):
             self.read_row(line, tokens)
         elif self.own.search(text) is not None:
-            self.invalid(line, f"this is no line of {self.title}: it is damaged, or two outputs are mixed")
+            self.invalid(line, f"not a line of {self.title}: it is damaged, or two outputs are mixed")
         elif self.crash is None and _CRASH_WORDS.search(text) and _CRASH.search(text):
             self.crash = line
 
@@ -169,7 +169,7 @@ class Block:
         if not columns:
             return  # the header was none
         if not (line.text.isascii() and line.text.isprintable()) or len(tokens) != len(columns):
-            self.invalid(line, f"this is no row of {len(columns)} columns; a log in the same file damages rows")
+            self.invalid(line, f"not a row of {len(columns)} columns; a log in the same file damages rows")
             return
         cells = dict(zip(columns, tokens, strict=True))
         for name, pattern in columns.items():

@@ -105,7 +105,7 @@ class Matrices(Block):
         elif (
             self.matrices and cells and len(cells) >= len(tokens) - 1 and self.matrices[-1].width and tokens[0] in cells
         ):
-            self.invalid(line, "this is no row of a matrix")
+            self.invalid(line, "not a row of a matrix")
         else:
             super().take(line)
 
@@ -122,7 +122,7 @@ class Matrices(Block):
                 self.invalid(line, "these are not the numbers of the columns")
         elif len(tokens) != matrix.width + 1 or tokens[0] != str(len(matrix.rows)):
             if not matrix.test.startswith("p2p_other"):
-                self.invalid(line, f"this is no row of {matrix.width} columns")
+                self.invalid(line, f"not a row of {matrix.width} columns")
         else:
             matrix.rows.append((line.text, tokens[1:]))
 
@@ -193,7 +193,7 @@ class Matrices(Block):
 def meaning_of(matrix: _Matrix) -> tuple[str, str, str] | None:
     """Operation, mover and access of a matrix; None where it is not known, or not one transfer by itself.
 
-    Both directions at the same time have a matrix each, and one of their sum, which says nothing more. Old versions
+    Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
     have one alone, and do not say of which it is.
     """
     if matrix.test.startswith("p2p"):
@@ -231,7 +231,7 @@ def fill(block: Matrices, content: Any) -> None:
         matrix.rows = [("", row) for row in cells]
         rates = [float(cell) for row in cells for cell in row if cell != "N/A"]
         if any(len(row) != matrix.width for row in cells) or not all(rate > 0 for rate in rates):
-            raise ValueError(f"a cell of {test['name']} is no bandwidth")
+            raise ValueError(f"a cell of {test['name']} is not a bandwidth")
         matrix.sum = float(test["sum"]) if "sum" in test else None
         block.matrices.append(matrix)
 
@@ -279,7 +279,7 @@ class TransferBench(Block):
         elif kind == "row" and match[3] == "->":
             cells = match[4].split()
             if len(cells) != len(self.targets):
-                self.invalid(line, f"this is no row of {len(self.targets)} columns")
+                self.invalid(line, f"not a row of {len(self.targets)} columns")
                 return
             for target, cell in zip(self.targets, cells, strict=True):
                 if cell != "N/A":

@@ -128,8 +128,8 @@ class NcclTests(Block):
         ),
         "config": re.compile(
             r"#?\s*nThread (?P<threads>[0-9]{1,9}) nGpus (?P<gpus>[0-9]{1,9}) minBytes (?P<minimum>[0-9]{1,19}) "
-            r"maxBytes (?P<maximum>[0-9]{1,19}) step: (?P<step>[0-9]{1,19})\((?P<by>factor|bytes)\) warmup iters: [0-9]{1,9} "
-            r"iters: (?P<iterations>[0-9]{1,9})(?: agg iters: (?P<aggregated_iterations>[0-9]{1,9}))?"
+            r"maxBytes (?P<maximum>[0-9]{1,19}) step: (?P<step>[0-9]{1,19})\((?P<by>factor|bytes)\) "
+            r"warmup iters: [0-9]{1,9} iters: (?P<iterations>[0-9]{1,9})(?: agg iters: (?P<aggregated_iterations>[0-9]{1,9}))?"
             r" validation: (?P<validated>[0-9]{1,9})(?: graph: (?P<graph_launches>[0-9]{1,9}))?.*",
             re.ASCII,
         ),
@@ -167,7 +167,7 @@ class NcclTests(Block):
 
     @property
     def tool(self) -> str:
-        """The program, or the suite where nothing says which."""
+        """The program, or the suite where that is unknown."""
         return self.name or self.suite
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:

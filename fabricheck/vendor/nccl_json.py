@@ -162,12 +162,24 @@ def whole(value: Any) -> int:
 
 # The fields that are kept of a file, and what texts may be in them.
 _KEPT = frozenset(
-    "version start_time end_time nccl_version config nthreads ngpus minimum_bytes maximum_bytes step_factor step_bytes "
-    "warmup_iters iterations aggregated_iterations validation graph blocking_collectives parallel_init per_iter_timing "
-    "devices rank group device_info results size count type redop root out_of_place in_place out_of_place_per_iter "
-    "in_place_per_iter time alg_bw bus_bw nwrong actual_iterations skipped_iterations min_us max_us avg_us p50_us "
-    "p95_us p99_us stdev_us cv_pct times_us per_process_max_times_us out_of_bounds okay "
-    "average_bus_bandwidth bandwidth".split()
+    (
+        *("version", "start_time", "end_time", "nccl_version", "config", "nthreads", "ngpus", "minimum_bytes"),
+        *("maximum_bytes", "step_factor", "step_bytes", "warmup_iters", "iterations", "aggregated_iterations"),
+        *(
+            "validation",
+            "graph",
+            "blocking_collectives",
+            "parallel_init",
+            "per_iter_timing",
+            "devices",
+            "rank",
+            "group",
+        ),
+        *("device_info", "results", "size", "count", "type", "redop", "root", "out_of_place", "in_place", "time"),
+        *("out_of_place_per_iter", "in_place_per_iter", "alg_bw", "bus_bw", "nwrong", "actual_iterations"),
+        *("skipped_iterations", "min_us", "max_us", "avg_us", "p50_us", "p95_us", "p99_us", "stdev_us", "cv_pct"),
+        *("times_us", "per_process_max_times_us", "out_of_bounds", "okay", "average_bus_bandwidth", "bandwidth"),
+    )
 )
 _KEPT_TEXT = re.compile(r"[a-z0-9_]{0,20}|[-0-9: ]{0,32}|(?:NVIDIA|AMD|Tesla)[A-Za-z0-9 ._()/+-]{1,60}", re.ASCII)
 

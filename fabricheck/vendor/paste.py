@@ -68,8 +68,8 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
     A log by itself is an output without samples. Whatever the text holds, this returns.
     """
     asked = asked or Asked()
-    if (found := _json_in(text)) is not None:
-        kind, file = found
+    if (in_json := _json_in(text)) is not None:
+        kind, file = in_json
         return (
             tuple(read_nvbandwidth_json(file, path, asked))
             if kind == "nvbandwidth"

@@ -29,13 +29,13 @@ class Points(Block):
 
     def read_header(self, line: Line) -> None:
         """Begins the table, where all titles are known."""
-        rest, found = line.text.strip(), []
+        rest, places = line.text.strip(), []
         for title, column in self.headings.items():
             if title in rest:
-                found.append((line.text.index(title), column))
+                places.append((line.text.index(title), column))
                 rest = rest.replace(title, " ", 1)
-        columns = dict(column for _, column in sorted(found, key=lambda pair: pair[0]))
-        if self.tables or rest.strip() or len(columns) != len(found):
+        columns = dict(column for _, column in sorted(places, key=lambda pair: pair[0]))
+        if self.tables or rest.strip() or len(columns) != len(places):
             self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
         self.tables.append(Table(line, columns if not rest.strip() else {}))
 
@@ -133,7 +133,7 @@ class Perftest(Points):
         super().read_row(Line(line.number, line.text.expandtabs()), tokens)
 
     def samples(self) -> Iterator[Samples]:
-        """A sample for each row, which has the size that the program was asked for."""
+        """A sample for each row, which has the requested size."""
         if "verb" not in self.said:
             self.invalid(None, "the title of perftest is missing: which program was it?")
         if self.said.get("both"):

@@ -136,7 +136,10 @@ def nvbandwidth(draw: random.Random) -> Paste:
 def nvbandwidth_json(draw: random.Random) -> Paste:
     """The same of `--json`."""
     rate = round(draw.uniform(100, 900), 2)
-    test = {"name": "device_to_device_memcpy_write_ce", "bandwidth_description": "memcpy CE GPU(row) <- GPU(column)"}
+    test: dict[str, object] = {
+        "name": "device_to_device_memcpy_write_ce",
+        "bandwidth_description": "memcpy CE GPU(row) <- GPU(column)",
+    }
     test |= {"bandwidth_matrix": [["N/A", f"{rate}"], [f"{rate + 1}", "N/A"]], "sum": 2 * rate + 1, "status": "Passed"}
     text = json.dumps({"nvbandwidth": {"GPU Device list": ["0: NVIDIA H200 (x)"] * 2, "testcases": [test]}}, indent=1)
     return Paste("nvbandwidth", text, {("unidirectional", 512 << 20): 8 * rate})
