@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +130,8 @@ class KnownParts:
 
 def _is_named(part: Part, asked: str | None, text: str) -> bool:
     if asked is None:
-        return any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)
+        patterns = (re.escape(name).replace(r"\*", r"[^\n]*") for name in part.names)
+        return any(re.search(rf"{pattern}(?!\w)", text) for pattern in patterns)
     words = re.split(r"[ _-]", part.part.upper())
     return all(word in words for word in asked.upper().split())
 
@@ -320,11 +320,12 @@ def _say(judged: Judgement, value: float) -> str:
 def _of_nic(point: ToolValue, path: str, asked: NodeDescription, layer: str | None, nics: Sequence[KnownNic]) -> Normal:
     """Of what crossed a NIC alone: the loosest of the bounds whose memory and link layer are those of the number."""
     wanted = (asked.part or "").lower().replace(" ", "")
-    nic = next(
-        (one for one in nics if wanted and one.nic.lower().replace(" ", "") in (wanted, f"connectx-{wanted}")), None
-    )
+    names = (wanted, f"connectx-{wanted}") if wanted else ()
+    rates = {each.rate_gbps for each in _nics(asked.nics)}
+    named = [one for one in nics if one.nic.lower().replace(" ", "") in names]
+    nic = next((one for one in named if not rates or parse_rate(one.rate) in rates), None)
     if nic is None:
-        known = ", ".join(one.nic for one in nics)
+        known = ", ".join(dict.fromkeys(one.nic for one in nics))
         raise UserError(f"{path}: is a result of a NIC: give --part, one of {known}")
     rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (point.what, point.memory, point.unit)]
     better = point.unit != "us"
