@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -111,7 +110,8 @@ class KnownParts:
 
 def _is_named(part: Part, asked: str | None, text: str) -> bool:
     if asked is None:
-        return any(re.search(fnmatch.translate(f"*{name}*"), text) for name in part.names)
+        patterns = (re.escape(name).replace(r"\*", r"[^\n]*") for name in part.names)
+        return any(re.search(rf"{pattern}(?!\w)", text) for pattern in patterns)
     words = re.split(r"[ _-]", part.part.upper())
     return all(word in words for word in asked.upper().split())
 
@@ -130,7 +130,7 @@ def judge_number(
             raise UserError(
                 f"the output has {ranks} ranks instead of {nodes} x {gpus}: give --nodes, or --gpus (GPUs of a node)"
             )
-    topology = known.node(part, gpus, _nics(asked.nics))
+    topology = known.node(part, gpus, nics_of(asked.nics))
     run = _as_run(number, part, ranks, nodes)
     if not _by_nvlink(topology, number, run):
         topology = replace(topology, nvlink_domain_nodes=1)
@@ -172,7 +172,8 @@ def _as_run(number: PastedNumber, part: Part, ranks: int, nodes: int) -> Run:
     return Run(number.tool, header, tuple(members), (samples,), {"records": 1})
 
 
-def _nics(text: str | None) -> tuple[Nic, ...]:
+def nics_of(text: str | None) -> tuple[Nic, ...]:
+    """The NICs of a node as `8 x 400 Gb/s InfiniBand` describes them. Raises UserError for another form."""
     if text is None:
         return ()
     match = _NICS.fullmatch(text.strip())

@@ -98,7 +98,7 @@ class Judgement:
     @property
     def is_judged(self) -> bool:
         """Whether a yardstick decided: a floor separates broken from working, and is none."""
-        return self.verdict is not Verdict.PASS or self.judged_by != "floor"
+        return self.verdict is not Verdict.PASS or self.judged_by not in ("", "floor")
 
     @property
     def unjudged(self) -> bool:

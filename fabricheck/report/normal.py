@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number
+from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number, nics_of
 from fabricheck.judge.nic_values import KnownNic, load_nics
 from fabricheck.judge.part_values import Part
 from fabricheck.judge.verdicts import RunJudgement
@@ -104,7 +104,7 @@ def is_normal(outputs: Sequence[VendorOutput], text: str, path: str, asked: Node
         return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0])))
     judged = [answer for answer in answers if answer.is_judged] or answers
     worst_answer = min(judged, key=lambda answer: _ORDER.index(answer.verdict))
-    return Normal(worst_answer.verdict, tuple(_lines(worst_answer, judged, part, asked, path))[:6])
+    return Normal(worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path)))
 
 
 _TOOLS = "nccl-tests, OMB, IMB, nvbandwidth, TransferBench, perftest, ucx_perftest (docs/vendor-formats.md has all)"
@@ -148,6 +148,18 @@ class _Answer:
         if operation in HOST_PATHS:
             return "host"
         return "memory" if operation == "local_copy" else "links"
+
+
+_ALERT = "  alert limit  "
+_MOST_LINES = 6
+
+
+def _shortened(lines: Iterable[str]) -> tuple[str, ...]:
+    """Six lines at most: limits of others are left out first."""
+    every = list(lines)
+    if len(every) > _MOST_LINES:
+        every = [line for line in every if not line.startswith(_ALERT)]
+    return tuple(every[:_MOST_LINES])
 
 
 def _on_gpus(output: VendorOutput) -> bool:
@@ -261,9 +273,9 @@ def _lines(answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDes
     judged = run.judgements[-1]
     problems = [*([answer.number.problem] if answer.number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
+    if judged.alarms:
+        yield _ALERT + "; ".join(limit.source for limit in judged.alarms[:2])
     if not code:
-        if judged.alarms:
-            yield "  alert limit  " + "; ".join(one.source for one in judged.alarms[:2])
         told = "nothing, the value is normal. To test your system: fabricheck init, then fabricheck run"
         if not judged.is_judged:
             told = "no healthy value is known: compare with an equal node, or with this node after an upgrade"
@@ -282,7 +294,7 @@ def _share(answer: _Answer) -> Iterator[str]:
     yard, expectation = judged.yardstick, judged.expectation
     size = format_size(judged.samples.bytes)
     value = _say(judged, judged.value)
-    if judged.unit == "us" and (yard is None or yard.kind == "floor"):
+    if judged.unit == "us" and (yard is None or yard.kind in ("floor", "achievable")):
         share = f"limit {_say(judged, yard.bound)}" if yard is not None else "no value of healthy parts is known"
     elif yard is not None and yard.kind in ("part", "published"):
         share = f"{_percent(judged, yard.value)} of {_say(judged, yard.value)}: {yard.source}"
@@ -381,10 +393,11 @@ def _of_nic(
     unit = "us" if latency else "Gb/s"
     what = f"{output.tool}, {output.memory} memory, {format_size(sample.bytes)}: {value:.4g} {unit}"
     wanted = (asked.part or "").lower().replace(" ", "")
-    nic = next(
-        (one for one in nics if wanted and one.nic.lower().replace(" ", "") in (wanted, f"connectx-{wanted}")), None
-    )
-    known = ", ".join(one.nic for one in nics)
+    names = (wanted, f"connectx-{wanted}") if wanted else ()
+    rates = {each.rate_gbps for each in nics_of(asked.nics)}
+    named = [each for each in nics if each.nic.lower().replace(" ", "") in names]
+    nic = next((each for each in named if not rates or parse_rate(each.rate) in rates), None)
+    known = ", ".join(dict.fromkeys(each.nic for each in nics))
     if nic is None and asked.part is not None:
         raise UserError(f"{path}: is a result of a NIC: give --part, one of {known}")
     problem = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
@@ -409,7 +422,7 @@ def _of_nic(
     for limit in sorted(bounds, key=lambda one: sign * one.value)[:2]:
         side = apart(value, limit.value)
         required = f"{limit.value:g} {limit.unit} that {limit.alarm_of} requires: {limit.conditions}"
-        lines.append(f"  alert limit  {side} the {required} ({limit.source})")
+        lines.append(f"{_ALERT}{side} the {required} ({limit.source})")
     if broken:
         lines.append("  likely       the NIC, its slot, its cable or the memory: fabricheck explain slow-nic")
         lines.append("  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node of the tool")

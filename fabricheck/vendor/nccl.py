@@ -129,7 +129,8 @@ class NcclTests(Block):
         "config": re.compile(
             r"#?\s*nThread (?P<threads>[0-9]{1,9}) nGpus (?P<gpus>[0-9]{1,9}) minBytes (?P<minimum>[0-9]{1,19}) "
             r"maxBytes (?P<maximum>[0-9]{1,19}) step: (?P<step>[0-9]{1,19})\((?P<by>factor|bytes)\) "
-            r"warmup iters: [0-9]{1,9} iters: (?P<iterations>[0-9]{1,9})(?: agg iters: (?P<aggregated_iterations>[0-9]{1,9}))?"
+            r"warmup iters: [0-9]{1,9} iters: (?P<iterations>[0-9]{1,9})"
+            r"(?: agg iters: (?P<aggregated_iterations>[0-9]{1,9}))?"
             r" validation: (?P<validated>[0-9]{1,9})(?: graph: (?P<graph_launches>[0-9]{1,9}))?.*",
             re.ASCII,
         ),

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import NodeDescription
+from fabricheck.judge.compare_part import KnownParts, NodeDescription
 from fabricheck.judge.nic_values import load_nics
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report import normal
 from fabricheck.report.normal import Normal
+from fabricheck.topology.graph import node_graph
 from fabricheck.vendor.paste import read_paste
 from tests.support.nodes import ROOT
 
@@ -143,6 +144,62 @@ def test_the_command_says_it_without_a_site(tmp_path: Path) -> None:
     assert found.exit_code == 1
     assert 4 <= len(found.output.splitlines()) <= 6
     assert "OCI" in found.output and "nvls-not-used" in found.output
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "nics", "verdict"),
+    [
+        # Measured over Ethernet, by the text: not the bound of InfiniBand.
+        (
+            PERFTEST.replace("Dual-port", "Link type : Ethernet\n Dual-port").format(rate=384.5),
+            "ConnectX-7",
+            None,
+            "PASS",
+        ),
+        (
+            PERFTEST.replace("Dual-port", "Link type : Ethernet\n Dual-port").format(rate=382),
+            "ConnectX-7",
+            None,
+            "DEGRADED",
+        ),
+        (
+            PERFTEST.replace("Dual-port", "Link type : IB\n Dual-port").format(rate=384.5),
+            "ConnectX-7",
+            None,
+            "DEGRADED",
+        ),
+        (PERFTEST.format(rate=193), "ConnectX-7", "1 x 200 Gb/s", "PASS"),
+        (PERFTEST.format(rate=500), "ConnectX-7", None, "INVALID"),
+        (PERFTEST.format(rate=390), "BlueField-3", None, "INCOMPLETE"),
+    ],
+)
+def test_a_nic_is_held_to_the_bounds_of_its_link_layer(text: str, part: str, nics: str | None, verdict: str) -> None:
+    assert is_normal(text, "mail.txt", NodeDescription(part, None, 1, nics), ROOT).verdict.value == verdict
+
+
+# Of a board's pair of GPUs the widest path in Gb/s, as its maker draws it.
+@pytest.mark.parametrize(
+    ("part", "pair", "gbps"),
+    [
+        ("MI300A", (0, 1), 2 * 64 * 8),
+        ("MI300X", (0, 7), 64 * 8),
+        ("GH200", (0, 1), 6 * 25 * 8),
+        ("H100 PCIe", (0, 1), 12 * 25 * 8),
+        ("H100 PCIe", (1, 2), 64 * 8),
+        ("A100 PCIe", (0, 2), 32 * 8),
+        ("H800", (0, 7), 8 * 25 * 8),
+        ("L40S", (0, 1), 32 * 8),
+        ("V100 DGX-1", (0, 3), 2 * 25 * 8),
+        ("V100 DGX-1", (0, 1), 25 * 8),
+        ("MI250X", (0, 1), 4 * 50 * 8),
+        ("Max 1550", (0, 1), 4 * 64 * 8),
+    ],
+)
+def test_a_board_is_as_its_maker_draws_it(part: str, pair: tuple[int, int], gbps: float) -> None:
+    known = KnownParts.of(ROOT)
+    node = known.node(known.part(NodeDescription(part, None), ""), None, ())
+    first, other = (node.gpu(one) for one in pair)
+    assert node_graph(node).widest_path(first, other).rate_gbps == gbps
 
 
 def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:

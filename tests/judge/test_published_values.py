@@ -113,7 +113,6 @@ def _site(part: Part, where: Where) -> Topology:
     if part.board is None:
         return system(part.system or "")
     board = part.board
-    assert board.between is not None
     if wanted := re.fullmatch(r"(\d+) x (.*)", where.links or ""):
         field = "host" if where.operations[0].startswith(("host", "device")) else "between"
         own = getattr(board, field)
