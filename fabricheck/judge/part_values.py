@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import MOST_OF_METRIC
 from fabricheck.judge.policy import Policy, host_memory_of, scope_of
-from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
+from fabricheck.judge.where import Unit, Where, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
 from fabricheck.records.operations import (
@@ -407,7 +407,6 @@ def _load_part(path: Path, _: object) -> Part:
     part = file.validated(Part.model_validate)
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "has to be lowest, then highest")
-    told = [AlarmedValue(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
     for position, stated in enumerate(part.values):
         if stated.range is not None and not stated.range[0] <= stated.value <= stated.range[1]:
             file.fail(("values", position, "range"), "has to be lowest, value, highest, in this order")
@@ -419,7 +418,6 @@ def _load_part(path: Path, _: object) -> Part:
         ):
             file.fail(("values", position), "has no conditions: state of what, how and at which size")
         check_unit(file, ("values", position, "unit"), stated.unit, stated.where)
-        check_alarm(file, ("values", position, "value"), told[position], told)
     return part
 
 

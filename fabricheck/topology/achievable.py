@@ -122,7 +122,7 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     """By NCCL, at what its algorithm gets of the NICs, the trunks and the links inside a node.
 
     On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
-    a root. Trees over two nodes have it cross once, which some take and others do not: they are no expectation. An
+    a root. Trees over two nodes have it cross once, which some take and others do not, and the ring is expected. An
     alltoall goes by pairs: from each rank of a node all that is for ranks elsewhere.
     """
     topology, n = question.topology, question.ranks

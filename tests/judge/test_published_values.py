@@ -240,7 +240,6 @@ def test_a_machine_without_references_is_held_against_what_its_owners_require(ca
     [
         ("    unit: GB/s busbw\n", "", "unit: is missing"),
         ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
-        ("value: 440\n", "value: 470\n", "above the measured value 466.33 GB/s busbw"),
         ("    value: 440\n    unit: GB/s busbw\n", "    value: 440\n    unit: us\n", "'us' is not a unit of a goodput"),
     ],
 )
