@@ -2,7 +2,8 @@
 
     python tools/sbom.py > fabricheck.cdx.json
 
-The packages are those that Fabricheck needs and what they depend on in turn. Nothing but these and `pip` is imported: this runs in a site's environment as well.
+The packages are those that Fabricheck needs and what they depend on in turn. Nothing but these and `pip` is imported:
+this runs in a site's environment as well.
 """
 
 from __future__ import annotations
