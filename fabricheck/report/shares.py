@@ -234,9 +234,9 @@ def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None
             continue
         for group in groups_of(run):
             if group.is_pairs and group.quantity == "goodput":
-                found = _PairMap.of(run, group, check, f"run{position}")
-                if 3 <= len(found.labels) <= _MOST_COLUMNS and (best is None or found.rank < best.rank):
-                    best = found
+                pair_map = _PairMap.of(run, group, check, f"run{position}")
+                if 3 <= len(pair_map.labels) <= _MOST_COLUMNS and (best is None or pair_map.rank < best.rank):
+                    best = pair_map
     return best.grid() if best is not None else None
 
 
