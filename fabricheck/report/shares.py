@@ -62,13 +62,15 @@ def share_of(judged: Judgement) -> float | None:
 
 def shares_of(judgements: Sequence[Judgement]) -> tuple[list[float | None], str]:
     """The shares of metrics that are compared with each other, and of what: of the yardsticks where all have one of
-    the same kind, else of their own median."""
+    the same kind, else of the median of those that are PASS, or of all."""
     shares = [share_of(each) for each in judgements]
     kinds = {each.judged_by for each in judgements}
     if len(kinds) == 1 and all(share is not None for share in shares):
         return shares, OF_KIND[kinds.pop()]
-    usual = statistics.median(each.value for each in judgements)
-    return [_share(each, usual) for each in judgements], "their median"
+    passed = [each.value for each in judgements if each.verdict is Verdict.PASS]
+    usual = statistics.median(passed or [each.value for each in judgements])
+    of = "the median of those that are PASS" if 0 < len(passed) < len(judgements) else "their median"
+    return [_share(each, usual) for each in judgements], of
 
 
 def _share(judged: Judgement, of: float) -> float | None:
