@@ -246,7 +246,7 @@ def _hiding(
 
 
 def _public_text() -> str:
-    """All of fabricbench's sources and of the checks: what they call things is nobody's name."""
+    """All of fabricbench's sources and of the checks: none of their words is a name of a site."""
     files = [*(suite_root() / "src").rglob("*"), *(suite_root() / "checks").glob("*.py")]
     return "\n".join(f"{file.stem} {file.read_text('utf-8', 'replace')}" for file in files if file.is_file())
 

@@ -138,7 +138,7 @@ class Hiding:
     more: Iterable[str] = ()
     paths: dict[str, str] = field(default_factory=dict)
     public: Callable[[], str] = str
-    """a text whose words are nobody's names"""
+    """a text without names of a site"""
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list)
     _words: Counter[str] = field(default_factory=Counter)
