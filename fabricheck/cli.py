@@ -43,7 +43,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
     Command("upgrade", "fabricheck.commands.upgrade", "Old and new software interleaved in one job: go, or stay?"),
     Command("judge", "fabricheck.commands.judge", "Judge result files, or the output of a vendor's tool."),
-    Command("observations", "fabricheck.commands.judge", "Test the SC24 paper's observations on this system."),
+    Command("reproduce", "fabricheck.commands.reproduce", "Put a paper's figure beside what was measured here."),
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
     Command("explain", "fabricheck.commands.explain", "Explain what a finding means and what to do."),
     Command("bundle", "fabricheck.commands.bundle", "Pack a run into one archive for a vendor."),
@@ -66,7 +66,7 @@ COMMANDS: tuple[Command, ...] = (
 TASKS = {
     "Describe a system": ("init", "capture", "validate", "doctor"),
     "Measure": ("run", "upgrade"),
-    "Understand a result": ("explain", "judge", "report", "expected", "observations"),
+    "Understand a result": ("explain", "judge", "report", "expected", "reproduce"),
     "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
     "Beyond one run": ("bundle", "emulate"),
 }

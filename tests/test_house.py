@@ -238,6 +238,7 @@ def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
     subjects = {
         "burn_in",
+        "coverage",
         "cross_check",
         "doctor",
         "fleet",

@@ -128,7 +128,7 @@ def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], argumen
     [
         *(["run", "--list"], ["expected"], ["validate"], ["doctor"]),
         *(["judge", str(HOST)], ["report", str(HOST), "--output", "x.html"]),
-        *(["store", "import", str(HOST), "--test", "T"], ["observations", str(HOST)]),
+        *(["store", "import", str(HOST), "--test", "T"], ["reproduce", "sc24-3", str(HOST)]),
         ["init"],
     ],
     ids=" ".join,

@@ -37,7 +37,7 @@ DATA = ROOT / "tests" / "data"
 SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 Words = Sequence[str | Path]
 COMMANDS = (
-    "judge", "observations", "report", "expected",
+    "judge", "reproduce", "report", "expected",
     "store import", "store ls", "store verify", "store prune", "watch", "replay", "compare", "calibrate",
     "bundle", "init", "validate", "drain.py", "explain",
 )  # fmt: skip
@@ -244,7 +244,7 @@ def _of_results(folder: Path) -> Iterator[Target]:
     yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
     yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
     yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
-    yield Target("observations", results, lambda file, _: ["observations", file])
+    yield Target("reproduce", results, lambda file, _: ["reproduce", "sc24-3", file])
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
     yield Target("report", short, lambda file, was: ["report", file, *of_system(was), *report])
@@ -304,7 +304,6 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     yield Target("watch", of_history, over("watch", "--system", "local", "--warm-up", "8"))
     yield Target("report of a store", whole_or_sealed, of_sealed(*report))
     yield Target("report --base", whole_or_sealed, of_sealed(*report, "--base", "00000000"))
-    yield Target("observations of a store", whole_or_sealed, of_sealed("observations", "--session", "00000001"))
     yield Target("replay", whole_or_sealed, of_sealed("replay", "--system", "local"))
     yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
     yield Target("calibrate", of_history, over("calibrate", "--system", "local"))
