@@ -50,10 +50,9 @@ _GPU_AWARE = (
 )
 
 #: Works at the end of any settings, also where functions have put environments into them.
-_PASTE = (
-    'site_configuration["environments"].append({}); '
-    '[part.update(environs=[*part["environs"], "gpu"]) for system in site_configuration["systems"] '
-    'for part in system["partitions"] if part.get("devices")]'
+_PASTE = 'site_configuration["environments"].append({}); '
+_PASTE_FOR_ALL = (
+    'for part in sum([system["partitions"] for system in site_configuration["systems"]], []) if part.get("devices")]'
 )
 DOCUMENT = "docs/your-own-reframe.md"
 
@@ -147,7 +146,8 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         modules = [*map(str, next(own, _SNIPPET[gpus.backend][:1])), *_SNIPPET[gpus.backend][1:]]
         system = partition.fullname.partition(":")[0]
         environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
-        paste = _PASTE.format(json.dumps(environment))
+        paste = _PASTE.format(json.dumps(environment)) + '[part.update(environs=[*part["environs"], "gpu"]) '
+        paste += _PASTE_FOR_ALL
         yield f"{partition.fullname}: no environment drives its GPUs; add to the end of the settings: {paste}"
 
 

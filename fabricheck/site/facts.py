@@ -134,7 +134,7 @@ def _gres(slurm: Slurm | None, gpus: int) -> str:
 
 
 def _associated(facts: NodeFacts) -> NodeFacts:
-    """The node with what follows from its parts: which GPU uses which NIC, and what is to be looked at."""
+    """The node with what follows from its parts: which GPU uses which NIC, and notes."""
     notes = {place: [*lines] for place, lines in facts.notes_at.items()}
     notes = defaultdict(list, notes)
     links = [*facts.links, *_between_cpus(facts.gpus, facts.links, facts.numa_nodes)]
@@ -216,7 +216,7 @@ def _of_tools(
         return "intel", *from_xpu_smi(tiles, *more, notes)
     if names:
         raise UserError(
-            f"{len(names)} GPUs are named, and nothing says what joins them: add the output of `nvidia-smi topo -m`"
+            f"{len(names)} GPUs are named, and no source has their links: add the output of `nvidia-smi topo -m`"
         )
     return "none", (), []
 

@@ -317,6 +317,7 @@ def associate(
 
 
 def nearest(distances: Mapping[str, int]) -> list[str]:
+    """The names with the least distance."""
     least = min(distances.values())
     return [name for name, distance in distances.items() if distance == least]
 

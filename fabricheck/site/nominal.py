@@ -66,10 +66,10 @@ def nominal(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
     """The node as it should be, but for the codes that are accepted, with all doubts."""
     doubts: list[Doubt] = []
     for rule in (_hidden, _lost, _ports_down, _links, _pcie, _slow_ports):
-        found, better = rule(facts)
+        less, better = rule(facts)
         changed = better != facts
-        doubts += [replace(doubt, changed=changed and doubt.code not in accepted) for doubt in found]
-        if not any(doubt.code in accepted for doubt in found):
+        doubts += [replace(doubt, changed=changed and doubt.code not in accepted) for doubt in less]
+        if not any(doubt.code in accepted for doubt in less):
             facts = better
     return replace(facts, doubts=tuple(doubts), nics=tuple(nic for nic in facts.nics if nic.up))
 

@@ -68,7 +68,7 @@ class NodeSoftware:
     """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any.
 
     `libfabric`: the folder of one that fabricbench can be built with and that has a provider for the GPUs' memory, or
-    of a node without GPUs for the host's; empty where there is none. `unknown`: nobody looked.
+    of a node without GPUs for the host's; empty where there is none. `unknown`: it was not captured.
     """
 
     libraries: tuple[Library, ...] = ()
@@ -85,7 +85,7 @@ class NodeSoftware:
 
 
 def assumed_software(vendor: str) -> NodeSoftware:
-    """What is written where nobody looked at a node's software: what is unknown is not absent, so all is selected."""
+    """The software to write for a node without a capture of it: unknown is not absent, so all checks are selected."""
     ccl = _CCL[APIS[vendor]][0] if vendor in APIS else ""
     what = " and ".join(
         filter(None, ("an MPI library that takes device memory" if ccl else "an MPI library", ccl.upper()))

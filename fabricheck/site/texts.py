@@ -144,10 +144,10 @@ def read_nccl_topology(text: str) -> dict[str, Any]:
 
 
 def _below(
-    parent: ElementTree.Element, place: str, numa: int, found: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+    parent: ElementTree.Element, place: str, numa: int, lists: tuple[list[dict[str, Any]], list[dict[str, Any]]]
 ) -> None:
     """GPUs and ports below a CPU or bridge, whose `place` names the bridges above."""
-    gpus, ports = found
+    gpus, ports = lists
     for pci in parent.findall("pci"):
         bus, here = pci.get("busid", ""), f"{place}/{pci.get('busid')}"
         for gpu in pci.findall("gpu"):
@@ -167,7 +167,7 @@ def _below(
                     "bus_id": bus,
                 }
             )
-        _below(pci, here, numa, found)
+        _below(pci, here, numa, lists)
 
 
 def _gpu_of_nccl(gpu: ElementTree.Element, pci: ElementTree.Element, place: str, numa: int) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def _gpu_of_nccl(gpu: ElementTree.Element, pci: ElementTree.Element, place: str,
     kinds = {"0x068000": "switch", "0x03": "gpu", "0x0680": "switch"}
     for link in gpu.findall("nvlink"):
         kind = next((kind for start, kind in kinds.items() if link.get("tclass", "").startswith(start)), "cpu")
-        one = {"version": None, "speed_mbps": None, "remote_kind": kind, "remote_bus_id": link.get("target")}
-        links += [one] * int(link.get("count", "1"))
+        entry = {"version": None, "speed_mbps": None, "remote_kind": kind, "remote_bus_id": link.get("target")}
+        links += [entry] * int(link.get("count", "1"))
     return {
         **dict.fromkeys(("uuid", "memory_clock_mhz", "memory_bus_bits", "c2c_links", "c2c_mbps")),
         "index": int(gpu.get("dev", "0")),

@@ -434,7 +434,7 @@ def numa_facts(sysfs: Path) -> Dict[str, Any]:
 
 
 def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
-    """Ports of InfiniBand and Slingshot that nobody disabled, and active ones of Ethernet adapters.
+    """Ports of InfiniBand and Slingshot that are not disabled, and active ones of Ethernet adapters.
 
     Of each its name, kind, the kernel's rate text, NUMA node, and where on the PCI tree it is; driver and model of the
     card, the GUID that its functions share, interfaces, whether it is up, whether a virtual function, and its PCIe
