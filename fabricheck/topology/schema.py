@@ -58,8 +58,8 @@ class SwitchEntry(_Strict):
     in_network_reduction: Annotated[
         bool | None,
         Field(
-            description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes; left out: "
-            "unknown, it bounds what is plausible"
+            description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes; left "
+            "out: unknown, it bounds what is plausible"
         ),
     ] = None
     host_only: Annotated[
