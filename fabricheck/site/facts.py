@@ -238,7 +238,7 @@ def _to_nics(
 ) -> list[FoundLink]:
     """The links of NICs to their CPUs, where some GPU is at another CPU than one of them."""
     places = {known_numa(numa, numa_nodes) for numa in (*(gpu.numa for gpu in gpus), *(nic.numa for nic in nics))}
-    if not gpus or len(places) < 2 or None in places or any(nic.pcie is None for nic in nics):
+    if not gpus or not nics or len(places) < 2 or None in places or any(nic.pcie is None for nic in nics):
         return []
     notes.append(
         "GPUs and NICs are at different NUMA domains: nothing is expected of these until links between CPUs are given "
