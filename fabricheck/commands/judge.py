@@ -58,7 +58,7 @@ _MOST_NAMED = 3
     help="With --part: the number of GPUs in a node, if the output does not state it.",
 )
 @click.option("--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: the number of nodes.")
-@click.option("--nics", help="With --part: number and rate of the NICs in a node, such as '8 x 400 Gb/s'.")
+@click.option("--nics", help="With --part: number, rate and link layer of a node's NICs, such as '8 x 400 Gb/s EFA'.")
 @JSON
 @click.pass_context
 def judge(
