@@ -345,7 +345,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The kernel's log reports it during the test: the limit of the job's cgroup, or the node's memory.",
         ("Ask for the whole memory of the node: `--mem=0` in `access` of the partition",
          "Measure smaller sizes: `most_bytes` in `extras` of the partition")),
-    "task-blocked": CatalogueEntry("A process hangs in the kernel", _ENDED, _REPORTED,
+    "task-blocked": CatalogueEntry("has a process that hangs in the kernel", _ENDED, _REPORTED,
         "The kernel's log reports a task that is blocked, or a processor that is stuck.",
         (_DMESG, "The stack in the log names the driver or the file system"), "A node"),
     "rank-hangs": CatalogueEntry("A rank hangs", _ENDED, _REPORTED,
