@@ -235,8 +235,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Start one process there by hand: `srun -w {node} hostname`; then `fabricheck doctor --system {system}`",
          _STDERR, _DRAIN), "A node"),
     "no-connection": CatalogueEntry("have no connection", _MISSING, _REPORTED,
-        "MPI, a collective library or the probe before a test could not connect two nodes: route, address, firewall or "
-        "cable. One report does not tell which end is at fault.",
+        "MPI, a library or the probe before a test could not connect two nodes: route, address, firewall or cable. "
+        "Either end may be at fault.",
         ("On both nodes: `ip route get ADDRESS`, `ip addr`, and the interfaces that MPI and the library use",
          _STDERR, _AGAIN), "Two nodes"),
     "node-did-not-run": CatalogueEntry("has no valid result", _MISSING, _MEASURED,
