@@ -30,6 +30,7 @@ FLOORS = (
         "wholefile",
         "mpi",
         "begin",
+        "prolog",
         "__init__",
     ),
     ("records",),
@@ -47,7 +48,7 @@ FLOORS = (
     ("report",),
     ("session",),
     ("commands",),
-    ("cli", "prolog", "__main__"),
+    ("cli", "__main__"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
