@@ -102,9 +102,9 @@ class _Run(_Read):
 
     @property
     def findings(self) -> list[Finding]:
-        found = [Finding.from_json(problem) for problem in self.problems]
+        problems = [Finding.from_json(problem) for problem in self.problems]
         metrics = [Finding(each.code, each.verdict, f"{each.name}: {each.reason}") for each in self.metrics]
-        return [*found, *metrics]
+        return [*problems, *metrics]
 
 
 class _BadNode(_Read):

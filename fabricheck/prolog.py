@@ -33,10 +33,10 @@ def is_prolog(words: list[str]) -> bool:
 
 def seconds_left(most: float) -> float:
     """Return how many of `most` seconds a prolog may wait for answers; all of them without a guard."""
-    return min(most, _until - _JUDGES_S - time.monotonic())
+    return min(most, _ends[0] - _JUDGES_S - time.monotonic())
 
 
-_until = float("inf")
+_ends = [float("inf")]  # one time, which `guard` sets
 
 
 def guard(seconds: float = ENDS_S) -> None:
@@ -44,8 +44,7 @@ def guard(seconds: float = ENDS_S) -> None:
 
     What the child says on stderr goes to the system's log too.
     """
-    global _until
-    _until = time.monotonic() + seconds
+    _ends[0] = time.monotonic() + seconds
     try:
         while (unused := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a pipe takes the number of one that was closed
             continue
@@ -60,7 +59,7 @@ def guard(seconds: float = ENDS_S) -> None:
         sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 (the old one knows it for a file)
         return
     os.close(writing)
-    said, status = _wait(child, reading, _until)
+    said, status = _wait(child, reading, _ends[0])
     _say(said)
     code = 0 if status is None else status - ADDED
     for line in said.decode(errors="replace").splitlines():

@@ -31,6 +31,7 @@ FLOORS = (
         "mpi",
         "begin",
         "prolog",
+        "trust",
         "__init__",
     ),
     ("records",),
