@@ -53,7 +53,11 @@ def ls(*, store: Path, system: str | None) -> None:
         f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
     )
     for entry in find_entries(store, system, ()):
-        record = read_record(entry)
+        try:
+            record = read_record(entry)
+        except UserError as error:
+            click.echo(f"damaged: {error}", err=True)
+            continue
         size = f"{entry.size() / 1e6:.2f} MB"
         samples = f"{'  (rehearsal)' if record.rehearsal else ''}{'  (samples pruned)' if entry.pruned else ''}"
         click.echo(

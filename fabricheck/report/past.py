@@ -89,12 +89,12 @@ def past_of(
     A history that cannot be watched or compared is a note and no error: it never costs the report. Raises UserError for
     a selection that is none, or means nothing.
     """
+    notes: list[str] = []
     try:
-        whole = history(store, system=system)
+        whole = history(store, system=system, say=lambda line: notes.append(f"Left out: {line}"))
         check_history(whole, system)
     except UserError as error:
-        return Past(notes=(f"No history is shown: {error}",))
-    notes: list[str] = []
+        return Past(notes=(*notes, f"No history is shown: {error}"))
     watched, comparison = None, None
     for text in (base, candidate):
         if text is not None:
@@ -113,5 +113,5 @@ def past_of(
 
 def _until(whole: pl.DataFrame, session: str, store: Path, system: str) -> pl.DataFrame:
     """The rows of the sessions up to this one, in the order of the store."""
-    names = [each.session for each in entries_of(store, system)]
+    names = [each.session for each in entries_of(store, system, lambda _: None)]
     return whole.filter(pl.col("session").is_in(names[: names.index(session) + 1]))
