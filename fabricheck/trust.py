@@ -18,7 +18,7 @@ from fabricheck.errors import UserError
 
 
 def why_untrusted(path: Path) -> str:
-    """Return who else can change what is at a path, and what to do; empty where nobody can.
+    """Return who else can change what is at a path, and what to do; empty if the path is safe.
 
     Users other than root may share what they run with their group. What is not there is judged by the folders above it.
     """

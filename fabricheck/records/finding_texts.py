@@ -147,7 +147,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "intermittent": CatalogueEntry("was slow in one launch and not in the next", _SLOW, _MEASURED,
         "One launch was slower than noise explains. Another launch on the same nodes was not. A flapping cable or "
         "transceiver often causes this.",
-        (_DMESG, "Has it happened before? `fabricheck ledger --system {system}`, `fabricheck watch --system {system}`",
+        (_DMESG, "Has it happened before? `fabricheck watch --system {system}`",
          _CABLE), "A part"),
     "below-floor": CatalogueEntry("is below the minimum", _SLOW, _MEASURED,
         "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
@@ -331,6 +331,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The kernel's log reports it during the test: the limit of the job's cgroup, or the node's memory.",
         ("Ask for the whole memory of the node: `--mem=0` in `access` of the partition",
          "Measure smaller sizes: `most_bytes` in `extras` of the partition")),
+    "task-blocked": CatalogueEntry("A process hangs in the kernel", _ENDED, _REPORTED,
+        "The kernel's log reports a task that is blocked, or a processor that is stuck.",
+        (_DMESG, "The stack in the log names the driver or the file system"), "A node"),
     "rank-hangs": CatalogueEntry("A rank hangs", _ENDED, _REPORTED,
         "These ranks made no progress until the time-out. NCCL's report on dead processes (RAS) is in the result's "
         "last line (`library`).",
@@ -407,6 +410,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The driver reports ECC errors or remapped rows.",
         ("Only corrected errors, in a note? Nothing to do; look for more of them every night",
          _RESET, _ROWS, "Replace it if the errors come back or rows cannot be remapped", _BUNDLE), "A GPU"),
+    "gpu-errors": CatalogueEntry("has errors in a part of the chip", _STATE, _REPORTED,
+        "The driver reports uncorrected errors of a block of the GPU that is neither memory nor link.",
+        ("Reset the GPU: `amd-smi reset --gpureset -g {gpu}`; replace it if they come back", _BUNDLE), "A GPU"),
     "gpu-xid": CatalogueEntry("reported an XID error", _STATE, _REPORTED,
         "The kernel's log has an error number of the driver (XID).",
         ("Look the number up in NVIDIA's XID list, and the lines around it: `dmesg -T` on {node}", _BUNDLE), "A GPU"),
@@ -565,9 +571,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The finding has the size from which one of them is faster, on the same ranks."),
     "slowdown": CatalogueEntry("The slowdown under competing traffic was measured", _TOLD, _INFO,
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
-    "observation": CatalogueEntry("An observation of the literature was tested", _TOLD, _INFO,
-        "A hypothesis of the SC24 paper (De Sensi et al.), tested on this session.",
-        ("Test all eight observations: `fabricheck observations --session SESSION`",)),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
         "It was stored before findings had codes. Judge the session again to get them.",
         ("`fabricheck replay --system {system}`",)),

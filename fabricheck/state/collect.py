@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import kernel, nics, other_gpus
+from fabricheck.state import events, kernel, nics, other_gpus
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -57,8 +57,7 @@ def collect(when: When, folder: Path | None = None, until: float = math.inf) -> 
     asked_memory = _Asked("memory", kernel.memory, until)
     asked_ports = _Asked(NICS, nics.nic_states, until)
     asked_settings = _Asked("settings", kernel.settings, until)
-    asked_xids = _Asked("the kernel's log", kernel.xids, until)
-    asked_events = _Asked("the kernel's log of devices", kernel.events, until)
+    asked_events = _Asked("the kernel's log", events.kernel_events, until)
     asked_tcp = _Asked("TCP", nics.tcp_counters, until)
     driver, gpus, silent, whole = asked_gpus.answer(no_gpus, notes)
     if not whole:
@@ -80,7 +79,6 @@ def collect(when: When, folder: Path | None = None, until: float = math.inf) -> 
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        xids=asked_xids.answer(None, notes),
         events=asked_events.answer(None, notes),
         tcp=asked_tcp.answer({}, notes),
         gpus=gpus,

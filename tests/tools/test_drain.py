@@ -418,9 +418,9 @@ def drawn_findings(draw: random.Random, host: str) -> list[dict[str, Any]]:
     return findings
 
 
-def drawn_verdict(draw: random.Random, session: str) -> dict[str, Any]:
+def drawn_verdict(draw: random.Random, session: str, verdict: str) -> dict[str, Any]:
     """A verdict of one node, any time ago, of this system or another, of a fleet or of a run."""
-    host, verdict = draw.choice(["nid003", "nid004"]), draw.choice(["FAIL", "DEGRADED", "PASS", "PASS"])
+    host = draw.choice(["nid003", "nid003", "nid004"])
     findings = drawn_findings(draw, host)
     problems = [] if verdict == "PASS" else [{name: each[name] for name in each if name != "part"} for each in findings]
     one = {**run("Copies", verdict, host), "problems": problems}
@@ -457,7 +457,8 @@ def test_never_an_action_without_a_newer_finding_of_this_node(drain: Drain) -> N
     drains = undrains = 0
     for number in range(effort(3000, share=10)):
         draw = random.Random(number)
-        before, now = drawn_verdict(draw, "0ld0ld00"), drawn_verdict(draw, "1a2b3c4d")
+        kinds = draw.choice([["FAIL", "PASS"], ["FAIL", "PASS"], ["FAIL", "FAIL"], ["PASS", "DEGRADED"]])
+        before, now = map(drawn_verdict, [draw] * 2, ["0ld0ld00", "1a2b3c4d"], kinds)
         parts = draw.choice(["", "nid003: ", "nid003:gpu1: "])
         reason = draw.choice([*[f"{OURS[:21]}{parts}it failed"] * 6, OURS, f"{OURS}, RMA", "ann: RMA", ""])
         booted = ago(draw.choice([0.2, 3, 10, 1000, 1000]))
