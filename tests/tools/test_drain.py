@@ -412,9 +412,10 @@ def drawn_findings(draw: random.Random, host: str) -> list[dict[str, Any]]:
             [{"kind": "node", "node": "nid060"}],
             [{"kind": "path", "node": host, "far_node": "nid060"}],
         ]
-        verdict = draw.choice([each.value for each in Verdict])
-        found = {"verdict": verdict, "message": "it failed", "part": host, "components": draw.choice(places)}
-        findings.append(found | {"code": draw.choice([*CATALOGUE, *["wrong-bytes", "slow-node"] * 20])})
+        verdict = draw.choice([*["FAIL"] * 8, *[each.value for each in Verdict]])
+        place = draw.choice([places[0], places[1], *places])
+        code = draw.choice(["wrong-bytes", "slow-node", draw.choice(list(CATALOGUE))])
+        findings.append({"verdict": verdict, "message": "it failed", "part": host, "components": place, "code": code})
     return findings
 
 
