@@ -156,7 +156,10 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
                 say = did_not_start if content["guilty"] else not_run
                 findings.append(say(str(content["node"]), str(content["what"])))
             else:
-                findings.append(Finding.from_json(content))
+                finding = Finding.from_json(content)
+                if not (finding.node and finding.is_problem):
+                    raise ValueError("is no problem of one node")
+                findings.append(finding)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
         if not findings[-1].node:

@@ -111,10 +111,11 @@ def left_by_a_run(folder: Path, name: str = "local-20261120T030000Z") -> Path:
     return run
 
 
-def test_what_an_earlier_run_left_is_read_or_refused(tmp_path: Path, suite: Suite) -> None:
+@pytest.mark.parametrize("part", range(4))
+def test_what_an_earlier_run_left_is_read_or_refused(tmp_path: Path, suite: Suite, part: int) -> None:
     whole = left_by_a_run(tmp_path / "whole")
     assert judge_session(read_abandoned(whole), suite, "local").judged
-    for number in range(effort(2000, share=50)):
+    for number in range(part, effort(1000, share=25), 4):
         run = tmp_path / "runs" / whole.name
         shutil.copytree(whole, run)
         file = damage(run, f"run {number}")
@@ -151,8 +152,9 @@ def test_a_mistake_of_our_own_in_an_earlier_run_does_not_stop_this_one(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("part", range(4))
 def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
-    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     monkeypatch.setenv("FABRICHECK_SUITE", str(suite.root))
     monkeypatch.setattr("fabricheck.history.memory_needed.check_memory", lambda *_: None)  # of a machine of many users
@@ -160,7 +162,7 @@ def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
     for night in range(4):
         add(suite.root, whole, night)
     new = session_of(suite.root, 9, [result_file(suite.root / "results", 9)])
-    for number in range(effort(2000, share=50)):
+    for number in range(part, effort(1000, share=25), 4):
         store = tmp_path / "store"
         shutil.copytree(whole, store)
         file = damage(store, f"store {number}")
