@@ -71,9 +71,9 @@ class NodeReport:
 
     @property
     def is_busy(self) -> bool:
-        """Whether others kept half of its cores at work before the test began."""
+        """Whether others kept more than a third of its cores at work before the test began."""
         state = self.before
-        return state is not None and state.cores > 0 and 2 * state.busy_cores > state.cores
+        return state is not None and state.cores > 0 and 3 * state.busy_cores > state.cores
 
     @property
     def has_others(self) -> bool:

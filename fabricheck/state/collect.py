@@ -1,6 +1,6 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [UNTIL]
+    python -m fabricheck.state.collect FOLDER before|after [PROGRAM] [--until=UNTIL]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
 a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
+from fabricheck.state.builds import builds_of
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -36,10 +37,11 @@ Answer = TypeVar("Answer")
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 
 
-def collect(when: When, folder: Path | None = None, until: float = math.inf) -> NodeState:
+def collect(when: When, folder: Path | None = None, program: Path | None = None, until: float = math.inf) -> NodeState:
     """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
 
-    `until`: as UNTIL; who has so little time does not wait for the processes of an earlier job to end.
+    `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an earlier
+    job to end.
     """
     notes: list[str] = []
     unread: list[str] = []
@@ -56,6 +58,7 @@ def collect(when: When, folder: Path | None = None, until: float = math.inf) -> 
     asked_versions = _Asked("versions", kernel.versions, until)
     asked_memory = _Asked("memory", kernel.memory, until)
     asked_ports = _Asked(NICS, nics.nic_states, until)
+    asked_builds = _Asked("builds", lambda: builds_of(program), until) if program is not None else None
     asked_settings = _Asked("settings", kernel.settings, until)
     asked_events = _Asked("the kernel's log", events.kernel_events, until)
     asked_tcp = _Asked("TCP", nics.tcp_counters, until)
@@ -73,6 +76,7 @@ def collect(when: When, folder: Path | None = None, until: float = math.inf) -> 
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
+        builds=asked_builds.answer(unknown, notes) if asked_builds is not None else unknown,
         settings=asked_settings.answer(unknown, notes),
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
@@ -158,7 +162,7 @@ def _gpus_now() -> _Gpus:
     return "", (), silent, not silent
 
 
-def write(folder: Path, when: When, until: float = math.inf) -> None:
+def write(folder: Path, when: When, program: Path | None = None, until: float = math.inf) -> None:
     """Write the state of this node, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     draft = folder / f"{name}.{when}.draft"
@@ -166,15 +170,18 @@ def write(folder: Path, when: When, until: float = math.inf) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder, until))
+    content: Any = dataclasses.asdict(collect(when, folder, program, until))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and until when, if anything."""
-    folder, when, *until = arguments
-    write(Path(folder), cast(When, when), *map(float, until))
+    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and perhaps the program of the job
+    and until when."""
+    folder, when, *more = arguments
+    until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
+    program = [Path(word) for word in more if not word.startswith("--until=")]
+    write(Path(folder), cast(When, when), program[0] if program else None, *until)
 
 
 if __name__ == "__main__":
