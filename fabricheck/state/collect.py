@@ -40,8 +40,8 @@ _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 def collect(when: When, folder: Path | None = None, program: Path | None = None, until: float = math.inf) -> NodeState:
     """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
 
-    `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an earlier
-    job to end.
+    `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an
+    earlier job to end.
     """
     notes: list[str] = []
     unread: list[str] = []
@@ -176,8 +176,8 @@ def write(folder: Path, when: When, program: Path | None = None, until: float = 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and perhaps the program of the job
-    and until when."""
+    """Writes the state of this node: `arguments` are the folder, `before` or `after`, perhaps the job's program, and
+    until when."""
     folder, when, *more = arguments
     until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
     program = [Path(word) for word in more if not word.startswith("--until=")]
