@@ -158,7 +158,7 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
             else:
                 finding = Finding.from_json(content)
                 if not (finding.node and finding.is_problem):
-                    raise ValueError("is no problem of one node")
+                    raise ValueError("does not name one bad node")
                 findings.append(finding)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
