@@ -47,6 +47,7 @@ FLOORS = (
     ),
     ("records",),
     ("results",),
+    ("vendor",),
     ("tuning", "extras"),
     ("state",),
     ("topology",),

@@ -1,6 +1,6 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [PROGRAM] [--until=UNTIL]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
 a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
@@ -37,8 +37,10 @@ Answer = TypeVar("Answer")
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 
 
-def collect(when: When, folder: Path | None = None, program: Path | None = None, until: float = math.inf) -> NodeState:
-    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
+def collect(
+    when: When, folder: Path | None = None, nodes: int = 1, program: Path | None = None, until: float = math.inf
+) -> NodeState:
+    """Return the state of this node, in bounded time. In `folder` the `nodes` of a job leave their addresses.
 
     `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an
     earlier job to end.
@@ -70,7 +72,7 @@ def collect(when: When, folder: Path | None = None, program: Path | None = None,
     ports = asked_ports.answer(no_ports, notes)
     if asked_ports.failed:
         unread.append(NICS)
-    paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports), until)
+    paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), until)
     return NodeState(
         host=name,
         when=when,
@@ -123,15 +125,16 @@ class _Asked(Generic[Answer]):
         return otherwise
 
 
-def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]) -> tuple[BlockedPath, ...]:
-    """After the test, when all nodes have left their addresses before it."""
+def _paths(
+    when: When, folder: Path | None, host: str, ports: Sequence[NicState], nodes: int
+) -> tuple[BlockedPath, ...]:
+    """Return the paths on which nothing passes, before the test, and those that lose large packets, after it."""
     if folder is None:
         return ()
     own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
         return nics.blocked_paths(folder, host, own)
-    nics.leave_addresses(folder, host, own)
-    return ()
+    return nics.missing_connections(folder, host, own, nodes) if nodes > 1 else ()
 
 
 def _gpus() -> _Gpus:
@@ -162,26 +165,27 @@ def _gpus_now() -> _Gpus:
     return "", (), silent, not silent
 
 
-def write(folder: Path, when: When, program: Path | None = None, until: float = math.inf) -> None:
-    """Write the state of this node, unless another process of the node does."""
+def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None, until: float = math.inf) -> None:
+    """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     draft = folder / f"{name}.{when}.draft"
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder, program, until))
+    content: Any = dataclasses.asdict(collect(when, folder, nodes, program, until))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, `before` or `after`, perhaps the job's program, and
-    until when."""
+    """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, its
+    program, and until when."""
     folder, when, *more = arguments
     until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
-    program = [Path(word) for word in more if not word.startswith("--until=")]
-    write(Path(folder), cast(When, when), program[0] if program else None, *until)
+    words = [word for word in more if not word.startswith("--until=")]
+    nodes = int(words[0]) if words else 1
+    write(Path(folder), cast(When, when), nodes, Path(words[1]) if len(words) > 1 else None, *until)
 
 
 if __name__ == "__main__":
