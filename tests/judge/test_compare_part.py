@@ -9,12 +9,14 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import KnownParts, NodeDescription, is_normal
+from fabricheck.judge.compare_part import KnownParts, NodeDescription
 from fabricheck.judge.nic_values import load_nics
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
-from fabricheck.results.point_tools import read_points
+from fabricheck.report import normal
+from fabricheck.report.normal import Normal
 from fabricheck.topology.graph import node_graph
+from fabricheck.vendor.paste import read_paste
 from tests.support.nodes import ROOT
 
 DATA = ROOT / "tests" / "data"
@@ -64,6 +66,10 @@ Test 1:
 """
 
 
+def is_normal(text: str, path: str, asked: NodeDescription, root: Path) -> Normal:
+    return normal.is_normal(read_paste(text, path), text, path, asked, root)
+
+
 def nccl(bus: float, gpu: str = "NVIDIA H200") -> str:
     size = 17179869184
     time = round(size / (bus / 1.75) / 1e3)
@@ -111,9 +117,6 @@ def test_what_only_a_floor_judged_is_not_called_normal() -> None:
 def test_of_several_numbers_the_worst_counts() -> None:
     """One direction of the recorded pair has half of the other's."""
     text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
-    (point,) = read_points(text)
-    assert (point.operation, point.transport, point.access, point.count) == ("unidirectional", "copy", "read", 2)
-    assert point.value == pytest.approx(8 * 196.1)
     assert is_normal(text, "mail.txt", NodeDescription(None, None), ROOT).verdict is Verdict.FAIL
 
 
@@ -207,6 +210,7 @@ def test_every_nic_of_today_has_a_rate_and_its_payload() -> None:
 def test_damaged_outputs_are_no_traceback() -> None:
     """What a fuzzer found: a blot for a number, a number that is none, an output that does not say which library."""
     text = (DATA / "field_reports" / "nvbandwidth.txt").read_text()
-    assert read_points(text.replace("196.10", ".").replace("393.34", "0")) == ()
+    (damaged,) = read_paste(text.replace("196.10", ".").replace("393.34", "0"))
+    assert damaged.samples == () and damaged.problems
     osu = (DATA / "suites" / "osu" / "h200_osu_bw_DD.txt").read_text()
     assert is_normal(osu, "mail.txt", NodeDescription("H200", None, 3), ROOT).lines

@@ -11,7 +11,7 @@ left out by construction, and only there:
   IMB, whose product is the size. These are counted as `indistinguishable`.
 - Warm-up counts, versions, device names and dates are no measurements.
 
-`python -m tests.results.suites.mutations [COUNT]` prints how many of each kind were found, harmless and silent.
+`python -m tests.vendor.mutations [COUNT]` prints how many of each kind were found, harmless and silent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fabricheck.results.imb import parse_imb
-from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
-from fabricheck.results.oneccl_benchmark import parse_oneccl_benchmark
-from fabricheck.results.osu import parse_osu
-from fabricheck.results.vendor_output import VendorOutput
-from tests.results.suites import render
+from fabricheck.records.vendor_output import VendorOutput
+from tests.vendor import render
+from tests.vendor.reading import read_one, read_report
 
-DATA = Path(__file__).parents[2] / "data" / "suites"
+DATA = Path(__file__).parents[1] / "data" / "suites"
 COUNT = 100_000
 OUTCOMES = ("found", "harmless", "indistinguishable")
 
@@ -57,7 +54,7 @@ def _osu(  # noqa: PLR0917
     sizes = [int(line.split()[0]) for line in kept if line[:1].isdigit()]
 
     def parse(text: str) -> VendorOutput:
-        return parse_osu(text, "out.txt", ranks=ranks, sizes=sizes, tool=tool)
+        return read_one(text, "out.txt", ranks=ranks, sizes=sizes, tool=tool)
 
     return Source(name, "".join(kept), parse, exchangeable)
 
@@ -68,14 +65,14 @@ def _nccl(parser: Callable[..., VendorOutput], text: str, tool: str, ranks: int,
 
 def _imb(name: str, text: str, ranks: int, tool: str, exchangeable: frozenset[tuple[int, int]] = frozenset()) -> Source:
     return Source(
-        name, text, lambda each: parse_imb(each, "out.txt", ranks=ranks, tool=f"IMB-MPI1 {tool}"), exchangeable
+        name, text, lambda each: read_one(each, "out.txt", ranks=ranks, tool=f"IMB-MPI1 {tool}"), exchangeable
     )
 
 
 def _oneccl(name: str) -> Source:
     text = (DATA / "oneccl" / f"{name}.txt").read_text()
     sizes = tuple(4 << power for power in range(0, 18, 2))
-    return Source(name, text, lambda each: parse_oneccl_benchmark(each, "out.txt", ranks=2, sizes=sizes))
+    return Source(name, text, lambda each: read_one(each, "out.txt", ranks=2, sizes=sizes))
 
 
 def sources() -> list[Source]:
@@ -95,13 +92,13 @@ def sources() -> list[Source]:
         _osu("host_osu_alltoall_v4", "osu_alltoall", 4, 64, 1 << 11),
         _osu("host_osu_alltoall_pct", "osu_alltoall", 2, 64, 1 << 10, frozenset({(1, 5), (3, 5), (3, 6), (3, 7)})),
         _osu("emulated_shm_openmpi_n4_osu_allreduce", "osu_allreduce", 4, 64, 1 << 11),
-        _nccl(parse_nccl_tests, reduce.text(), "all_reduce_perf", 4, "2.19"),
-        _nccl(parse_nccl_tests, gather.text("rccl-tests"), "all_gather_perf", 8, "rccl-tests"),
-        _nccl(parse_nccl_tests, send.text(timestamps=True), "sendrecv_perf", 2, "with time stamps"),
-        _nccl(parse_nccl_tests, reduce.text("2.9"), "all_reduce_perf", 4, "2.9"),
-        _nccl(parse_nccl_tests_json, reduce.json(), "all_reduce_perf", 4, "JSON"),
-        _nccl(parse_nccl_tests_json, gather.json(iterations=5), "all_gather_perf", 8, "JSON with iterations"),
-        _nccl(parse_nccl_tests_json, send.json(iterations=3), "sendrecv_perf", 2, "JSON with iterations"),
+        _nccl(read_one, reduce.text(), "all_reduce_perf", 4, "2.19"),
+        _nccl(read_one, gather.text("rccl-tests"), "all_gather_perf", 8, "rccl-tests"),
+        _nccl(read_one, send.text(timestamps=True), "sendrecv_perf", 2, "with time stamps"),
+        _nccl(read_one, reduce.text("2.9"), "all_reduce_perf", 4, "2.9"),
+        _nccl(read_report, reduce.json(), "all_reduce_perf", 4, "JSON"),
+        _nccl(read_report, gather.json(iterations=5), "all_gather_perf", 8, "JSON with iterations"),
+        _nccl(read_report, send.json(iterations=3), "sendrecv_perf", 2, "JSON with iterations"),
         _imb("IMB of 4", files["4np2"], 4, "PingPong,Sendrecv,Alltoall", frozenset({(2, 3), (3, 5)})),
         _imb("IMB with tags", files["label"], 2, "PingPong", frozenset({(3, 4)})),
         _oneccl("host_allreduce"),

@@ -16,7 +16,7 @@ from fabricheck.results.proof_logs import (
     read_log,
     reasons_of,
 )
-from tests.results.suites.mutations import DATA
+from tests.vendor.mutations import DATA
 
 
 def mistakes(

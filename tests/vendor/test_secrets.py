@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.results.imb import parse_imb
-from fabricheck.results.nccl_tests import clean_nccl_tests_json, parse_nccl_tests, parse_nccl_tests_json
-from fabricheck.results.osu import parse_osu
 from fabricheck.suites.runs import drop_environment
-from tests.results.suites.mutations import DATA
+from fabricheck.vendor.nccl_json import clean_nccl_json
 from tests.support.effort import effort
+from tests.vendor.mutations import DATA
+from tests.vendor.reading import read_one, read_report
 
 SECRET = "Xq7-planted-9Zk"
 FILE = (DATA / "nccl_tests" / "h200x4_all_reduce.json").read_text()
@@ -48,12 +47,12 @@ def planted(where: str) -> str:
 def test_a_planted_secret_never_survives(where: str, tmp_path: Path) -> None:
     text = planted(where)
     assert SECRET in text
-    clean = clean_nccl_tests_json(text)
+    clean = clean_nccl_json(text)
     assert clean is not None
     assert SECRET not in clean
-    output = parse_nccl_tests_json(text, "x.json")
+    output = read_report(text, "x.json")
     assert SECRET not in repr(output)
-    again = parse_nccl_tests_json(clean, "x.json")
+    again = read_report(clean, "x.json")
     assert [each.times_ns.tolist() for each in again.samples] == [each.times_ns.tolist() for each in output.samples]
     assert again.facts == output.facts
     assert again.facts["NCCL_NVLS_ENABLE"] == "0"
@@ -65,25 +64,26 @@ def test_a_planted_secret_never_survives(where: str, tmp_path: Path) -> None:
 
 def test_the_recorded_file_loses_its_secret_and_nothing_that_was_measured() -> None:
     assert "not-a-real-one" in FILE
-    clean = clean_nccl_tests_json(FILE)
+    clean = clean_nccl_json(FILE)
     assert clean is not None
     assert "SECRET" not in clean
     assert "not-a-real-one" not in clean
     assert json.loads(clean)["env"] == ["NCCL_NVLS_ENABLE=0"]
-    assert parse_nccl_tests_json(clean).problems == ()
+    assert read_report(clean).problems == ()
 
 
 @settings(max_examples=effort(200), deadline=None)
 @given(cut=st.integers(0, len(FILE) - 1))
 def test_nothing_is_stored_of_a_file_that_was_cut_off(cut: int) -> None:
-    assert clean_nccl_tests_json(FILE[:cut]) is None
-    output = parse_nccl_tests_json(FILE[:cut], "x.json")
+    assert clean_nccl_json(FILE[:cut]) is None
+    output = read_report(FILE[:cut], "x.json")
     assert output.problems
     assert "not-a-real-one" not in repr(output)
 
 
 def test_a_quoted_line_holds_no_secret() -> None:
     line = f"8   SECRET_TOKEN={SECRET}   14.23\n"
-    for parse in (parse_osu, parse_nccl_tests, parse_imb):
-        assert SECRET not in repr(parse(line, "out.txt"))
-        assert SECRET not in repr(parse(f"1 2 srun: error: password: {SECRET}\n", "out.txt"))
+    begin = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n"
+    for text in (line, f"1 2 srun: error: password: {SECRET}\n"):
+        output = read_one(begin + text, "out.txt")
+        assert output.problems and SECRET not in repr(output)

@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fabricheck.results.imb import parse_imb
-from fabricheck.results.nccl_tests import parse_nccl_tests, parse_nccl_tests_json
-from fabricheck.results.osu import parse_osu
-from fabricheck.results.vendor_output import VendorOutput
-from tests.results.suites import render
-from tests.results.suites.mutations import DATA
+from fabricheck.records.vendor_output import VendorOutput
+from tests.vendor import render
+from tests.vendor.mutations import DATA
+from tests.vendor.reading import read_one, read_report
 
 TABLE = render.NcclTable("all_reduce_perf", 4, 65536, 64, [(21.55, 21.93), (31.58, 30.11), (1514.64, 1523.95)])
 MBW_MR = (DATA / "osu" / "host_osu_mbw_mr_4.txt").read_text()
@@ -21,15 +19,15 @@ PINGPONG = (DATA / "imb" / "host_imb_zero.txt").read_text()
 
 # Parser, text, what all rows hold, and the columns that say something twice.
 CASES: dict[str, tuple[Callable[[str], VendorOutput], str, str, tuple[int, ...]]] = {
-    "nccl-tests": (parse_nccl_tests, TABLE.text(), "float", (0, 1, 5, 6, 7, 9, 10, 11)),
+    "nccl-tests": (read_one, TABLE.text(), "float", (0, 1, 5, 6, 7, 9, 10, 11)),
     "rccl-tests": (
-        lambda text: parse_nccl_tests(text, tool="all_reduce_perf"),
+        lambda text: read_one(text, tool="all_reduce_perf"),
         TABLE.text("rccl-tests"),
         "float",
         (0, 1, 5, 6, 7, 9, 10, 11),
     ),
-    "osu_mbw_mr": (lambda text: parse_osu(text, ranks=4), MBW_MR, "Pass", (0, 1, 2)),
-    "IMB PingPong": (parse_imb, PINGPONG, " 20 ", (2, 3)),
+    "osu_mbw_mr": (lambda text: read_one(text, ranks=4), MBW_MR, "Pass", (0, 1, 2)),
+    "IMB PingPong": (read_one, PINGPONG, " 20 ", (2, 3)),
 }
 
 
@@ -68,11 +66,11 @@ def test_a_changed_digit_is_found(name: str) -> None:
 
 def test_a_changed_digit_in_an_iteration_is_found() -> None:
     text = TABLE.json(iterations=4)
-    assert parse_nccl_tests_json(text).problems == ()
+    assert read_report(text).problems == ()
     start = text.index('"times_us"')
     for match in re.finditer(r"[0-9](?=[0-9]*\.[0-9])|(?<=\.)[0-9]", text[start:]):
         if match.start() > 60:
             break
         at = start + match.start()
         changed = text[:at] + ("8" if text[at] != "8" else "3") + text[at + 1 :]
-        assert parse_nccl_tests_json(changed).problems, changed[start : start + 60]
+        assert read_report(changed).problems, changed[start : start + 60]

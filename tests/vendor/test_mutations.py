@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.results.suites.mutations import COUNT, MUTATIONS, run, sources
 from tests.support.effort import effort
+from tests.vendor.mutations import COUNT, MUTATIONS, run, sources
 
 
 def test_what_is_mutated_is_sound() -> None:

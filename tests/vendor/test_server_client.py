@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.proof_logs import read_log
-from fabricheck.results.server_client import parse_server_client
-from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import BenchmarkRequest, benchmark, options, server_script
+from tests.vendor.reading import read_calls
 
 FI = """\
 # /usr/bin/fi_pingpong -c -e rdm -m tagged -I 100 -S 8
@@ -66,7 +66,7 @@ def codes(output: VendorOutput) -> list[tuple[str, Verdict]]:
 
 
 def test_a_ping_pong_is_a_round_trip() -> None:
-    output = parse_server_client(FI, tool="fi_pingpong", sizes=(8, 1 << 20))
+    output = read_calls(FI, tool="fi_pingpong", sizes=(8, 1 << 20))
     assert codes(output) == []
     assert [(one.operation, one.bytes, one.ranks) for one in output.samples] == [
         ("pingpong", 8, (0, 1)),
@@ -74,29 +74,29 @@ def test_a_ping_pong_is_a_round_trip() -> None:
     ]
     assert [one.times_ns.tolist() for one in output.samples] == [[2 * 6824030], [2 * 123551380]]
     assert [one.wrong_bytes for one in output.samples] == [0, 0]
-    unchecked = parse_server_client(FI.replace(" -c", " -v"), tool="fi_pingpong")
+    unchecked = read_calls(FI.replace(" -c", " -v"), tool="fi_pingpong")
     assert [one.wrong_bytes for one in unchecked.samples] == [-1, -1]
 
 
 def test_a_stream_is_from_message_to_message() -> None:
     """The average of the last interval, which may be `inf`, is not the one of the run."""
-    latency = parse_server_client(UCX, tool="ucx_perftest", sizes=(8,))
+    latency = read_calls(UCX, tool="ucx_perftest", sizes=(8,))
     (sample,) = latency.samples
     assert (codes(latency), sample.operation, sample.times_ns.tolist()) == ([], "pingpong", [2 * 11237569])
     stream = UCX.replace("tag_lat -s 8", "tag_bw -s 8388608")
-    (sample,) = parse_server_client(stream[: stream.index("Final")] + LAST, tool="ucx_perftest").samples
+    (sample,) = read_calls(stream[: stream.index("Final")] + LAST, tool="ucx_perftest").samples
     assert (sample.operation, sample.bytes, sample.times_ns.tolist()) == ("unidirectional", 8388608, [710855854])
 
 
 def test_perftest_prints_rates_and_half_of_round_trips() -> None:
-    writes = parse_server_client(WRITES, tool="ib_write_bw", sizes=(65536,))
+    writes = read_calls(WRITES, tool="ib_write_bw", sizes=(65536,))
     (sample,) = writes.samples
     assert (codes(writes), sample.operation, sample.wrong_bytes) == ([], "unidirectional", -1)
     assert sample.goodput_gbps[0] == pytest.approx(391.0, rel=1e-3)
     few = WRITES.replace("65536", "8").replace("391.00", "  0.05")  # where messages a second have more digits
-    (sample,) = parse_server_client(few, tool="ib_write_bw", sizes=(8,)).samples
+    (sample,) = read_calls(few, tool="ib_write_bw", sizes=(8,)).samples
     assert sample.times_ns.tolist() == [round(1e3 / 0.745)]
-    sends = parse_server_client(SENDS, tool="ib_send_lat", sizes=(2,))
+    sends = read_calls(SENDS, tool="ib_send_lat", sizes=(2,))
     (sample,) = sends.samples
     assert (codes(sends), sample.operation, sample.times_ns.tolist()) == ([], "pingpong", [2 * 3190])
     assert read_log("perftest", WRITES).paths == {"rc_verbs/mlx5_0": 1}
@@ -126,7 +126,7 @@ def test_what_perftest_is_asked_for(backend: str, buffers: str, options_: list[s
         ("fi_pingpong", FI.replace("6824.03", "   0.00"), (8, 1 << 20), Verdict.INVALID),
         ("fi_pingpong", FI + "Error at iteration=0 size=8 byte=3\n", (8, 1 << 20), Verdict.FAIL),
         ("ucx_perftest", UCX[UCX.index("+") :], (8,), Verdict.INVALID),
-        ("ucx_perftest", UCX.replace("tag_lat", "am_bw"), (8,), Verdict.INVALID),
+        ("ucx_perftest", UCX.replace("tag_lat", "add_mr"), (8,), Verdict.INVALID),
         ("ib_write_bw", WRITES[: WRITES.index(" #bytes")], (65536,), Verdict.INCOMPLETE),  # it found no device
         ("ib_write_bw", WRITES.replace("-s 65536", "-s 8"), (8,), Verdict.INVALID),
         ("ib_write_bw", WRITES.replace("391.00", "  0.00").replace("0.745000", "0.000000"), (65536,), Verdict.INVALID),
@@ -135,7 +135,7 @@ def test_what_perftest_is_asked_for(backend: str, buffers: str, options_: list[s
     ],
 )
 def test_damage_is_told(tool: str, text: str, sizes: tuple[int, ...], found: Verdict) -> None:
-    assert found in [verdict for _, verdict in codes(parse_server_client(text, tool=tool, sizes=sizes))]
+    assert found in [verdict for _, verdict in codes(read_calls(text, tool=tool, sizes=sizes))]
 
 
 def test_the_provider_is_what_fi_pingpong_says() -> None:
