@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -32,10 +33,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
+from fabricheck.records.acting import Sight, Target, proofs, why_untimely
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
 from fabricheck.visible import escaped
@@ -46,91 +52,125 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ASK_S = 60
 #: Hours after which a verdict is old: a nightly run's is until the next.
 _HOURS = 24.0
-_SLOW = ("FAIL", "DEGRADED")
-_PASSING = "intermittent"
+_SLOW = frozenset((Verdict.FAIL, Verdict.DEGRADED))
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a scheduler says of a node. `away`: no job starts there, for this `reason`."""
+    """What a scheduler says of a node. `away`: no job starts there, for this `reason`. `booted`: when, if told."""
 
     name: str
     partitions: frozenset[str]
     away: bool = False
     reason: str = ""
+    booted: datetime.datetime | None = None
 
 
 #: Gives the nodes of a scheduler by its name. Raises UserError where it does not answer.
 Ask = Callable[[str], Mapping[str, Node]]
 
 
-def proven_bad(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Why each host is to be drained, by the content of a verdict.json."""
-    reasons: dict[str, str] = {}
-    if "fleet" in verdict:
-        # What came and went is to be watched; it is no proof that the node is bad now.
-        for node in verdict["fleet"]["bad"]:
-            worst = node["evidence"][0]
-            proofs = [one for one in node["evidence"] if one["verdict"] in _SLOW and one.get("code") != _PASSING]
-            if worst["verdict"] in _SLOW and proofs:
-                reasons[_text(node["node"])] = f"{_text(proofs[0]['part'])}: {_text(proofs[0]['message'])}"
+class _Read(BaseModel):
+    """A part of a verdict.json that a node is changed by: what else stands there is not read."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+Text = Annotated[str, Field(min_length=1, strict=True)]
+
+
+class _Session(_Read):
+    id: Text
+    ended: AwareDatetime
+    started: AwareDatetime | None = None
+
+
+class _Metric(_Read):
+    name: Text
+    verdict: Verdict
+    reason: str
+    code: str = "recorded"
+
+
+class _Run(_Read):
+    test: Text
+    verdict: Verdict
+    hosts: list[Text]
+    busy: list[Text] = []
+    problems: list[dict[str, Any]]
+    metrics: list[_Metric]
+
+    @property
+    def findings(self) -> list[Finding]:
+        problems = [Finding.from_json(problem) for problem in self.problems]
+        metrics = [Finding(each.code, each.verdict, f"{each.name}: {each.reason}") for each in self.metrics]
+        return [*problems, *metrics]
+
+
+class _BadNode(_Read):
+    node: Text
+    evidence: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [Finding.from_json({name: each[name] for name in each if name != "part"}) for each in self.evidence]
+
+
+class _Fleet(_Read):
+    good: list[Text]
+    bad: list[_BadNode]
+
+
+class VerdictFile(_Read):
+    """What a node may be changed by."""
+
+    system: Text
+    rehearsal: bool = False
+    session: _Session
+    runs: list[_Run]
+    fleet: _Fleet | None = None
+
+    def sight_of(self, host: str) -> Sight:
+        session = self.session
+        return Sight(self.system, host, session.started or session.ended, session.ended)
+
+    @property
+    def proven_bad(self) -> dict[str, str]:
+        """Why each host is to be drained."""
+        reasons: dict[str, str] = {}
+        if self.fleet is not None:
+            for node in self.fleet.bad:
+                findings = node.findings
+                if findings[0].verdict in _SLOW and (proven := proofs(findings, node.node, _SLOW)):
+                    reasons[node.node] = f"{proven[0].place or node.node}: {proven[0].message}"
+            return reasons
+        for run in self.runs:
+            if run.verdict is Verdict.FAIL and len(set(run.hosts)) == 1:
+                proven = proofs(run.findings, run.hosts[0], frozenset([Verdict.FAIL]))
+                if proven:
+                    reasons.setdefault(run.hosts[0], proven[0].message)
         return reasons
-    for run in verdict["runs"]:
-        if run["verdict"] == "FAIL" and len(hosts := _hosts(run)) == 1:
-            problems = [*run["problems"], *({"message": f"{m['name']}: {m['reason']}", **m} for m in run["metrics"])]
-            messages = [_text(each["message"]) for each in problems if each["verdict"] == "FAIL"]
-            reasons.setdefault(hosts[0], messages[0])
-    return reasons
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The nodes that others used while they were measured, by their short names."""
+        return frozenset(host.partition(".")[0] for run in self.runs for host in run.busy)
+
+    @property
+    def mark(self) -> str:
+        """What the reason begins with of each node that this verdict drains."""
+        return f"fabricheck {self.session.id[:8]}: "
 
 
-def passed_since(before: Mapping[str, Any], now: Mapping[str, Any], host: str) -> bool:
+def passed_since(before: VerdictFile, now: VerdictFile, host: str) -> bool:
     """Whether all that spoke against a host passes now on it, and nothing else speaks against it."""
-    failed = {_text(run["test"]) for run in before["runs"] if run["verdict"] != "PASS" and host in _hosts(run)}
+    failed = {run.test for run in before.runs if run.verdict is not Verdict.PASS and host in run.hosts}
     # Where no run of its own failed, as where no MPI starts, all that was run then.
-    wanted = failed or {_text(run["test"]) for run in before["runs"]}
-    runs = [run for run in now["runs"] if host in _hosts(run)]
-    good = "fleet" not in now or host in now["fleet"]["good"]
-    passed = {_text(run["test"]) for run in runs if run["verdict"] == "PASS"}
-    return good and all(run["verdict"] == "PASS" for run in runs) and bool(wanted) and wanted <= passed
-
-
-def busy_in(verdict: Mapping[str, Any]) -> set[str]:
-    """The nodes that others used while they were measured, by their short names."""
-    return {_text(host).partition(".")[0] for run in verdict["runs"] for host in _list(run.get("busy", []))}
-
-
-def mark_of(verdict: Mapping[str, Any]) -> str:
-    """What the reason begins with of each node that this verdict drains."""
-    return f"fabricheck {_text(verdict['session']['id'])[:8]}: "
-
-
-def why_refused(verdict: Mapping[str, Any], system: str, hours: float, now: datetime.datetime) -> str:
-    """Why nothing may be done by a verdict; empty where it may."""
-    if verdict.get("rehearsal"):
-        return "is of a REHEARSAL on emulated GPUs: it drains no node"
-    if verdict["system"] != system:
-        return f"is of {verdict['system']} instead of {system}: give the verdict of this system"
-    ended = datetime.datetime.fromisoformat(_text(verdict["session"]["ended"]))
-    age = (now - ended) / datetime.timedelta(hours=1)
-    if not -1 <= age <= hours:
-        return f"was measured {age:,.1f} hours ago: measure again, or raise the limit of {hours:g} hours with --hours"
-    return ""
-
-
-def _hosts(run: Mapping[str, Any]) -> list[str]:
-    return [*map(_text, _list(run["hosts"]))]
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is not a list")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{value!r} is not text")
-    return value
+    wanted = failed or {run.test for run in before.runs}
+    runs = [run for run in now.runs if host in run.hosts]
+    good = now.fleet is None or host in now.fleet.good
+    passed = {run.test for run in runs if run.verdict is Verdict.PASS}
+    return good and len(passed) > 0 and all(run.verdict is Verdict.PASS for run in runs) and wanted <= passed
 
 
 def ask_scheduler(scheduler: str) -> dict[str, Node]:
@@ -140,12 +180,27 @@ def ask_scheduler(scheduler: str) -> dict[str, Node]:
 
 def _slurm() -> dict[str, Node]:
     nodes: dict[str, Node] = {}
+    booted = _boots()
     for line in _said("sinfo", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E").splitlines():
         name, partition, state, reason = line.strip().split("|", 3)
         others = nodes[name].partitions if name in nodes else frozenset()
         away = state.startswith(("drain", "down", "fail"))
-        nodes[name] = Node(name, others | {partition}, away, reason if reason != "none" else "")
+        nodes[name] = Node(name, others | {partition}, away, reason if reason != "none" else "", booted.get(name))
     return nodes
+
+
+def _boots() -> dict[str, datetime.datetime]:
+    """When each node of Slurm booted, in seconds since 1970 by `SLURM_TIME_FORMAT=%s`; none where that is not told."""
+    try:
+        lines = _said("scontrol", "show", "nodes", "--oneliner").splitlines()
+    except UserError:
+        return {}
+    boots = {}
+    for line in lines:
+        name, seconds = re.match(r"NodeName=(\S+)", line), re.search(r" BootTime=(\d+)\b(?!-)", line)
+        if name and seconds:
+            boots[name[1]] = datetime.datetime.fromtimestamp(int(seconds[1]), datetime.timezone.utc)
+    return boots
 
 
 def _pbs() -> dict[str, Node]:
@@ -174,7 +229,8 @@ def _flux() -> dict[str, Node]:
 
 def _said(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True)
+        variables = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=True, env=variables)
     except FileNotFoundError:
         raise UserError(f"{command[0]} is not installed here: run this where the scheduler's commands are") from None
     except subprocess.SubprocessError as error:
@@ -212,8 +268,13 @@ def undrain_command_for(scheduler: str, node: str) -> str:
     return shlex.join(words[scheduler])
 
 
+def drain_reason(reason: str) -> str:
+    """The reason as the scheduler is given it."""
+    return " ".join(escaped(reason).split())[:_LONGEST].strip()
+
+
 def command_for(scheduler: str, node: str, reason: str) -> str:
-    text = " ".join(escaped(reason).split())[:_LONGEST]
+    text = drain_reason(reason)
     words = {
         "slurm": ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={text}"],
         "pbs": ["pbsnodes", "-o", "-C", text, node],
@@ -254,57 +315,70 @@ class Refused(Exception):
     """Why nothing is done, in one line."""
 
 
+def read_verdict(file: Path, system: str, clock: datetime.datetime, oldest: datetime.timedelta) -> VerdictFile:
+    """The verdict of a run of this system that ended at most `oldest` ago. Raises Refused for any other file."""
+    try:
+        verdict = VerdictFile.model_validate_json(file.read_bytes())
+        _ = verdict.proven_bad  # its findings are read as strictly
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        text = " ".join(str(error).split())[:_LONGEST]
+        raise Refused(f"{file}: is not a verdict.json of a run: {text}") from None
+    if verdict.rehearsal:
+        raise Refused(f"{file}: is of a REHEARSAL on emulated GPUs: it drains no node")
+    if why := why_untimely(verdict.sight_of("all"), Target(system, "all"), clock, oldest):
+        raise Refused(f"{file}: {why}")
+    return verdict
+
+
 @dataclass(frozen=True)
-class Said:
-    """What a verdict.json says of this system. Raises Refused for another file, and for one that nothing is done by."""
+class Now:
+    """The verdict of a system by which nodes are changed now, read from `file`."""
 
     file: Path
-    verdict: Mapping[str, Any]
-    bad: Mapping[str, str]
-    busy: frozenset[str]
-    mark: str
+    verdict: VerdictFile
+    system: str
+    clock: datetime.datetime
 
-    @classmethod
-    def read(cls, file: Path, system: str, hours: float) -> Said:
-        try:
-            verdict = json.loads(file.read_text(encoding="utf-8"))
-            refused = why_refused(verdict, system, hours, datetime.datetime.now(datetime.timezone.utc))
-            said = cls(file, verdict, proven_bad(verdict), frozenset(busy_in(verdict)), mark_of(verdict))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise Refused(f"{file}: is not a verdict.json of a run: {error!r}") from None
-        if refused:
-            raise Refused(f"{file}: {refused}")
-        return said
+    def why_untimely(self, node: Node, *since: datetime.datetime) -> str:
+        """Why nothing is done to a node that is as it is since these times, and since its boot."""
+        times = (*since, *([node.booted] if node.booted is not None else []))
+        sight = self.verdict.sight_of(node.name)
+        return why_untimely(sight, Target(self.system, node.name, times), self.clock, datetime.timedelta.max)
 
 
-def to_drain(said: Said, nodes: Mapping[str, Node], waived: Mapping[str, str]) -> list[tuple[Node, str]]:
+def to_drain(now: Now, nodes: Mapping[str, Node], waived: Mapping[str, str]) -> list[tuple[Node, str]]:
     """The nodes that are to be drained, each with the reason; tells of the others why not."""
     chosen = {}
-    for host, reason in said.bad.items():
+    for host, reason in now.verdict.proven_bad.items():
         node = find(host, nodes)
         if node is None:
             _tell(f"{host!r}: unknown to the scheduler: not drained")
         elif node.name in waived:
             _tell(f"{node.name}: {waived[node.name]}: not drained")
-        elif host.partition(".")[0] in said.busy:
+        elif host.partition(".")[0] in now.verdict.busy:
             _tell(f"{node.name}: others used it during the measurement: measure again; not drained")
         elif node.away:
             _tell(f"{node.name}: already down or drained ({node.reason or 'without a reason'}): left as it is")
+        elif why := now.why_untimely(node):
+            _tell(f"{node.name}: {now.file} {why}; not drained")
         else:
-            chosen[node.name] = node, said.mark + reason
+            chosen[node.name] = node, now.verdict.mark + reason
     return [*chosen.values()]
 
 
-def to_undrain(before: Said, now: Said, nodes: Mapping[str, Node]) -> Iterator[Node]:
+def to_undrain(before: VerdictFile, now: Now, nodes: Mapping[str, Node]) -> Iterator[Node]:
     """The nodes that `before` drained and that are good now; tells of the others why not."""
-    for host in before.bad:
+    bad = now.verdict.proven_bad
+    for host, reason in before.proven_bad.items():
         node = find(host, nodes)
-        if node is None or host in now.bad:
+        if node is None or host in bad:
             continue
-        if not passed_since(before.verdict, now.verdict, host):
+        if why := now.why_untimely(node, before.session.ended):
+            _tell(f"{host}: {now.file} {why}; not undrained")
+        elif not passed_since(before, now.verdict, host):
             _tell(f"{host}: a test that failed before does not pass in {now.file}: not undrained")
-        elif not (node.away and node.reason.startswith(before.mark)):
-            _tell(f"{host}: is not drained by {before.file} ({node.reason or 'no reason'}): left as it is")
+        elif not node.away or node.reason != drain_reason(before.mark + reason):
+            _tell(f"{host}: has another reason than this script gave ({node.reason or 'none'}): left as it is")
         else:
             yield node
 
@@ -337,19 +411,22 @@ def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
     given = options().parse_args(arguments)
     system = given.system.partition(":")[0]
     try:
-        said = Said.read(given.verdict, system, given.hours)
-        before = Said.read(given.after, system, float("inf")) if given.after else None
+        clock = datetime.datetime.now(datetime.timezone.utc)
+        forever = datetime.timedelta.max
+        oldest = forever if given.hours == float("inf") else datetime.timedelta(hours=given.hours)
+        now = Now(given.verdict, read_verdict(given.verdict, system, clock, oldest), system, clock)
+        before = read_verdict(given.after, system, clock, forever) if given.after else None
         nodes = ask(given.scheduler)
         waived = dict(read_waivers(given.waivers, nodes, datetime.date.today())) if given.waivers else {}
         share = load_policy(suite_root() / "config" / "policy.yaml").most_drained
-        chosen = to_drain(said, nodes, waived)
-        good = [*to_undrain(before, said, nodes)] if before is not None else []
+        chosen = to_drain(now, nodes, waived)
+        good = [*to_undrain(before, now, nodes)] if before is not None else []
         if why := over_the_cap([node for node, _ in chosen], nodes, share, given.really):
             raise Refused(f"{given.verdict}: {why}")
-    except (Refused, UserError, OSError, LookupError, TypeError, ValueError) as error:
+    except (Refused, UserError, OSError, LookupError, TypeError, ValueError, OverflowError) as error:
         _tell(str(error))
         return 2
-    if not said.bad:
+    if not now.verdict.proven_bad:
         _tell(f"{given.verdict}: no node is proven bad: none failed in a test on it alone, or in --nodes")
     for node, reason in chosen:
         print(command_for(given.scheduler, node.name, reason))

@@ -22,6 +22,15 @@ usage() {
     exit 2
 }
 
+# publish FILE FOLDER NAME: renamed in place, so that nobody reads half a file and no link is followed that another user
+# left. Root writes only where nobody else can (fabricheck/trust.py); what is not published changes no verdict.
+publish() {
+    [ -f "$1" ] && python -m fabricheck.trust "$2" || return 0
+    new=$(mktemp "$2/.fabricheck-XXXXXX") && cat "$1" >"$new" && chmod 644 "$new" && mv -fT "$new" "$2/$3" && return 0
+    echo "fabricheck: $2/$3 cannot be written" >&2
+    [ -z "$new" ] || rm -f "$new"
+}
+
 # run_checks TAG SYSTEM [OPTION]...: runs, links what was run as `latest`, publishes; ends with the verdict's status.
 run_checks() {
     tag=$1
@@ -46,15 +55,13 @@ run_checks() {
     if [ "$status" -ne 2 ] && [ -n "$newest" ]; then
         newest=${newest%/verdict.json}
         ln -sfn "$newest" "$output/latest-$system"
-        if [ -n "${FABRICHECK_TEXTFILE:-}" ] && [ -f "$newest/metrics.prom" ]; then
-            # Renamed in place: the collector never reads half a file, and no link is followed that another user left.
-            new=$(mktemp "$FABRICHECK_TEXTFILE/.fabricheck-XXXXXX") && cat "$newest/metrics.prom" >"$new" &&
-                chmod 644 "$new" && mv -T "$new" "$FABRICHECK_TEXTFILE/fabricheck-$system.prom"
+        if [ -n "${FABRICHECK_TEXTFILE:-}" ]; then
+            publish "$newest/metrics.prom" "$FABRICHECK_TEXTFILE" "fabricheck-$system.prom"
         fi
         if [ -n "${FABRICHECK_ARTIFACTS:-}" ]; then
-            mkdir -p "$FABRICHECK_ARTIFACTS"
+            mkdir -p "$FABRICHECK_ARTIFACTS" || :
             for name in report.html verdict.json junit.xml metrics.prom; do
-                if [ -f "$newest/$name" ]; then cp "$newest/$name" "$FABRICHECK_ARTIFACTS/"; fi
+                publish "$newest/$name" "$FABRICHECK_ARTIFACTS" "$name"
             done
         fi
         if [ -n "${FABRICHECK_NOTIFY:-}" ]; then python "$suite/ci/notify.py" "$newest/verdict.json" || :; fi

@@ -21,6 +21,8 @@ ENDS_S = 4.5
 ADDED = 64
 #: Exit statuses of what doctor found wrong with the node: DEGRADED, FAIL, INCOMPLETE.
 FAULTS = (1, 3, 4)
+#: Of those seconds, for what comes after the node's answers.
+_JUDGES_S = 0.7
 _MOST = 1 << 16  # bytes of what is said that are read
 
 
@@ -29,11 +31,20 @@ def is_prolog(words: list[str]) -> bool:
     return "doctor" in words[:1] and "--prolog" in words
 
 
+def seconds_left(most: float) -> float:
+    """Return how many of `most` seconds a prolog may wait for answers; all of them without a guard."""
+    return min(most, _ends[0] - _JUDGES_S - time.monotonic())
+
+
+_ends = [float("inf")]  # one time, which `guard` sets
+
+
 def guard(seconds: float = ENDS_S) -> None:
     """Goes on in a child, and ends this process with the child's status where that is a fault of the node, else with 0.
 
-    What the child says on stderr goes to the system's log too where the node is not at fault.
+    What the child says on stderr goes to the system's log too.
     """
+    _ends[0] = time.monotonic() + seconds
     try:
         while (unused := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a pipe takes the number of one that was closed
             continue
@@ -48,9 +59,11 @@ def guard(seconds: float = ENDS_S) -> None:
         sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 (the old one knows it for a file)
         return
     os.close(writing)
-    said, status = _wait(child, reading, time.monotonic() + seconds)
+    said, status = _wait(child, reading, _ends[0])
     _say(said)
     code = 0 if status is None else status - ADDED
+    for line in said.decode(errors="replace").splitlines():
+        syslog.syslog(syslog.LOG_WARNING, f"fabricheck: {line}")
     if status is None or code not in (0, *FAULTS):
         why = f"no response in {seconds:g} s" if status is None else f"ended with {code if code > 0 else status}"
         lines = said.decode(errors="replace").split("\n")

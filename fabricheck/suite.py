@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fabricheck.errors import UserError, suggest
+from fabricheck.trust import why_untrusted_tree
 
 #: What describes a system in miniature, beside its settings.
 MINIATURE = "miniature.json"
@@ -43,7 +43,7 @@ def suite_root() -> Path:
     if named is not None:
         if not (Path(named) / "site_configs").is_dir():
             raise UserError(f"{SUITE} is {named!r}, which has no site_configs/: name the folder of a suite")
-        return _trusted(SUITE, Path(named).resolve())
+        return _trusted(SUITE, Path(named).absolute())
     for folder in (INSTALLED.parent.parent, INSTALLED):
         if (folder / "site_configs").is_dir() and (folder / "config").is_dir():
             return folder
@@ -52,24 +52,11 @@ def suite_root() -> Path:
 
 @cache
 def _trusted(variable: str, folder: Path) -> Path:
-    """The folder that a variable names. Raises UserError where anybody may change what is run of it, or put another in
-    its place, and for root also where another user may: neither root nor the one whose Fabricheck this is."""
-    owners = {0, Path("/").stat().st_uid, Path(__file__).stat().st_uid}  # in a user namespace / is not 0's
-    inside = [each for name in _DECIDE for each in (folder / name, *(folder / name).rglob("*"))]
-    for path in (*folder.parents, folder, *inside):
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # what cannot be read is no code
-        # Above the suite others could rename folders, but not where these have the sticky bit, as /tmp has.
-        if status.st_mode & stat.S_IWOTH and not (path in folder.parents and status.st_mode & stat.S_ISVTX):
-            raise UserError(f"{variable} names {folder}, and all users can change {path}: chmod o-w it first")
-        if os.geteuid() == 0 and status.st_uid not in owners:
-            raise UserError(
-                f"{variable} names {folder}, and {path} belongs to user {status.st_uid}: root does not run files "
-                "of another user; chown it to root, or run as that user"
-            )
-    return folder
+    """The folder that a variable names. Raises UserError where somebody else may change what is run of it."""
+    for name in _DECIDE:
+        if why := why_untrusted_tree(folder / name):
+            raise UserError(f"{variable} names {folder}, and {why}")
+    return folder.resolve()
 
 
 def config_file(name: str) -> Path:
@@ -107,7 +94,7 @@ def remember_output(output: Path) -> Path:
 
 def outside_roots() -> tuple[Path, ...]:
     """The folders that FABRICHECK_SITES names. Raises UserError for one without site_configs/, or that others own."""
-    named = [Path(each).resolve() for each in os.environ.get(SITES, "").split(os.pathsep) if each]
+    named = [Path(each).absolute() for each in os.environ.get(SITES, "").split(os.pathsep) if each]
     for folder in named:
         if not (folder / "site_configs").is_dir():
             raise UserError(f"{SITES} names {folder}, which has no site_configs/: name the folder above it")

@@ -41,6 +41,8 @@ FLOORS = (
         "wholefile",
         "mpi",
         "begin",
+        "prolog",
+        "trust",
         "__init__",
     ),
     ("records",),
@@ -59,7 +61,7 @@ FLOORS = (
     ("report",),
     ("session",),
     ("commands",),
-    ("cli", "prolog", "__main__"),
+    ("cli", "__main__"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450

@@ -8,11 +8,14 @@ from pathlib import Path
 import click
 
 from fabricheck.errors import UserError
+from fabricheck.records.verdict import Verdict
 
 #: Seconds of `--prolog` for the node's answers; `fabricheck.prolog` ends all of it.
 PROLOG_ASKS_S = 2.5
 #: Seconds of the others, for all that they do.
 USUAL_S, FULL_S = 20.0, 30.0
+#: What a prolog refuses a node for: a part that is worse than it should be, has failed, or is missing.
+_FAULTS = frozenset((Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE))
 
 
 @click.command()
@@ -63,9 +66,11 @@ def doctor(
     fabricheck doctor --system alps --prolog
     """
     from fabricheck.judge.node_state import evidence_of_node, finding_of
-    from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
+    from fabricheck.prolog import seconds_left
+    from fabricheck.records.acting import proofs
+    from fabricheck.records.verdict import EXIT_CODES, worst
     from fabricheck.report.lines import steps
-    from fabricheck.session.doctor import NodeHangs, ask_this_node, measure_gpus, start_ranks
+    from fabricheck.session.doctor import ask_this_node, measure_gpus, start_ranks
     from fabricheck.topology.model import find_topology
 
     if prolog and built is not None:
@@ -73,27 +78,26 @@ def doctor(
     if full and built is None:
         raise UserError("--full measures with the program of a folder: give it with --built")
     begin, topology = time.monotonic(), None
-    limit = PROLOG_ASKS_S if prolog else limit or (FULL_S if full else USUAL_S)
+    limit = limit or (FULL_S if full else USUAL_S)
     try:
         topology = find_topology(system) if system is not None else None
     except UserError as error:
         if not prolog:
             raise
         click.echo(f"{'note':<12}not compared with {system}: {error}", err=True)
-    try:
-        state = ask_this_node(limit)
-    except NodeHangs as error:
-        if not prolog:
-            raise
-        click.echo(f"{Verdict.INCOMPLETE.value}: {error}")
-        context.exit(EXIT_CODES[Verdict.INCOMPLETE])
+    state = ask_this_node(seconds_left(PROLOG_ASKS_S) if prolog else limit)
     verdicts = [Verdict.PASS]
     for evidence in evidence_of_node(state, topology):
         verdict = evidence.verdict or Verdict.PASS
-        verdicts.append(verdict)
-        click.echo(f"{'note' if verdict is Verdict.PASS else verdict.value:<12}{evidence.message}")
-        if verdict is not Verdict.PASS:
-            click.echo(f"{'':<12}next: {'; '.join(steps(finding_of(evidence, verdict, topology))[:1])}")
+        finding = finding_of(evidence, verdict, topology)
+        # A prolog takes its node away for what it saw, and for nothing else.
+        counts = not prolog or bool(proofs([finding], state.host, _FAULTS))
+        if counts:
+            verdicts.append(verdict)
+        shown = verdict.value if counts and verdict is not Verdict.PASS else "note"
+        click.echo(f"{shown:<12}{evidence.message}", err=evidence.code == "state-unknown" and prolog)
+        if shown != "note":
+            click.echo(f"{'':<12}next: {'; '.join(steps(finding)[:1])}")
     if not state.gpus and system is None:
         click.echo(f"{'note':<12}{state.host}: no GPU was found; to compare with the expected number, give --system")
     launched = "no rank was started (--built FOLDER starts one on each GPU)"
@@ -109,8 +113,7 @@ def doctor(
         for judged, line in measured if full and launch.verdict is Verdict.PASS and state.gpus else ():
             verdicts.append(judged or Verdict.PASS)
             click.echo(f"{judged.value if judged else 'note':<12}{state.host}: {line}")
-    # Processes of the job before may still be ending: that is no reason to take the node away.
-    verdict = worst(each for each in verdicts if not (prolog and each is Verdict.INVALID))
+    verdict = worst(verdicts)
     said = f"{len(state.gpus)} GPUs and {len(state.nics)} ports read in {time.monotonic() - begin:.1f} s"
     click.echo(f"{verdict.value}: {state.host}: {said}; {launched}")
     context.exit(EXIT_CODES[verdict])

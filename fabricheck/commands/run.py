@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabricheck.commands.options import BUILT, FOLDER, SYSTEM
-from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of_system
+from fabricheck.errors import EXIT_USER_ERROR, UserError, has_no_room, reason_of, reason_of_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -331,27 +331,30 @@ def _progress() -> Progress:
 
 
 def _judge_abandoned(suite: Suite, system: str, output: Path, store: Path | None) -> None:
-    """Judges and stores what runs left that ended before they could: killed, or their machine went down."""
-    from fabricheck.session.abandoned import abandoned
+    """Judges and stores what runs left that ended before they could: killed, or their machine went down.
+
+    Whatever one of them left, it is set aside with one line, and the others and this run go on.
+    """
+    from fabricheck.session.abandoned import abandoned, set_aside
 
     for folder in abandoned(output.resolve() / "runs", system):
-        _judge_left(folder, suite, system, store)
+        try:
+            _judge_left(folder, suite, system, store)
+        except Exception as error:
+            set_aside(folder)
+            line = f"the earlier run in {folder} cannot be judged and was set aside: {reason_of(error)}"
+            click.echo(f"fabricheck: {line}", err=True)
 
 
 def _judge_left(folder: Path, suite: Suite, system: str, store: Path | None) -> None:
-    from fabricheck.session.abandoned import end_jobs, read_abandoned, set_aside
+    from fabricheck.session.abandoned import end_jobs, read_abandoned
     from fabricheck.session.hiding import scrub
     from fabricheck.session.outcome import judge_session
     from fabricheck.session.reports import PAGE
 
     scrub(folder, os.environ)
-    try:
-        end_jobs(folder)
-        session = read_abandoned(folder)
-    except UserError as error:
-        set_aside(folder)
-        click.echo(f"fabricheck: the earlier run in {folder} cannot be judged and was set aside: {error}", err=True)
-        return
+    end_jobs(folder)
+    session = read_abandoned(folder)
     outcome = judge_session(session, suite, system)
     kept = _keep(session, outcome, suite, system, store, just_now=False)
     where = f"the report is {folder / PAGE}" if kept else "some of its files could not be written"

@@ -38,10 +38,11 @@ def store() -> None:
 @store.command()
 @STORE
 @click.option("--system", help="Only this system.")
-def ls(*, store: Path, system: str | None) -> None:
+@click.pass_context
+def ls(context: click.Context, *, store: Path, system: str | None) -> None:
     """List the sessions in a store, oldest first.
 
-    When: in the morning, to see the last verdicts.
+    When: in the morning, to see the last verdicts. The exit status is 1 if a session is damaged.
 
     \b
     fabricheck store ls --system alps
@@ -52,14 +53,21 @@ def ls(*, store: Path, system: str | None) -> None:
     click.echo(
         f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
     )
+    damaged = 0
     for entry in find_entries(store, system, ()):
-        record = read_record(entry)
+        try:
+            record = read_record(entry)
+        except UserError as error:
+            click.echo(f"damaged: {error}", err=True)
+            damaged = EXIT_DAMAGED
+            continue
         size = f"{entry.size() / 1e6:.2f} MB"
         samples = f"{'  (rehearsal)' if record.rehearsal else ''}{'  (samples pruned)' if entry.pruned else ''}"
         click.echo(
             f"{record.started:20}  {record.session:36}  {record.verdict:10}  {len(record.runs):5}  "
             f"{record.metrics:7}  {size:>9}  {record.system}{samples}"
         )
+    context.exit(damaged)
 
 
 @store.command()

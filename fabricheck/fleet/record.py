@@ -10,14 +10,16 @@ import dataclasses
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fabricheck.errors import UserError
-from fabricheck.jsonfile import read_json
+from fabricheck.jsonfile import Time, read_as
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -54,13 +56,14 @@ class Fleet:
     system: str
     partition: str
     asked: str
-    job: str
+    job: Annotated[str, Field(pattern="^[0-9]*$")]  # a word of Slurm's commands, which read `--name=…` as an option
     nodes: tuple[str, ...]
     unchecked: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
-    began: str = ""
-    until: str = ""
+    began: Time | Literal[""] = ""
+    until: Time | Literal[""] = ""
     earlier: tuple[str, ...] = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def write(self) -> None:
         """Writes the record into its folder."""
@@ -75,19 +78,19 @@ class Fleet:
     @classmethod
     def read(cls, folder: Path) -> Fleet:
         """The fleet in a folder. Raises `UserError` where there is none."""
-        content = read_json(folder / FILE)
+
+        def placed(content: Any) -> Any:
+            if isinstance(content, dict):
+                left = content.get("unchecked")
+                if isinstance(left, list):  # of an earlier version
+                    content["unchecked"] = {each["node"]: each["why"] for each in left}
+                content["folder"] = folder
+            return content
+
         try:
-            texts = {name: tuple(content.get(name, ())) for name in ("nodes", "options", "earlier")}
-            left = content["unchecked"]
-            if isinstance(left, list):  # of an earlier version
-                left = {each["node"]: each["why"] for each in left}
-            fleet = cls(**{**content, **texts, "folder": folder, "unchecked": {**left}})
-        except (KeyError, TypeError, AttributeError):
+            return read_as(folder / FILE, _FLEET, placed)
+        except (KeyError, TypeError):
             raise UserError(f"{folder / FILE}: is not a description of a fleet") from None
-        # It becomes a word of Slurm's commands, which read `--name=…` as an option.
-        if not isinstance(fleet.job, str) or not re.fullmatch("[0-9]*", fleet.job):
-            raise UserError(f"{folder / FILE}: job is {fleet.job!r}, which is not a job number")
-        return fleet
 
     def exclude(self, findings: Iterable[Finding]) -> None:
         """Nothing more is measured on nodes of which it was proved."""
@@ -129,6 +132,9 @@ class Fleet:
         return tuple(node for node in self.nodes if node not in bad)
 
 
+_FLEET = TypeAdapter(Fleet)
+
+
 def write_findings(file: Path, findings: Iterable[Finding]) -> None:
     """Adds to a file, in one write each, so that what is there stays whole."""
     with file.open("a", encoding="utf-8") as stream:
@@ -150,7 +156,10 @@ def read_findings(file: Path) -> tuple[Finding, ...]:
                 say = did_not_start if content["guilty"] else not_run
                 findings.append(say(str(content["node"]), str(content["what"])))
             else:
-                findings.append(Finding.from_json(content))
+                finding = Finding.from_json(content)
+                if not (finding.node and finding.is_problem):
+                    raise ValueError("does not name one bad node")
+                findings.append(finding)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(f"{file}: line {number} is damaged: the excluded nodes are unknown") from None
         if not findings[-1].node:

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FORMAT, MIB
+from fabricheck.trust import require_trusted_by_root
 
 MARKER = "fabricheck-store.json"
 SUMS = "SHA256SUMS"
@@ -119,18 +120,34 @@ def create(store: Path) -> None:
     """Make `store` a store, or see that it is one. Raises UserError where something else is there already."""
     with _writing(store):
         store.mkdir(parents=True, exist_ok=True)
+        require_trusted_by_root("the store", store)
         if not (store / MARKER).exists():
             others = [name for name in _names(store) if not name.startswith(_DRAFT)]
             if others:
                 raise UserError(f"{store}: is not a store, and holds {others[0]!r}: name an empty or a new folder")
             _write_marker(store)
+        elif marker_damage(store):
+            _write_marker(store)  # every session says its own format
     check_is_store(store)
 
 
+def marker_damage(store: Path) -> str:
+    """Return what is wrong with the file that makes a folder a store; empty where it is whole."""
+    whole = _version(store) is not None
+    return "" if whole else f'{store / MARKER}: is damaged: it has to be {{"fabricheck-store": {FORMAT}}}'
+
+
 def check_is_store(store: Path) -> None:
-    """Raises UserError unless `store` is a store in a format that this program reads."""
+    """Raises UserError unless `store` is a store in a format that this program reads, or of which that is lost."""
     if not store.exists():
         raise UserError(f"there is no store at {store}: `fabricheck run` creates it, or name another with --store")
+    version = _version(store)
+    if version not in (None, FORMAT):
+        raise UserError(f"{store}: has the format {version} and this version reads {FORMAT}: use matching versions")
+
+
+def _version(store: Path) -> int | None:
+    """The format of a store; None where its marker is damaged. Raises UserError where there is none."""
     try:
         content = json.loads((store / MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -140,10 +157,7 @@ def check_is_store(store: Path) -> None:
     except (ValueError, RecursionError):
         content = None
     version = content.get("fabricheck-store") if isinstance(content, dict) else None
-    if type(version) is not int:
-        raise UserError(f'{store / MARKER}: is damaged: it has to be {{"fabricheck-store": {FORMAT}}}')
-    if version != FORMAT:
-        raise UserError(f"{store}: has the format {version} and this version reads {FORMAT}: use matching versions")
+    return version if type(version) is int else None
 
 
 def systems(store: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:

@@ -1,10 +1,11 @@
-"""Reads a store. Nothing damaged or foreign is passed over: it is an error that names the file."""
+"""Reads a store. Nothing damaged or foreign is passed over in silence: a line names the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import polars as pl
 
@@ -17,7 +18,16 @@ from fabricheck.judge.constants import READERS
 _SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 
 
-def history(store: Path, *, system: str) -> pl.DataFrame:
+#: Takes a line about something damaged or foreign, which is left out then.
+Say = Callable[[str], None]
+
+
+def refuse(line: str) -> NoReturn:
+    """Raise UserError: nothing damaged is left out."""
+    raise UserError(line)
+
+
+def history(store: Path, *, system: str, say: Say = refuse) -> pl.DataFrame:
     """One row for each metric of each run of a system, sorted by the run's start.
 
     Columns: `session` (ReFrame's session uuid), `run_id`, `started` (UTC), `system`, `partition` (its name alone),
@@ -28,28 +38,32 @@ def history(store: Path, *, system: str) -> pl.DataFrame:
     and values), `components` (what the data pass: `node`, `node:part`, `node:part-part`), `tags`,
     `rehearsal` (whether the session was on emulated GPUs).
 
-    Raises UserError where there is no store or no run, for a damaged or foreign file, and a run that is there twice.
+    `say` is told what is damaged, foreign or there twice, a line each, and the rest is read. Raises UserError where
+    there is no store or no run, and without a `say` of the caller for the first such line.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        parts = list(pool.map(_metrics, entries_of(store, system)))
-    rows = pl.concat(parts)
-    if rows.is_empty():
+        parts = list(pool.map(_metrics_or_damage, entries_of(store, system, say)))
+    for damage in parts:
+        if isinstance(damage, str):
+            say(damage)
+    tables = [table for table in parts if not isinstance(table, str)]
+    if not any(table.height for table in tables):
         raise UserError(f"{store}: has no metric of {system} yet: run `fabricheck run --system {system}`")
-    _check_unique(store, rows)
+    rows = _unique(store, pl.concat(tables), say)
     return rows.sort("started", "run_id", "partition", "environment", "test", "metric", maintain_order=True)
 
 
-def entries_of(store: Path, system: str) -> tuple[SessionFolder, ...]:
-    """The entries of a system, oldest first. Raises UserError where there is none, or something foreign."""
+def entries_of(store: Path, system: str, say: Say = refuse) -> tuple[SessionFolder, ...]:
+    """The entries of a system, oldest first; `say` as of `history`. Raises UserError where there is none."""
     known, foreign = folders.systems(store)
-    if foreign:
-        raise UserError(_foreign(foreign[0]))
+    for path in foreign:
+        say(_foreign(path))
     if system not in known:
         others = f"only of {', '.join(known)}" if known else "nor of another system: it is empty"
         raise UserError(f"{store}: has no runs of the system {system!r}, {others}")
     content = folders.scan(store / system)
-    if content.foreign:
-        raise UserError(_foreign(content.foreign[0]))
+    for path in content.foreign:
+        say(_foreign(path))
     if not content.entries:
         raise UserError(f"{store}: has no runs of the system {system!r} yet")
     return content.entries
@@ -93,7 +107,7 @@ def stored_runs(entry: SessionFolder) -> Iterator[store_tables.StoredRun]:
 def count_values(store: Path, system: str) -> tuple[int, int]:
     """How many sessions and rows `history` has of a system, without reading them. Raises UserError as `entries_of`
     does."""
-    entries = entries_of(store, system)
+    entries = entries_of(store, system, lambda _: None)  # who reads them says so
     return len(entries), sum(map(_height, entries))
 
 
@@ -102,6 +116,13 @@ def _height(entry: SessionFolder) -> int:
         return read_record(entry).metrics
     except UserError:
         return 0  # who reads its metrics says so
+
+
+def _metrics_or_damage(entry: SessionFolder) -> pl.DataFrame | str:
+    try:
+        return _metrics(entry)
+    except UserError as error:
+        return str(error)
 
 
 def _metrics(entry: SessionFolder) -> pl.DataFrame:
@@ -128,13 +149,14 @@ def read_table(
         raise entry.damage(f"{name} {error}") from None
 
 
-def _check_unique(store: Path, table: pl.DataFrame) -> None:
+def _unique(store: Path, table: pl.DataFrame, say: Say) -> pl.DataFrame:
+    """The rows without those of a run that an earlier session has too."""
     keys = ["run_id", "metric"]
     twice = table.filter(table.select(keys).is_duplicated())
-    if not twice.is_empty():
-        run_id = twice["run_id"].sort()[0]
+    for run_id in twice["run_id"].unique().sort():
         sessions = sorted(twice.filter(pl.col("run_id") == run_id)["session"].unique())
-        raise UserError(f"{store}: run {run_id} appears twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
+        say(f"{store}: run {run_id} appears twice, in sessions {' and '.join(sessions)}: {folders.HINT}")
+    return table if twice.is_empty() else table.unique(keys, keep="first", maintain_order=True)
 
 
 def _foreign(path: Path) -> str:

@@ -46,7 +46,7 @@ def verify(store: Path) -> Verified:
     Whatever the store holds, this returns. Raises UserError only where there is no store.
     """
     names, foreign = folders.systems(store)
-    damage = [_foreign(path) for path in foreign]
+    damage = [*filter(None, [folders.marker_damage(store)]), *map(_foreign, foreign)]
     remarks, entries, metrics = [], 0, 0
     owner: dict[str, SessionFolder] = {}
     for system in names:

@@ -20,7 +20,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.node_state import NodeState, States
+from fabricheck.records.node_state import GPUS, NICS, NodeState, States
 from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results.proof_logs import HOST_STAGING
@@ -96,7 +96,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     """Fewer GPUs or ports than the topology describes, where a node is looked at as a whole."""
     if topology is None:
         return
-    if len(state.gpus) < len(topology.gpus):
+    if len(state.gpus) < len(topology.gpus) and GPUS not in state.unread:
         text = f"{len(state.gpus)} of the {len(topology.gpus)} GPUs of {topology.system} respond"
         here = {gpu.bus_id for gpu in state.gpus}
         lost_gpus = {gpu.bus_id: (other.host, gpu.index) for other in others for gpu in other.gpus}
@@ -113,7 +113,7 @@ def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeS
     names = {nic.name for nic in state.nics}
     lost = [nic.name for nic in topology.nics if nic.name not in names]
     # A site may name its ports otherwise than the kernel; where one is found, the others have to be.
-    if lost and len(lost) < len(topology.nics):
+    if lost and len(lost) < len(topology.nics) and NICS not in state.unread:
         text = f"missing ports of {topology.system}: {', '.join(lost)}"
         yield Evidence("nic-missing", state.host, "", text, Verdict.INCOMPLETE)
 

@@ -98,7 +98,7 @@ class Finding:
         if not isinstance(content["message"], str):
             raise TypeError("the message of a finding is text")
         measured, expected, p = (
-            None if (value := content.get(name)) is None else float(value) for name in ("measured", "expected", "p")
+            None if (value := content.get(name)) is None else _number(value) for name in ("measured", "expected", "p")
         )
         return cls(
             _code_of(content),
@@ -112,6 +112,13 @@ class Finding:
             tuple(map(str, content.get("files", ()))),
             p,
         )
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("a figure of a finding is too large") from None
 
 
 def split(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 When = Literal["before", "after"]
+#: Sources of a node's state, as `unread` and `notes` call them.
+GPUS, NICS = "the GPUs", "the NICs"
 #: How a setting of GPUs begins whose NVLinks go to other nodes: it is named by the domain, and its value is the clique.
 NVLINK_DOMAIN = "NVLink domain"
 
@@ -109,7 +111,7 @@ class NicState:
 @dataclass(frozen=True)
 class BlockedPath:
     """A way from a `port` of this node to that of the node `to` on which packets of `lost_bytes` (with IPv4's header)
-    are lost and those of `passed_bytes` arrive."""
+    are lost and those of `passed_bytes` arrive; 0: nothing does, and no connection comes about."""
 
     port: str
     to: str
@@ -154,7 +156,8 @@ class NodeState:
     `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
     `busiest` says which programs, before the run: others'. `events` is None where the kernel's log cannot be read.
     `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost, after the run.
-    `notes`: what could not be asked, and why, a line each.
+    `notes`: what could not be asked, and why, a line each. `unread`: the sources of which the list of parts is not
+    whole, so that a missing part proves nothing.
     """
 
     host: str
@@ -179,6 +182,7 @@ class NodeState:
     """network ports"""
     blocked: tuple[BlockedPath, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

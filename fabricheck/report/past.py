@@ -24,16 +24,17 @@ class Past:
 
 def past_of(store: Path, system: str, root: Path, *, session: str) -> Past:
     """Return the history of a system up to `session`; a note where it cannot be watched."""
+    notes: list[str] = []
     try:
-        whole = history(store, system=system)
+        whole = history(store, system=system, say=lambda line: notes.append(f"Left out: {line}"))
         check_history(whole, system)
         watched = watch_series(_until(whole, session, store, system), system, find_accepted(system, root))
     except UserError as error:
-        return Past(notes=(f"No history is shown: {error}",))
-    return Past(watched)
+        return Past(notes=(*notes, f"No history is shown: {error}"))
+    return Past(watched, tuple(notes))
 
 
 def _until(whole: pl.DataFrame, session: str, store: Path, system: str) -> pl.DataFrame:
     """The rows of the sessions up to this one, in the order of the store."""
-    names = [each.session for each in entries_of(store, system)]
+    names = [each.session for each in entries_of(store, system, lambda _: None)]
     return whole.filter(pl.col("session").is_in(names[: names.index(session) + 1]))

@@ -18,19 +18,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fabricheck.errors import UserError, unwritable
 from fabricheck.fleet.allocation import cancel
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import EXCLUDED, TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import JOB_ID
-from fabricheck.jsonfile import read_json
+from fabricheck.jsonfile import STRICT, Time, read_as, read_json
 from fabricheck.locks import exclusive
 from fabricheck.records.case import NODES, Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionInfo, read_session
+from fabricheck.trust import require_trusted_by_root
 
 #: For `--resume` without a name.
 LAST = "last"
@@ -47,17 +51,22 @@ class Started:
     environments, for who resumes it."""
 
     system: str
-    listed: int
-    uuid: str
+    listed: Annotated[int, Field(ge=0, le=10**9)]
+    uuid: Annotated[str, Field(pattern="^[0-9a-f-]{36}$")]
     host: str
-    started: str
-    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    started: Time
+    chosen: dict[str, list[str]] = field(default_factory=dict)
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     @classmethod
     def now(cls, system: str, listed: int, chosen: Mapping[str, Sequence[str]] | None = None) -> Started:
         """A start of this process, now."""
         began = datetime.now(timezone.utc).isoformat()
-        return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), began, chosen or {})
+        words = {kind: [*given] for kind, given in (chosen or {}).items()}
+        return cls(system, listed, str(uuid.uuid4()), socket.gethostname(), began, words)
+
+
+_STARTED = TypeAdapter(Started)
 
 
 @contextlib.contextmanager
@@ -69,6 +78,7 @@ def only_run(output: Path, system: str) -> Iterator[str]:
     with contextlib.ExitStack() as held:
         try:
             output.mkdir(parents=True, exist_ok=True)
+            require_trusted_by_root("the output", output)
             why_not = held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
             raise unwritable(output, error) from None
@@ -117,9 +127,7 @@ def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:
     Raises UserError where the file is damaged.
     """
     chosen = _started(folder / RUN).chosen
-    if not isinstance(chosen, dict):
-        raise UserError(f"{folder / RUN}: does not identify its run")
-    return {kind: tuple(map(str, chosen.get(kind, ()))) for kind in ("tags", "names", "environments")}
+    return {kind: tuple(chosen.get(kind, ())) for kind in ("tags", "names", "environments")}
 
 
 def _is_of(file: Path, system: str) -> bool:
@@ -130,16 +138,7 @@ def _is_of(file: Path, system: str) -> bool:
 
 
 def _started(file: Path) -> Started:
-    content = read_json(file)
-    try:
-        started = Started(**content)
-        datetime.fromisoformat(started.started)
-    except (TypeError, ValueError):
-        raise UserError(f"{file}: does not identify its run") from None
-    texts = (started.system, started.uuid, started.host)
-    if not all(isinstance(each, str) for each in texts) or not isinstance(started.listed, int):
-        raise UserError(f"{file}: does not identify its run")
-    return started
+    return read_as(file, _STARTED)
 
 
 def set_aside(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from fabricheck.topology.placement import gpu_of_ranks
 
 #: How long GPUs multiply: windows of a second or little more, of which peers need five.
 MULTIPLY_S = 8.0
+#: For what asks the node to write down what it was told, and to end.
+WRITES_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -30,21 +33,19 @@ class RankStart:
     text: str
 
 
-class NodeHangs(UserError):
-    """What asks the node had begun, and was given no answer in time."""
-
-
 def ask_this_node(seconds: float) -> NodeState:
-    """The state of this node, by a process of its own, which may hang in a driver. Raises UserError without one."""
+    """The state of this node, without what does not answer in time, by a process that may hang in a driver.
+
+    Raises UserError where there is none at all.
+    """
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as folder:
-        got = ask(module_command("fabricheck.state.collect", folder, "before"), seconds)
+        until = time.monotonic() + seconds - WRITES_S
+        got = ask(module_command("fabricheck.state.collect", folder, "before", f"--until={until}"), seconds)
         files = list(Path(folder).glob("*.json"))
         if not files:
-            why = got.problem or got.errors.strip() or "no answer"
-            # The draft is the first that the process leaves: before, it only loads its modules, from a file system that
-            # other nodes may share.
-            kind = NodeHangs if got.late and [*Path(folder).glob("*.draft")] else UserError
-            raise kind(f"the state of this node cannot be read: {why}")
+            raise UserError(
+                f"the state of this node cannot be read: {got.problem or got.errors.strip() or 'no answer'}"
+            )
         return read_state(files[0])
 
 

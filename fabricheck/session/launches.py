@@ -249,5 +249,5 @@ def read_launched(folder: Path) -> tuple[Launched, ...]:
             )
             for each in read_json(file)
         )
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         raise UserError(f"{file}: does not list the relaunched tests") from None

@@ -1,15 +1,17 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [PROGRAM]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]] [--until=UNTIL]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
-a job: whatever happens, its exit status is 0, and what it could not ask stands in the file.
+a job: whatever happens, its exit status is 0, and what it could not ask stands in the file. UNTIL, in seconds of the
+clock that only rises: by then the file is written, without what did not answer until then.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import socket
 import sys
@@ -17,9 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
+from fabricheck.records.node_state import GPUS, NICS, BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
 from fabricheck.state.builds import builds_of
 
@@ -31,76 +33,108 @@ WATCH_S = 0.1
 _LINGER_S = 2.0
 
 Answer = TypeVar("Answer")
-# The driver's version, the GPUs, and a line for each that does not answer.
-_Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
+# The driver's version, the GPUs, a line for each that does not answer, and whether these are all that the node has.
+_Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...], bool]
 
 
-def collect(when: When, folder: Path | None = None, program: Path | None = None) -> NodeState:
-    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
+def collect(
+    when: When, folder: Path | None = None, nodes: int = 1, program: Path | None = None, until: float = math.inf
+) -> NodeState:
+    """Return the state of this node, in bounded time. In `folder` the `nodes` of a job leave their addresses.
 
-    `program`: what the job runs.
+    `program`: what the job runs. `until`: as UNTIL; who has so little time does not wait for the processes of an
+    earlier job to end.
     """
     notes: list[str] = []
-    no_gpus: _Gpus = ("", (), ())
+    unread: list[str] = []
+    no_gpus: _Gpus = ("", (), (), False)
     no_load: tuple[float, tuple[str, ...]] = (0.0, ())
     unknown: dict[str, str] = {}
     no_ports: tuple[NicState, ...] = ()
-    driver, gpus, silent = _within("the GPUs", _gpus, no_gpus, notes)
-    versions = _within("versions", kernel.versions, unknown, notes)
-    busy, busiest = _within("load", lambda: kernel.load(WATCH_S), no_load, notes) if when == "before" else no_load
-    total, free = _within("memory", kernel.memory, (0, 0), notes)
-    ports = _within("the NICs", nics.nic_states, no_ports, notes)
     name = socket.gethostname().partition(".")[0]
+    # First and alone: the other questions would be load.
+    load = _Asked("load", lambda: kernel.load(WATCH_S), until) if when == "before" else None
+    busy, busiest = load.answer(no_load, notes) if load is not None else no_load
+    # All at once: a driver that needs seconds takes none from the others.
+    asked_gpus = _Asked(GPUS, _gpus if until == math.inf else _gpus_now, until)
+    asked_versions = _Asked("versions", kernel.versions, until)
+    asked_memory = _Asked("memory", kernel.memory, until)
+    asked_ports = _Asked(NICS, nics.nic_states, until)
+    asked_builds = _Asked("builds", lambda: builds_of(program), until) if program is not None else None
+    asked_settings = _Asked("settings", kernel.settings, until)
+    asked_events = _Asked("the kernel's log", events.kernel_events, until)
+    asked_tcp = _Asked("TCP", nics.tcp_counters, until)
+    driver, gpus, silent, whole = asked_gpus.answer(no_gpus, notes)
+    if not whole:
+        unread.append(GPUS)
+    versions = asked_versions.answer(unknown, notes)
+    total, free = asked_memory.answer((0, 0), notes)
+    ports = asked_ports.answer(no_ports, notes)
+    if asked_ports.failed:
+        unread.append(NICS)
+    paths = _Asked("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), until)
     return NodeState(
         host=name,
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
-        builds=_within("builds", lambda: builds_of(program), unknown, notes) if program else unknown,
-        settings=_within("settings", kernel.settings, unknown, notes),
+        builds=asked_builds.answer(unknown, notes) if asked_builds is not None else unknown,
+        settings=asked_settings.answer(unknown, notes),
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        events=_within("the kernel's log", events.kernel_events, None, notes),
-        tcp=_within("TCP", nics.tcp_counters, {}, notes),
+        events=asked_events.answer(None, notes),
+        tcp=asked_tcp.answer({}, notes),
         gpus=gpus,
         nics=ports,
-        blocked=_within("paths to other nodes", lambda: _paths(when, folder, name, ports), (), notes),
+        blocked=paths.answer((), notes),
         notes=(*notes, *silent),
+        unread=tuple(unread),
     )
 
 
-def _within(what: str, ask: Callable[[], Answer], otherwise: Answer, notes: list[str]) -> Answer:
-    """What `ask` gives, or `otherwise` with a note where it fails or hangs, as a call of a driver can for ever."""
-    box: list[Answer] = []
-    reasons: list[str] = []
+class _Asked(Generic[Answer]):
+    """A question in a thread of its own, which may fail or hang, as a call of a driver can for ever."""
 
-    def work() -> None:
+    def __init__(self, what: str, ask: Callable[[], Answer], until: float) -> None:
+        self._what, self._ask, self._box = what, ask, cast("list[Answer]", [])
+        self._reason = f"no response in {min(PATIENCE_S, until - time.monotonic()):.2g} s"
+        self._ends = min(time.monotonic() + PATIENCE_S, until)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
         try:
-            box.append(ask())
+            self._box.append(self._ask())
         except Exception as error:  # whatever it is, the rest is asked
-            reasons.append(f"{what}: {' '.join(str(error).split()) or type(error).__name__}")
+            self._reason = " ".join(str(error).split()) or type(error).__name__
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    if box:
-        return box[0]
-    notes.append(reasons[0] if reasons else f"{what}: no response in {PATIENCE_S:g} s")
-    return otherwise
+    @property
+    def failed(self) -> bool:
+        """Whether there is no answer so far."""
+        return not self._box
+
+    def answer(self, otherwise: Answer, notes: list[str]) -> Answer:
+        """Return the answer, or `otherwise` with a note where there is none in time."""
+        self._thread.join(max(self._ends - time.monotonic(), 0.0))
+        if self._box:
+            return self._box[0]
+        notes.append(f"{self._what}: {self._reason}")
+        return otherwise
 
 
-def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]) -> tuple[BlockedPath, ...]:
-    """After the test, when all nodes have left their addresses before it."""
+def _paths(
+    when: When, folder: Path | None, host: str, ports: Sequence[NicState], nodes: int
+) -> tuple[BlockedPath, ...]:
+    """Return the paths on which nothing passes, before the test, and those that lose large packets, after it."""
     if folder is None:
         return ()
     own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
         return nics.blocked_paths(folder, host, own)
-    nics.leave_addresses(folder, host, own)
-    return ()
+    return nics.missing_connections(folder, host, own, nodes) if nodes > 1 else ()
 
 
 def _gpus() -> _Gpus:
@@ -121,32 +155,37 @@ def _gpus_now() -> _Gpus:
     try:
         from fabricheck.state.nvidia import gpu_states
 
-        return gpu_states()
+        driver, states, lost = gpu_states()
+        return driver, states, lost, True  # the driver counts those, too, that it has lost
     except NvmlUnavailable as error:
         silent = () if error.absent else (str(error),)
     for tool in (other_gpus.amd_gpus, other_gpus.intel_gpus):
         if (gpus := tool()) is not None:
-            return gpus
-    return "", (), silent
+            return *gpus, not gpus[2]
+    return "", (), silent, not silent
 
 
-def write(folder: Path, when: When, program: Path | None = None) -> None:
-    """Write the state of this node, unless another process of the node does."""
+def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None, until: float = math.inf) -> None:
+    """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     draft = folder / f"{name}.{when}.draft"
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder, program))
+    content: Any = dataclasses.asdict(collect(when, folder, nodes, program, until))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and the program of the job."""
-    folder, when, *program = arguments
-    write(Path(folder), cast(When, when), Path(program[0]) if program else None)
+    """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, its
+    program, and until when."""
+    folder, when, *more = arguments
+    until = [float(word.removeprefix("--until=")) for word in more if word.startswith("--until=")]
+    words = [word for word in more if not word.startswith("--until=")]
+    nodes = int(words[0]) if words else 1
+    write(Path(folder), cast(When, when), nodes, Path(words[1]) if len(words) > 1 else None, *until)
 
 
 if __name__ == "__main__":

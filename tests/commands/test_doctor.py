@@ -15,7 +15,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.records.node_state import GpuProcess, NodeState
+from fabricheck.records.node_state import GPUS, NICS, GpuProcess, NodeState
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session import doctor
@@ -212,19 +212,19 @@ def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
     made(monkeypatch, four(**busy, pcie_generation=3))
     assert call("--system=alps", "--prolog") == 1
 
-    def mute(_: float) -> NodeState:
-        raise doctor.NodeHangs("the state of this node cannot be read: no response in 2.5 s")
-
-    monkeypatch.setattr(doctor, "ask_this_node", mute)
-    assert call("--prolog") == 4
-    assert "INCOMPLETE: the state of this node cannot be read" in capsys.readouterr().out
+    made(monkeypatch, four(throttle=("hw_power_brake_slowdown",)))  # what the driver says of itself is no measurement
+    assert call("--system=alps", "--prolog") == 0
     assert call("--prolog", "--built=.") == 2
+
+
+#: This machine may be busier than a node, and the question is what is said of an answer.
+PATIENT = "from fabricheck import prolog; prolog.guard.__defaults__ = (50,)\n"
 
 
 def prolog(folder: Path, *options: str, code: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """As Slurm calls it: the program, in a process of its own. `code` runs first, and changes something."""
     program = folder / "program.py"
-    program.write_text(f"import sys\n{code}\nfrom fabricheck.__main__ import main\nmain()\n")
+    program.write_text(f"import sys\n{PATIENT}{code}\nfrom fabricheck.__main__ import main\nmain()\n")
     command = [sys.executable, str(program), "doctor", "--prolog", *options]
     environment = {**os.environ, **variables}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
@@ -278,7 +278,7 @@ def test_a_prolog_s_streams_may_be_files_or_closed(tmp_path: Path, streams: str,
     """As where a script gathers what its commands say in a file that has something in it."""
     (tmp_path / "log").write_text("before\n")
     program = tmp_path / "program.py"
-    program.write_text(f"import sys\n{faulty(lost)}\nfrom fabricheck.__main__ import main\nmain()\n")
+    program.write_text(f"import sys\n{PATIENT}{faulty(lost)}\nfrom fabricheck.__main__ import main\nmain()\n")
     words = ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, str(program), "doctor", "--prolog"]
     done = subprocess.run([*words, "--system=alps"], cwd=tmp_path, env={**os.environ, **NODE}, check=False, timeout=60)
     assert done.returncode == status
@@ -303,16 +303,20 @@ def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
     assert "no response in 0.3 s" in done.stderr
 
 
-def test_only_a_node_that_was_asked_and_does_not_answer_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    collector = "import sys, time; open(sys.argv[1] + '/nid001.before.draft', 'w'); time.sleep(600)"
+def test_a_part_that_was_not_looked_for_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that did not answer in time has fewer parts, or none."""
+    late = replace(four(), gpus=(), nics=four().nics[:1], unread=(GPUS, NICS), notes=(f"{GPUS}: no response in 2 s",))
+    made(monkeypatch, late)
+    assert call("--system=alps", "--prolog") == 0
+    assert call("--system=alps") == 4
+    made(monkeypatch, replace(late, unread=(NICS,)))
+    assert call("--system=alps", "--prolog") == 4
 
-    def hanging(_: str, folder: str, __: str) -> list[str]:
-        return [sys.executable, "-c", collector, folder]
+
+def test_a_node_that_cannot_be_asked_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hanging(*_: str) -> list[str]:
+        return [sys.executable, "-c", "import time; time.sleep(600)"]
 
     monkeypatch.setattr(doctor, "module_command", hanging)
-    with pytest.raises(doctor.NodeHangs):
-        doctor.ask_this_node(2)
-    collector = "import time; time.sleep(600)"
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError):
         doctor.ask_this_node(0.5)
-    assert not isinstance(raised.value, doctor.NodeHangs)

@@ -78,6 +78,30 @@ def test_each_verdict_has_its_exit_status(toy: ToySuite, tmp_path: Path, verdict
     assert ("scontrol update NodeName=" in job.stdout) == (verdict is Verdict.FAIL)
 
 
+@pytest.mark.parametrize("mode", [0o755, pytest.param(0o777, marks=pytest.mark.full)])
+def test_published_files_follow_no_planted_link(toy: ToySuite, tmp_path: Path, mode: int) -> None:
+    """And root publishes nothing where others can change it."""
+    victim, artifacts = tmp_path / "victim", tmp_path / "artifacts"
+    victim.write_text("mine\n")
+    artifacts.mkdir()
+    artifacts.chmod(mode)
+    (artifacts / "verdict.json").symlink_to(victim)
+    job = nightly(toy, "toy", FABRICHECK_ARTIFACTS=str(artifacts))
+    assert (job.returncode, victim.read_text()) == (0, "mine\n")
+    is_published = not (artifacts / "verdict.json").is_symlink()
+    assert is_published is (mode == 0o755 or os.geteuid() != 0)
+    assert is_published is not ("can change" in job.stderr)
+
+
+def test_root_runs_no_settings_that_a_group_can_change(toy: ToySuite) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("is a rule for root")
+    toy.suite.settings("toy").chmod(0o664)
+    job = nightly(toy, "toy", FABRICHECK_SUITE=str(toy.suite.root))
+    assert job.returncode == 2 and "settings.py" in job.stderr
+    assert not [*toy.output.glob("runs/*")]
+
+
 @pytest.mark.full
 def test_nothing_is_said_of_draining_unless_asked_for(toy: ToySuite) -> None:
     make_result(toy, Verdict.FAIL)

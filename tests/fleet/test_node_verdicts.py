@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.drain import proven_bad
+from ci.drain import VerdictFile
 from fabricheck.fleet.node_verdicts import BadNode, FleetVerdict, as_json, verdict_of_fleet
 from fabricheck.fleet.record import FILE, Fleet, did_not_start, not_run, read_findings, write_findings
 from fabricheck.judge.verdicts import RunJudgement
@@ -121,7 +121,9 @@ def test_what_is_proven_of_no_one_node_drains_none(
     """Each node that ci/drain.py would drain has a problem whose components, one and all, are of that node alone."""
     proven = [{node for part in each.components for node in (part.node, part.far_node or part.node)} for each in found]
     verdict = verdict_of_fleet(fleet(tmp_path_factory.mktemp("fleet")), (), (), found)
-    drained = proven_bad({"fleet": json.loads(json.dumps(as_json(verdict)))})
+    session = {"id": "1a2b3c4d", "ended": "2026-11-20T03:00:00+00:00"}
+    content = {"system": "alps", "session": session, "runs": [], "fleet": as_json(verdict)}
+    drained = VerdictFile.model_validate_json(json.dumps(content)).proven_bad
     assert drained.keys() == {node for each in proven if len(each) == 1 for node in each if node}
 
 

@@ -101,7 +101,7 @@ def test_a_job_is_a_number(tmp_path: Path, job: object) -> None:
     run = make_run(tmp_path, "local-1", {})
     content = json.loads((run / FOLDER / FILE).read_text())
     (run / FOLDER / FILE).write_text(json.dumps({**content, "job": job}))
-    with pytest.raises(UserError, match="not a job number"):
+    with pytest.raises(UserError, match=r"fleet\.json: is damaged: job"):
         Fleet.of_run(run)
 
 

@@ -19,7 +19,7 @@ def launch(folder: Path, when: str, launcher: str = "", **environment: str) -> s
     (folder / FOLDER).mkdir(exist_ok=True)
     # As another Python than this one would find it: by the path that the command names.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = ["sh", "-c", state_command(when, launcher)]
+    command = ["sh", "-c", state_command(when, launcher, 1)]
     return subprocess.run(
         command, cwd=folder, env={**clean, **environment}, capture_output=True, text=True, timeout=60, check=False
     )
@@ -67,12 +67,12 @@ def test_what_hangs_or_fails_is_noted_and_the_rest_stands(monkeypatch: pytest.Mo
     def fails() -> None:
         raise RuntimeError("the driver\nsays no")
 
-    monkeypatch.setattr(collect, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(collect, "PATIENCE_S", 4.0)
     monkeypatch.setattr(collect, "WATCH_S", 0.0)
     monkeypatch.setattr(collect, "_gpus", lambda: threading.Event().wait(20))
     monkeypatch.setattr(kernel, "memory", fails)
     state = collect.collect("before")
-    assert state.notes == ("the GPUs: no response in 0.3 s", "memory: the driver says no")
+    assert state.notes == ("the GPUs: no response in 4 s", "memory: the driver says no")
     assert state.gpus == ()
     assert state.tcp
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,10 @@ import pytest
 from ci.drain import Node, ask_scheduler
 from ci.drain import main as drain_main
 from fabricheck.errors import UserError
+from fabricheck.records.finding_texts import CATALOGUE, Certainty
+from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
+from tests.support.effort import effort
 from tests.support.schedulers import knows
 
 DRAINED = "Reason=fabricheck 1a2b3c4d: "
@@ -24,17 +29,21 @@ Content = Mapping[str, Any]
 
 
 def bad(node: str, verdict: str = "FAIL", message: str = "it failed twice") -> dict[str, Any]:
-    return {"node": node, "verdict": verdict, "evidence": [{"verdict": verdict, "part": node, "message": message}]}
+    found = {"verdict": verdict, "part": node, "message": message, "code": "slow-node"}
+    return {"node": node, "verdict": verdict, "evidence": [found]}
 
 
 def run(test: str, verdict: str, *hosts: str, busy: tuple[str, ...] = ()) -> dict[str, Any]:
-    problems = [] if verdict == "PASS" else [{"message": "3 wrong bytes", "verdict": verdict}]
+    problems = [] if verdict == "PASS" else [{"message": "3 wrong bytes", "verdict": verdict, "code": "wrong-bytes"}]
     return {"test": test, "verdict": verdict, "hosts": [*hosts], "problems": problems, "metrics": [], "busy": [*busy]}
 
 
-def verdict_of(*runs: Content, session: str = "1a2b3c4d-55", hours_ago: float = 1.0, **more: Any) -> dict[str, Any]:
-    ended = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=hours_ago)
-    known = {"id": session, "ended": ended.isoformat()}
+def ago(hours: float) -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=hours)
+
+
+def verdict_of(*runs: Content, session: str = "1a2b3c4d-55", ago_h: float = 1.0, **more: Any) -> dict[str, Any]:
+    known = {"id": session, "started": ago(ago_h + 0.2).isoformat(), "ended": ago(ago_h).isoformat()}
     return {"system": "alps", "rehearsal": False, "session": known, "runs": [*runs], **more}
 
 
@@ -171,9 +180,9 @@ def test_a_host_with_its_domain(drain: Drain) -> None:
 
 @pytest.mark.parametrize("hours", [25.0, 1000.0, -2.0])
 def test_an_old_verdict_is_refused(drain: Drain, hours: float) -> None:
-    assert drain(fleet(*BAD, hours_ago=hours)) == 2
+    assert drain(fleet(*BAD, ago_h=hours)) == 2
     assert (drain.out, len(drain.err)) == ([], 1)
-    assert drain(fleet(*BAD, hours_ago=30), "--hours=48") == 0
+    assert drain(fleet(*BAD, ago_h=30), "--hours=48") == 0
 
 
 def test_another_system_s_verdict_and_a_rehearsal_are_refused(drain: Drain) -> None:
@@ -197,6 +206,30 @@ def test_an_administrator_s_drain_is_left_as_it_is(drain: Drain) -> None:
     assert "ann: waits for a cable" in drain.err[0]
 
 
+@pytest.mark.parametrize("code", ["recorded", "gpu-xid", "node-lost", "benchmark-failed", "intermittent", None])
+def test_what_was_not_measured_drains_nothing(drain: Drain, code: str | None) -> None:
+    found: dict[str, Any] = {"verdict": "FAIL", "part": "nid003", "message": "it failed", "code": code}
+    known = found if code else {name: found[name] for name in found if name != "code"}
+    assert drain(fleet({"node": "nid003", "verdict": "FAIL", "evidence": [known]})) == 0
+    assert drain(verdict_of({**run("Copies", "FAIL", "nid003"), "problems": [known]})) == 0
+    assert drain.out == []
+
+
+def test_a_finding_of_several_nodes_drains_none(drain: Drain) -> None:
+    ends = [{"kind": "path", "node": "nid003", "far_node": "nid004"}]
+    found = {"verdict": "FAIL", "part": "", "message": "slow", "code": "slow-pair", "components": ends}
+    assert drain(fleet({"node": "nid003", "verdict": "FAIL", "evidence": [found]})) == 0
+    assert drain.out == []
+
+
+def test_a_node_that_booted_since_is_left_alone(drain: Drain) -> None:
+    drain.nodes["nid003"] = replace(drain.nodes["nid003"], booted=ago(0.5))
+    drain.nodes["nid005"] = replace(drain.nodes["nid005"], booted=ago(5))
+    assert drain(fleet(*BAD)) == 0
+    assert drain.drained == ["nid005"]
+    assert len(drain.err) == 1 and "nid003" in drain.err[0]
+
+
 def test_a_waiver_holds_until_its_day_ends(drain: Drain) -> None:
     known = ("nid[002-003].site.org ann 2999-12-31 waits", "nid005 bob 2020-01-01 repair", "nid999 eve 2999-12-31 gone")
     waivers = drain.write("waivers", "\n".join(["# known", *known]))
@@ -215,10 +248,15 @@ def test_a_waiver_that_is_none_is_one_line(drain: Drain, line: str) -> None:
 
 
 OURS = "fabricheck 0ld0ld00: 3 wrong bytes"
+OF_A_FLEET = "fabricheck 0ld0ld00: nid003: 3 wrong bytes"
 
 
-def after(drain: Drain, before: Content, now: Content, *options: str, reason: str = OURS) -> list[str]:
+def after(
+    drain: Drain, before: Content, now: Content, *options: str, reason: str = OURS, booted: float = 1000.0
+) -> list[str]:
+    """`booted`: hours ago."""
     drain.nodes = cluster(nid003=reason)
+    drain.nodes["nid003"] = replace(drain.nodes["nid003"], booted=ago(booted))
     assert (
         drain(
             now,
@@ -230,7 +268,7 @@ def after(drain: Drain, before: Content, now: Content, *options: str, reason: st
     return drain.undrained
 
 
-BEFORE = verdict_of(run("Copies", "FAIL", "nid003"), run("Host", "PASS", "nid003"), hours_ago=500)
+BEFORE = verdict_of(run("Copies", "FAIL", "nid003"), run("Host", "PASS", "nid003"), ago_h=500)
 
 
 @pytest.mark.parametrize(
@@ -247,18 +285,32 @@ def test_only_a_pass_of_the_failed_test_undrains(drain: Drain, now: Content, goo
     assert after(drain, BEFORE, now) == (["nid003"] if good else [])
 
 
-@pytest.mark.parametrize("reason", ["ann: waits for a cable", "", "fabricheck 77777777: later", "fabricheck: old"])
+@pytest.mark.parametrize(
+    "reason",
+    ["ann: waits for a cable", "", "fabricheck 77777777: later", "fabricheck: old", f"{OURS}; RMA, do not undrain"],
+)
 def test_a_node_with_another_reason_is_not_undrained(drain: Drain, reason: str) -> None:
     assert after(drain, BEFORE, verdict_of(run("Copies", "PASS", "nid003")), reason=reason) == []
 
 
+def test_an_older_pass_undrains_nothing(drain: Drain) -> None:
+    """Given as the new verdict, by mistake or by a script that sorts names."""
+    failed, passed = run("Copies", "FAIL", "nid003"), run("Copies", "PASS", "nid003")
+    assert after(drain, verdict_of(failed, ago_h=1), verdict_of(passed, ago_h=20)) == []
+    assert after(drain, verdict_of(failed, ago_h=20), verdict_of(passed, ago_h=1)) == ["nid003"]
+    # One that began before the other ended may have measured before.
+    assert after(drain, verdict_of(failed, ago_h=1.1), verdict_of(passed, ago_h=1)) == []
+    assert after(drain, verdict_of(failed, ago_h=20), verdict_of(passed, ago_h=2), booted=1) == []
+
+
 def test_a_fleet_s_node_is_undrained_by_what_its_fleet_ran(drain: Drain) -> None:
     """Such as one with which no MPI started: no run of it failed."""
-    before = fleet(bad("nid003"), runs=[run("Smoke", "PASS", "nid001"), run("Pairs", "PASS", "nid001", "nid002")])
+    ran = [run("Smoke", "PASS", "nid001"), run("Pairs", "PASS", "nid001", "nid002")]
+    before = fleet(bad("nid003", message="3 wrong bytes"), runs=ran, ago_h=500)
     now = [run("Smoke", "PASS", "nid003"), run("Pairs", "PASS", "nid001", "nid003")]
-    assert after(drain, before, fleet(good=("nid003",), runs=now)) == ["nid003"]
-    assert after(drain, before, fleet(good=("nid003",), runs=now[:1])) == []
-    assert after(drain, before, fleet(good=(), runs=now)) == []
+    assert after(drain, before, fleet(good=("nid003",), runs=now), reason=OF_A_FLEET) == ["nid003"]
+    assert after(drain, before, fleet(good=("nid003",), runs=now[:1]), reason=OF_A_FLEET) == []
+    assert after(drain, before, fleet(good=(), runs=now), reason=OF_A_FLEET) == []
 
 
 def test_another_system_s_verdict_undrains_nothing(drain: Drain) -> None:
@@ -284,7 +336,6 @@ RUN = run("Copies", "FAIL", "nid003")
         "7",
         verdict_of({**RUN, "hosts": "v"}),
         verdict_of({**RUN, "hosts": [None]}),
-        verdict_of({**RUN, "problems": []}),
         verdict_of({**RUN, "problems": [{"message": 7, "verdict": "FAIL"}]}),
         verdict_of({**RUN, "busy": "nid003"}),
         verdict_of("FAIL"),  # type: ignore[arg-type]
@@ -294,6 +345,8 @@ RUN = run("Copies", "FAIL", "nid003")
         {"runs": [RUN]},
         fleet(bad("")),
         fleet({**bad("nid003"), "evidence": []}),
+        fleet({**bad("nid003"), "evidence": [{"verdict": "FAIL", "message": "slow", "code": "no-such-code"}]}),
+        verdict_of({**RUN, "verdict": "BROKEN"}),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
@@ -321,7 +374,11 @@ def test_a_scheduler_says_which_nodes_it_has(
     file.write_text(f"#!/bin/sh\n/bin/cat {tmp_path / 'said'}\n")
     file.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    slurm = tmp_path / "scontrol"
+    slurm.write_text("#!/bin/sh\necho NodeName=nid001 Arch=x86_64 BootTime=1764000000 SlurmdStartTime=1764000100\n")
+    slurm.chmod(0o755)
     nodes = ask_scheduler(scheduler)
+    assert (nodes["nid001"].booted is not None) is (scheduler == "slurm")
     assert (nodes["nid001"].away, nodes["nid002"].away, nodes["nid002"].reason) == (False, True, "bad | fan")
     file.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(UserError):
@@ -339,3 +396,85 @@ def test_it_is_a_script(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": knows(tmp_path / "bin", "nid003")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "NodeName=nid003" in done.stdout) == (0, True), done.stderr
+
+
+CERTAIN = (Certainty.MEASURED, Certainty.CONTRAST)
+
+
+def drawn_findings(draw: random.Random, host: str) -> list[dict[str, Any]]:
+    """Findings of any code and verdict; some name the node, another one, two of them, or none."""
+    findings = []
+    for _ in range(draw.randint(1, 3)):
+        places: list[list[dict[str, str]]] = [
+            [],
+            [{"kind": "node", "node": host}],
+            [{"kind": "gpu", "name": "gpu1", "node": host}],
+            [{"kind": "node", "node": "nid060"}],
+            [{"kind": "path", "node": host, "far_node": "nid060"}],
+        ]
+        verdict = draw.choice([*["FAIL"] * 8, *[each.value for each in Verdict]])
+        place = draw.choice([places[0], places[1], *places])
+        code = draw.choice(["wrong-bytes", "slow-node", draw.choice(list(CATALOGUE))])
+        findings.append({"verdict": verdict, "message": "it failed", "part": host, "components": place, "code": code})
+    return findings
+
+
+def drawn_verdict(draw: random.Random, session: str, verdict: str) -> dict[str, Any]:
+    """A verdict of one node, any time ago, of this system or another, of a fleet or of a run."""
+    host = draw.choice(["nid003", "nid003", "nid004"])
+    findings = drawn_findings(draw, host)
+    problems = [] if verdict == "PASS" else [{name: each[name] for name in each if name != "part"} for each in findings]
+    one = {**run("Copies", verdict, host), "problems": problems}
+    evidence = [{"node": host, "verdict": "FAIL", "evidence": findings}] if verdict != "PASS" else []
+    more: dict[str, Any] = {"fleet": {"nodes": 64, "bad": evidence, "good": [] if evidence else [host]}}
+    content = verdict_of(one, session=session, ago_h=draw.choice([0.5, 2, 5, 20, 30]), **draw.choice([{}, more]))
+    times: dict[str, Any] = content["session"]
+    for name in ("started", "ended"):
+        if draw.random() < 0.1:
+            times[name] = draw.choice(["2026-11-20T00:00:00", "yesterday", 7, ago(-3).isoformat(), times["ended"]])
+    return content | {"system": draw.choice(["alps"] * 9 + ["lumi"]), "rehearsal": draw.random() < 0.05}
+
+
+def may_drain(content: Content, node: str, booted: datetime.datetime) -> bool:
+    """By hand what a drain needs: a certain finding of this node alone, of today, and of this boot."""
+    session = content["session"]
+    began, ended = (datetime.datetime.fromisoformat(session[name]) for name in ("started", "ended"))
+    fleet_nodes = content.get("fleet", {"bad": []})["bad"]
+    findings = [one for each in fleet_nodes for one in each["evidence"] if each["node"] == node]
+    findings += [one for each in content["runs"] for one in each["problems"] if each["hosts"] == [node]]
+    proven = [
+        one
+        for one in findings
+        if one["verdict"] in ("FAIL", "DEGRADED")
+        and CATALOGUE[one["code"]].certainty in CERTAIN
+        and all({part.get("node"), part.get("far_node", node)} == {node} for part in one["components"])
+    ]
+    fresh = booted < began <= ended and ago(24) < ended < ago(-1)
+    return bool(proven) and fresh and content["system"] == "alps" and not content["rehearsal"]
+
+
+def test_never_an_action_without_a_newer_finding_of_this_node(drain: Drain) -> None:
+    """Verdicts, times, reasons and boots of every kind."""
+    drains = undrains = 0
+    for number in range(effort(3000, share=10)):
+        draw = random.Random(number)
+        kinds = draw.choice([["FAIL", "PASS"], ["FAIL", "PASS"], ["FAIL", "FAIL"], ["PASS", "DEGRADED"]])
+        before, now = map(drawn_verdict, [draw] * 2, ["0ld0ld00", "1a2b3c4d"], kinds)
+        parts = draw.choice(["", "nid003: ", "nid003:gpu1: "])
+        reason = draw.choice([*[f"{OURS[:21]}{parts}it failed"] * 6, OURS, f"{OURS}, RMA", "ann: RMA", ""])
+        booted = ago(draw.choice([0.2, 3, 10, 1000, 1000]))
+        drain.nodes = cluster(nid003=reason) if draw.random() < 0.7 else cluster()
+        drain.nodes = {name: replace(node, booted=booted) for name, node in drain.nodes.items()}
+        status = drain(now, f"--after={drain.write('before.json', before)}")
+        assert status == 2 or drain.out or drain.err
+        assert status != 2 or (not drain.out and len(drain.err) == 1)
+        for node in drain.drained:
+            assert may_drain(now, node, booted) and not drain.nodes[node].away, (number, drain.out)
+        for node in drain.undrained:
+            was = drain.nodes[node].reason
+            assert was.startswith("fabricheck 0ld0ld00: ") and "RMA" not in was, (number, was)
+            assert before["session"]["ended"] < now["session"]["started"], number
+            assert all(each["verdict"] == "PASS" for each in now["runs"]), number
+            assert now["system"] == before["system"] == "alps" and booted < ago(0.6), number
+        drains, undrains = drains + len(drain.drained), undrains + len(drain.undrained)
+    assert drains > 0 and undrains > 0

@@ -1,0 +1,192 @@
+"""Generated damage over all files that an earlier run or the store has: one line, and everything else goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricheck.cli import main
+from fabricheck.commands.run import _judge_abandoned
+from fabricheck.errors import UserError
+from fabricheck.fleet.record import ENDED, EXCLUDED, FOLDER, Fleet, did_not_start
+from fabricheck.history.folders import MARKER
+from fabricheck.history.reading import history
+from fabricheck.history.writing import append
+from fabricheck.records.node_state import NodeState
+from fabricheck.results.check_judgement import write_judgement
+from fabricheck.session.abandoned import RUN, Started, read_abandoned
+from fabricheck.session.outcome import judge_session
+from fabricheck.session.reframe_report import REPORT, VERDICT
+from fabricheck.suite import Suite
+from tests.fuzz.damage import damaged
+from tests.support.effort import effort
+from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.states import node
+
+#: In place of a value: other types, what is no number, times without a zone, and what is too large for any measurement.
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 7.5, float("nan"), float("inf"), 10**400, "", "x", "\ud800", "x" * 70000, [], {}, [None]),
+    *("2026-11-20T00:00:00", "2026-99-99", "yesterday", ["x"], {"x": 1}, "../../x", "--name=all", "9" * 400),
+)
+
+
+def places(content: Any) -> Iterator[tuple[Any, Any]]:
+    """All containers in a JSON value, each with one of its keys."""
+    for key in content if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ():
+        yield content, key
+        yield from places(content[key])
+
+
+def odd_json(draw: random.Random, content: bytes) -> bytes:
+    """One value of a JSON file, or of one of its lines, is missing or another."""
+    lines = content.decode().splitlines() if content.count(b"\n{") else [content.decode()]
+    number = draw.randrange(len(lines))
+    value = json.loads(lines[number])
+    if not (known := list(places(value))):
+        return content
+    container, key = draw.choice(known)
+    if draw.random() < 0.3:
+        container.pop(key)
+    else:
+        container[key] = draw.choice(ODD)
+    lines[number] = json.dumps(value)
+    return "\n".join(lines).encode()
+
+
+def damage(folder: Path, seed: str) -> Path:
+    """Damages one file below a folder; which one, and how, comes from the seed."""
+    draw = random.Random(seed)
+    file = draw.choice(sorted(each for each in folder.rglob("*") if each.is_file()))
+    content = file.read_bytes()
+    how = draw.random()
+    if how < 0.5 and file.suffix in (".json", ".jsonl"):
+        file.write_bytes(odd_json(draw, content))
+    elif how < 0.6:
+        file.unlink()
+    else:
+        file.write_bytes(next(damaged(seed, [(file, content)]))[1])
+    return file
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return Suite(make_suite(tmp_path_factory.mktemp("suite") / "suite"))
+
+
+def left_by_a_run(folder: Path, name: str = "local-20261120T030000Z") -> Path:
+    """All kinds of files that a run leaves, which ended before it was judged."""
+    run = folder / "runs" / name
+    test = run / "output" / "local" / "default" / "openmpi" / "PingPong_0a1b2c3d"
+    result_file(test, 1).rename(test / "result.jsonl")
+    state: NodeState = node("vm")
+    (test / "node-state").mkdir()
+    (test / "node-state" / "vm.before.json").write_text(json.dumps(asdict(state)))
+    write_judgement(test, [did_not_start("vm", "it is slow")])
+    (run / RUN).write_text(json.dumps(asdict(Started.now("local", 1, {"tags": ["nightly"]}))))
+    info = {
+        "uuid": "00000002-aaaa", "time_start_unix": 1788400800.25, "time_end_unix": 1788401800.5, "hostname": "login1",
+        "version": "4.10.4", "num_cases": 1, "user": "curie", "cmdline": "reframe --run",
+        "prefix_output": str(run / "output"), "prefix_stage": str(run / "stage"),
+    }  # fmt: skip
+    case = {
+        "unique_name": "PingPong_3", "name": "PingPong %transport=mpi", "transport": "mpi", "tags": ["nightly"],
+        "system": "local", "partition": "default", "environ": "openmpi", "result": "pass", "fixture": False,
+        "fail_phase": None, "outputdir": str(test), "stagedir": None,
+    }  # fmt: skip
+    (run / REPORT).write_text(json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}, indent=1))
+    launched = {"case": "PingPong", "said": ["PASS"], "counts": "PASS", "folder": "", "node": "", "p": 0.5}
+    (run / "launches.json").write_text(json.dumps([launched]))
+    fleet = Fleet(run / FOLDER, "local", "default", "all", "", ("vm",), {"vm2": "down"}, began=NOW.isoformat())
+    fleet.folder.mkdir()
+    fleet.write()
+    (fleet.folder / EXCLUDED).write_text(json.dumps(did_not_start("vm", "MPI does not start").as_json()) + "\n")
+    (fleet.folder / ENDED).write_text("no time was left")
+    return run
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_an_earlier_run_left_is_read_or_refused(tmp_path: Path, suite: Suite, part: int) -> None:
+    whole = left_by_a_run(tmp_path / "whole")
+    assert judge_session(read_abandoned(whole), suite, "local").judged
+    for number in range(part, effort(1000, share=25), 4):
+        run = tmp_path / "runs" / whole.name
+        shutil.copytree(whole, run)
+        file = damage(run, f"run {number}")
+        try:
+            judge_session(read_abandoned(run), suite, "local")
+        except UserError as error:
+            assert len(str(error).splitlines()) == 1
+        except Exception as error:
+            raise AssertionError(f"{number}: {file}: {type(error).__name__}: {error}") from error
+        shutil.rmtree(run)
+
+
+@pytest.mark.parametrize("started", ["2026-11-20T00:00:00", 7, None])
+def test_a_damaged_run_stops_neither_the_others_nor_this_one(
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], started: object
+) -> None:
+    bad, good = left_by_a_run(tmp_path), left_by_a_run(tmp_path, "local-20261121T030000Z")
+    (bad / RUN).write_text(json.dumps({**json.loads((bad / RUN).read_text()), "started": started}))
+    _judge_abandoned(suite, "local", tmp_path, tmp_path / "store")
+    assert not (bad / RUN).exists() and (good / VERDICT).exists()
+    said = capsys.readouterr().err.splitlines()
+    assert sum(str(bad) in line for line in said) == 1
+    _judge_abandoned(suite, "local", tmp_path, tmp_path / "store")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_mistake_of_our_own_in_an_earlier_run_does_not_stop_this_one(
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = left_by_a_run(tmp_path)
+    monkeypatch.setattr("fabricheck.session.abandoned.read_abandoned", lambda _: 1 // 0)
+    _judge_abandoned(suite, "local", tmp_path, None)
+    assert not (bad / RUN).exists()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setenv("FABRICHECK_SUITE", str(suite.root))
+    monkeypatch.setattr("fabricheck.history.memory_needed.check_memory", lambda *_: None)  # of a machine of many users
+    whole = tmp_path / "whole"
+    for night in range(4):
+        add(suite.root, whole, night)
+    new = session_of(suite.root, 9, [result_file(suite.root / "results", 9)])
+    for number in range(part, effort(1000, share=25), 4):
+        store = tmp_path / "store"
+        shutil.copytree(whole, store)
+        file = damage(store, f"store {number}")
+        sessions = set(history(store, system="local", say=lambda _: None)["session"]) if file.name != MARKER else set()
+        with pytest.raises(SystemExit) as ended:
+            main(["watch", "--system=local", f"--store={store}", "--warm-up=8"])
+        said = capsys.readouterr()
+        assert ended.value.code in (0, 1, 4) or file.name == MARKER, (number, file, said.err)
+        assert "Traceback" not in said.err
+        assert len(sessions) >= 3 or file.name == MARKER, (number, file)
+        try:
+            append(store, new, NOW)
+        except UserError as error:
+            # A marker that is gone, or of another version, is no damage to guess about; nor is a time in the future.
+            assert file.name == MARKER or "clock" in str(error), (number, file, error)
+        shutil.rmtree(store)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fabricheck-store": null}', "\x00\x00"])
+def test_a_damaged_marker_is_written_again(tmp_path: Path, suite: Suite, content: str) -> None:
+    store = tmp_path / "store"
+    add(suite.root, store, 0)
+    (store / MARKER).write_text(content)
+    assert history(store, system="local").height > 0
+    add(suite.root, store, 1)
+    assert json.loads((store / MARKER).read_text()) == {"fabricheck-store": 1}
+    assert len(set(history(store, system="local")["session"])) == 2

@@ -1,0 +1,93 @@
+"""The one rule of trust: a table of cases, for the function and for the shell of the cache of programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabricheck.errors import UserError
+from fabricheck.history.folders import create
+from fabricheck.session.abandoned import only_run
+from fabricheck.suite import suite_root
+from fabricheck.trust import why_untrusted, why_untrusted_tree
+from tests.support.users import SOMEONE, public
+
+__all__ = ["public"]
+
+#: Of a file: mode, owner, and whether root may run it.
+CASES = [
+    (0o644, 0, True),
+    (0o755, 0, True),
+    (0o664, 0, False),  # root:users, as an administrator's umask leaves it
+    (0o646, 0, False),
+    (0o644, SOMEONE, False),
+    (0o600, SOMEONE, False),
+]
+
+
+def by_shell(folder: Path) -> bool:
+    """What src/build_once.sh says of a folder that root built."""
+    script = (suite_root() / "src" / "build_once.sh").read_text()
+    rule = re.search(r"^trusted\(\) \{.*?^\}[^\n]*", script, re.MULTILINE | re.DOTALL)
+    assert rule is not None
+    command = ["sh", "-c", f"me=0 maker=0\n{rule[0]}\ntrusted {folder}"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("mode", "owner", "good"), CASES)
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_the_table(public: Path, mode: int, owner: int, good: bool, place: str) -> None:
+    folder = public / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    changed = folder / "file" if place == "file" else folder
+    changed.chmod(mode | 0o111)
+    os.chown(changed, owner, SOMEONE)
+    assert (why_untrusted(folder / "file") == "") is good
+    assert (why_untrusted_tree(folder) == "") is good
+    assert by_shell(folder) is good
+    command = [sys.executable, "-m", "fabricheck.trust", str(folder / "file")]
+    done = subprocess.run(command, cwd=suite_root(), capture_output=True, text=True, check=False)
+    assert (done.returncode == 0, len(done.stderr.splitlines())) == (good, 0 if good else 1)
+
+
+def test_a_link_is_as_good_as_who_made_it_and_what_it_leads_to(public: Path) -> None:
+    good, bad = public / "good", public / "bad"
+    for target in (good, bad):
+        target.mkdir()
+        (target / "settings.py").touch()
+    (bad / "settings.py").chmod(0o666)
+    for name, target in (("mine", good), ("to bad", bad), ("theirs", good), ("loop", public / "loop")):
+        (public / name).symlink_to(target)
+    os.chown(public / "theirs", SOMEONE, SOMEONE, follow_symlinks=False)
+    assert why_untrusted(public / "mine" / "settings.py") == ""
+    assert why_untrusted(public / "to bad" / "settings.py")
+    assert why_untrusted(public / "theirs" / "settings.py")
+    assert why_untrusted(public / "loop")
+    suite = public / "suite"
+    suite.mkdir()
+    (suite / "site_configs").symlink_to(bad)
+    assert why_untrusted_tree(suite)
+
+
+def test_a_sticky_folder_above_protects_names(public: Path) -> None:
+    shared = public / "shared"
+    (shared / "mine").mkdir(parents=True)
+    shared.chmod(0o1777)
+    assert why_untrusted(shared / "mine") == ""
+    assert why_untrusted(shared)
+    shared.chmod(0o777)
+    assert why_untrusted(shared / "mine")
+
+
+def test_root_writes_into_nothing_that_others_can_change(public: Path) -> None:
+    public.chmod(0o775)
+    with pytest.raises(UserError, match="its group can change"):
+        create(public / "store")
+    with pytest.raises(UserError, match="its group can change"), only_run(public / "output", "toy"):
+        pass
