@@ -18,7 +18,7 @@ double median(std::vector<double> values) {
 
 std::vector<ClockFault> clock_faults(const std::vector<ClockTimes>& times) {
   std::vector<double> raw;
-  for (const ClockTimes& each : times) raw.push_back(each.raw);
+  for (const ClockTimes& of_rank : times) raw.push_back(of_rank.raw);
   const double passed = median(raw);
   std::vector<ClockFault> faults;
   for (std::size_t rank = 0; rank < times.size(); ++rank) {

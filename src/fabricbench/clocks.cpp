@@ -55,12 +55,10 @@ std::vector<ClockFault> ClockCheck::faults() {
   const Reading last = read(last_mark);
   const World& world = context_.world;
   const std::int64_t device = device::present() ? last_mark.ns_since(first_mark_) : 0;
-  const ClockTimes mine{static_cast<double>(last.monotonic - first_.monotonic),
-                        static_cast<double>(last.raw - first_.raw),
-                        static_cast<double>(last.ticks - first_.ticks),
-                        static_cast<double>(device),
-                        static_cast<double>(last.doubt + first_.doubt),
-                        static_cast<double>(world.node_ranks.front())};
+  const ClockTimes mine{
+      static_cast<double>(last.monotonic - first_.monotonic), static_cast<double>(last.raw - first_.raw),
+      static_cast<double>(last.ticks - first_.ticks),         static_cast<double>(device),
+      static_cast<double>(last.doubt + first_.doubt),         static_cast<double>(world.node_ranks.front())};
   constexpr int kNumbers = sizeof(ClockTimes) / sizeof(double);
   std::vector<ClockTimes> all(world.rank == 0 ? static_cast<std::size_t>(world.size) : 0);
   mpi_check(MPI_Gather(&mine, kNumbers, MPI_DOUBLE, all.data(), kNumbers, MPI_DOUBLE, 0, world.all), "MPI_Gather");

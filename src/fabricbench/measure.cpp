@@ -437,8 +437,9 @@ class Loop {
   std::vector<int> wait_for_;
   std::vector<int> notify_;
   std::optional<Contention> contention_;
-  bool warms_;          // with round trips before the timed one
-  std::size_t lanes_;   // times of a group in an iteration: 2 where it is alone and beside an aggressor, or warm and cold
+  bool warms_;  // with round trips before the timed one
+  std::size_t
+      lanes_;  // times of a group in an iteration: 2 where it is alone and beside an aggressor, or warm and cold
   std::int64_t calls_;  // of the operation in an iteration, as one graph or a train; its time is that of one call
   pattern::Ring ring_;  // where their data are
   std::vector<std::int64_t> local_;

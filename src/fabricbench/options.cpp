@@ -236,23 +236,14 @@ const OptionRow kOptions[] = {
        o.sizes_given = true;
      }},
     {"iterations", true,
-     [](Options& o, const std::string& text) {
-       o.fixed_iterations = number_of("iterations", text);
-     }},
+     [](Options& o, const std::string& text) { o.fixed_iterations = number_of("iterations", text); }},
     {"min-iterations", true,
-     [](Options& o, const std::string& text) {
-       o.minimum_iterations = number_of("min-iterations", text);
-     }},
+     [](Options& o, const std::string& text) { o.minimum_iterations = number_of("min-iterations", text); }},
     {"max-iterations", true,
-     [](Options& o, const std::string& text) {
-       o.maximum_iterations = number_of("max-iterations", text);
-     }},
-    {"budget", true,
-     [](Options& o, const std::string& text) { o.budget_s = parse_seconds(text); }},
-    {"warmup", true,
-     [](Options& o, const std::string& text) { o.warmup = number_of("warmup", text); }},
-    {"train", true,
-     [](Options& o, const std::string& text) { o.train = number_of("train", text); }},
+     [](Options& o, const std::string& text) { o.maximum_iterations = number_of("max-iterations", text); }},
+    {"budget", true, [](Options& o, const std::string& text) { o.budget_s = parse_seconds(text); }},
+    {"warmup", true, [](Options& o, const std::string& text) { o.warmup = number_of("warmup", text); }},
+    {"train", true, [](Options& o, const std::string& text) { o.train = number_of("train", text); }},
     {"burn-in", true, [](Options& o, const std::string& text) { o.burn_in_s = parse_seconds(text); }},
     {"compute-only", false, [](Options& o, const std::string&) { o.compute_only = true; }},
     {"product", true, [](Options& o, const std::string& text) { o.product = product::parse_type(text); }},
@@ -263,10 +254,8 @@ const OptionRow kOptions[] = {
        o.product_by_library = one_of(text, names, "way to multiply") == "library";
      }},
     {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
-    {"timeout", true,
-     [](Options& o, const std::string& text) { o.timeout_s = parse_seconds(text); }},
-    {"time-limit", true,
-     [](Options& o, const std::string& text) { o.limit_s = parse_seconds(text); }},
+    {"timeout", true, [](Options& o, const std::string& text) { o.timeout_s = parse_seconds(text); }},
+    {"time-limit", true, [](Options& o, const std::string& text) { o.limit_s = parse_seconds(text); }},
     {"plans", true, [](Options& o, const std::string& text) { o.plans = text; }},
     {"share-devices", false, [](Options& o, const std::string&) { o.share_devices = true; }},
     {"ranks-per-device", true,

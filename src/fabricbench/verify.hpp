@@ -9,8 +9,8 @@
 namespace fabricbench {
 
 // A batch of iterations has the same data but for their stamps (pattern.hpp), which are new in each, and a line of each
-// stride, which is made wrong before it: what did not arrive in an iteration, or not before its end, does not look right
-// after it.
+// stride, which is made wrong before it: what did not arrive in an iteration, or not before its end, does not look
+// right after it.
 class Verifier {
  public:
   // `group` is the group of this rank, or null where it has no part. `ring`: where an iteration's operations have their

@@ -47,6 +47,6 @@ TEST(a_clock_that_is_wrong_is_found_with_its_rank) {
 TEST(what_all_ranks_time_by_is_held_against_the_clock_that_nothing_steers) {
   std::mt19937 chance(3);
   std::vector<ClockTimes> times = honest(chance, 4, 1.0);
-  for (ClockTimes& each : times) each.monotonic *= 0.97;
+  for (ClockTimes& of_rank : times) of_rank.monotonic *= 0.97;
   CHECK_EQUAL(clock_faults(times).size(), 4u);
 }

@@ -112,8 +112,8 @@ TEST(a_rank_moves_its_own_memory_without_a_word) {
 
 TEST(a_train_is_under_way_at_the_same_time) {
   const Log log = asked({{{0, 1, 8}}}, 0, Access::write, 1, 3);
-  CHECK_EQUAL(log, (Log{"write 1 send+0:8 receive+0", "write 1 send+64:8 receive+64",
-                        "write 1 send+128:8 receive+128", ".", "tell 1", "."}));
+  CHECK_EQUAL(log, (Log{"write 1 send+0:8 receive+0", "write 1 send+64:8 receive+64", "write 1 send+128:8 receive+128",
+                        ".", "tell 1", "."}));
 }
 
 TEST(stripes_go_over_all_nics) {

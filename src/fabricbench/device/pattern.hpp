@@ -79,8 +79,9 @@ inline std::uint64_t stride_for(std::uint64_t bytes) {
   return stride;
 }
 
-// Of each stride, beside its stamp a line is looked at: so many words, in each iteration the next ones. As they stay the
-// same where they come from, who receives sets all their bits beforehand, which no word has, nor a sum of small numbers.
+// Of each stride, beside its stamp a line is looked at: so many words, in each iteration the next ones. As they stay
+// the same where they come from, who receives sets all their bits beforehand, which no word has, nor a sum of small
+// numbers.
 FABRICBENCH_EVERYWHERE inline std::uint64_t line_words(std::uint64_t stride) { return stride < 64 ? stride / 8 : 8; }
 FABRICBENCH_EVERYWHERE inline std::uint64_t lines_of(std::uint64_t stride) { return stride / 8 / line_words(stride); }
 

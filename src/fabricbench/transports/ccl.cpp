@@ -314,8 +314,8 @@ class CclWork : public Work {
     const std::size_t parts = ccl_.lanes().size();
     for (std::size_t part = 0; part < parts; ++part) enqueue_part(part, parts, shift);
   }
-  // In the first iteration, which is never kept: does an operation, looks whether the modes are in effect, and makes the
-  // graph.
+  // In the first iteration, which is never kept: does an operation, looks whether the modes are in effect, and makes
+  // the graph.
   void begin(const pattern::Ring& ring, std::uint64_t shift) {
     CclLogFacts facts;
     {

@@ -104,8 +104,9 @@ void FabricTransfers::send(const std::vector<Message>& messages, std::uint64_t s
   for (const auto& [transfer, pieces, first] : messages) {
     std::size_t place = first;
     for (const Piece& piece : pieces)
-      endpoints_[piece.nic]->send(data_, transfer.destination, tag_of(kData, rank_, place++),
-                                  {source_buffer(transfer), transfer.source_offset + piece.offset + shift, piece.bytes});
+      endpoints_[piece.nic]->send(
+          data_, transfer.destination, tag_of(kData, rank_, place++),
+          {source_buffer(transfer), transfer.source_offset + piece.offset + shift, piece.bytes});
   }
 }
 

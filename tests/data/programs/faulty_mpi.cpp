@@ -1,6 +1,6 @@
-// Between the program and its MPI library, of messages that hold data. FAULT is MUTATION:WHICH: what comes of a message,
-// and of which ones once there were 20: `all`, `first` or `last` of a window, `rest` (all but its first), or each so
-// many (a number).
+// Between the program and its MPI library, of messages that hold data. FAULT is MUTATION:WHICH: what comes of a
+// message, and of which ones once there were 20: `all`, `first` or `last` of a window, `rest` (all but its first), or
+// each so many (a number).
 #include <mpi.h>
 #include <algorithm>
 #include <cstdio>

@@ -15,7 +15,8 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static const double rate = is_wrong() ? std::atof(std::getenv("RATE")) : 1;
   const int result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   if (clock != CLOCK_MONOTONIC && clock != CLOCK_MONOTONIC_RAW) return result;
-  const auto ns = static_cast<long long>(rate * (1e9 * static_cast<double>(time->tv_sec) + static_cast<double>(time->tv_nsec)));
+  const auto ns =
+      static_cast<long long>(rate * (1e9 * static_cast<double>(time->tv_sec) + static_cast<double>(time->tv_nsec)));
   time->tv_sec = ns / 1000000000;
   time->tv_nsec = ns % 1000000000;
   return result;
