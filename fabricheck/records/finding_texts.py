@@ -289,9 +289,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The run did not verify its data, so its speed proves nothing.",
         ("Run without `--verify off`",)),
     "wrong-clock": CatalogueEntry("A clock is wrong", _OTHER, _MEASURED,
-        "Between the first and the last line of a result a clock of a rank ran more than 0.5% faster or slower than "
-        "another: the kernel's CLOCK_MONOTONIC_RAW, the processor's counter, the GPU's, or that of other ranks. NTP "
-        "steers by 0.05% at most.",
+        "A clock of a rank ran more than 0.5% faster or slower than the kernel's, the processor's or that of others.",
         ("Which clock is in use? `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` on {node}",
          "Is a library loaded that changes the time (LD_PRELOAD)?")),
     "implausible-value": CatalogueEntry("is faster than the hardware can be, or zero", _OTHER, _MEASURED,
