@@ -236,7 +236,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          _STDERR, _DRAIN), "A node"),
     "no-connection": CatalogueEntry("have no connection", _MISSING, _REPORTED,
         "MPI, a collective library or the probe before a test could not connect two nodes: route, address, firewall or "
-        "cable. One report does not tell which end is at fault.",
+        "cable. One report does not tell which end.",
         ("On both nodes: `ip route get ADDRESS`, `ip addr`, and the interfaces that MPI and the library use",
          _STDERR, _AGAIN), "Two nodes"),
     "node-did-not-run": CatalogueEntry("has no valid result", _MISSING, _MEASURED,
