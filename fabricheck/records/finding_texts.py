@@ -293,6 +293,10 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "not-verified": CatalogueEntry("The data were not verified", _OTHER, _CHECKED,
         "The run did not verify its data, so its speed proves nothing.",
         ("Run without `--verify off`",)),
+    "wrong-clock": CatalogueEntry("A clock is wrong", _OTHER, _MEASURED,
+        "A clock of a rank ran more than 0.5% faster or slower than the kernel's, the processor's or that of others.",
+        ("Which clock is in use? `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` on {node}",
+         "Is a library loaded that changes the time (LD_PRELOAD)?")),
     "implausible-value": CatalogueEntry("is faster than the hardware can be, or zero", _OTHER, _MEASURED,
         "The value is above the ceiling of the model, zero, or not a number. Something else was measured, or "
         "topology.yaml is wrong.",

@@ -426,6 +426,9 @@ class _Reader:
             self.invalid(
                 self.end, f"{footer.timed_ns} ns of measurements are more than the {footer.wall_ns} ns of the run"
             )
+        for fault in footer.clocks[:_LONGEST_LIST]:
+            text = f"on rank {fault.rank} {fault.clock} runs at {100 * fault.ratio:.1f}% of {fault.against}"
+            self.problems.append(self.problem(self.end, text, Verdict.INVALID, "wrong-clock"))
         if (footer.proof.evidence is None) != (not footer.proof.paths):
             self.invalid(self.end, "the proof of the transport has paths without evidence, or evidence without paths")
         if self.header is not None:

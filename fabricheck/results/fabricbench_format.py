@@ -452,12 +452,17 @@ class SamplesModel(_Line):
     """why the iterations ended"""
     wrong_bytes: Annotated[int, Field(ge=-1, le=_LARGEST)]
     """bytes that differed from what they had to be; -1 if the data were not verified"""
+    verified_after: Positive | None = None
+    """iterations after which each byte of each operation had to be new once"""
     statistic: Literal["iterations", "mean"] = "iterations"
     """`mean`: of a vendor tool that prints no iterations, so `times_ns` is one mean"""
     aggressor: AggressorModel | None = None
     """only of the `contended` record of a victim"""
     times_ns: Annotated[list[Positive], Field(min_length=1)]
-    """one an iteration, in order: the maximum over `ranks`"""
+    """one an iteration, in order: the maximum over `ranks`; of a ping-pong with `cold_times_ns` that of `ranks[0]`"""
+    cold_times_ns: Annotated[list[Positive], Field(min_length=1)] | None = None
+    """of ping-pongs below 16 KiB: the first of the three round trips of each iteration, the maximum over `ranks`;
+    `times_ns` are those of the third"""
 
 
 class BurnInModel(_Line):
@@ -633,6 +638,16 @@ class LoadedModel(_Line):
     """of the linker, where the file has one"""
 
 
+class ClockFaultModel(_Line):
+    """A clock of a rank that from the header to the footer ran more than 0.5% faster or slower than another."""
+
+    rank: Count
+    clock: Text
+    against: Text
+    ratio: Annotated[float, AfterValidator(_is_finite), Field(gt=0)]
+    """of how fast the two run"""
+
+
 class FooterModel(_Line):
     """The last line of a complete result, with the counts of what stands before it and times in nanoseconds."""
 
@@ -662,6 +677,8 @@ class FooterModel(_Line):
     """number of window lines"""
     wrong_words: Count = 0
     """of all products, and wrong rows of the first ones"""
+    clocks: list[ClockFaultModel] = []
+    """those that were wrong, for which all times are INVALID"""
     settings: dict[str, str] = {}
     """only with `--library-settings`: how MPI (by MPI_T), UCX, libfabric and NCCL (by its log) are set, by the variable
     that sets it; `fabricheck upgrade` finds by them which defaults changed"""

@@ -327,6 +327,8 @@ def samples_mistakes(samples: SamplesModel, what: str, header: HeaderModel) -> I
     count = samples.iterations or kept
     if count != kept and (mistake := order_mistake(samples, header)) is not None:
         yield f"{what} {mistake}", Verdict.INVALID
+    if samples.cold_times_ns is not None and len(samples.cold_times_ns) != kept:
+        yield f"{what} has {kept} times and {len(samples.cold_times_ns)} cold ones", Verdict.INVALID
     if plan.mode == "fixed":
         if count != plan.maximum or samples.stopped != "fixed" or samples.warmup != header.plan.warmup:
             yield (

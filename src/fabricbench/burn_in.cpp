@@ -237,7 +237,7 @@ class Traffic {
       : context_(context),
         verifies_(options.verify != Verify::off),
         group_(group_of(measurement, context.world.rank)),
-        verifier_(context, measurement, group_) {
+        verifier_(context, measurement, group_, one_slot_) {
     if (group_ == nullptr) return;
     work_ = transport.prepare(measurement, *group_);
     if (is_collective(measurement.operation)) return;
@@ -260,7 +260,7 @@ class Traffic {
     context_.shared.advance();
     if (!work_) return;
     const std::int64_t start = now_ns();
-    work_->run();
+    work_->run(0);
     times_.add(now_ns() - start);
     if (verifies_) verifier_.check_stamps();
     context_.shared.advance();
@@ -284,6 +284,7 @@ class Traffic {
   const Context& context_;
   bool verifies_;
   const Group* group_;
+  const pattern::Ring one_slot_;
   Verifier verifier_;
   std::unique_ptr<Work> work_;
   std::vector<int> wait_for_;

@@ -66,7 +66,9 @@ void Contention::begin() {
 std::int64_t Contention::attack(Work& work) {
   const bool leads = world_.rank == first_aggressor_;
   const std::int64_t begin = now_ns();
-  work.run_train(window_);
+  pattern::Ring window;
+  window.operations = static_cast<std::uint64_t>(window_);
+  work.run_train(window);
   MPI_Request done = MPI_REQUEST_NULL;
   if (leads) {
     say(world_, first_victim_, kUnderWayTag);
@@ -79,7 +81,7 @@ std::int64_t Contention::attack(Work& work) {
     // All learn of it while a window goes, so that nothing pauses.
     MPI_Request told = MPI_REQUEST_NULL;
     mpi_check(MPI_Ibcast(&over, 1, MPI_INT, 0, aggressors_, &told), "MPI_Ibcast");
-    work.run_train(window_);
+    work.run_train(window);
     shared_.advance();
     mpi_check(MPI_Wait(&told, MPI_STATUS_IGNORE), "MPI_Wait");
   }

@@ -226,7 +226,7 @@ void plan_json(Json& json, const Options& options, const Transport& transport, c
   if (transport.handles() != device::Handles::ipc) json.field("handles", to_string(transport.handles()));
   if (options.transport == "fabric") json.field("nic", options.nic);
   if (!(options.ends == Ends{})) json.field("buffers", to_string(options.ends));
-  if (const HostBufferBytes host = host_buffer_bytes(plan); host.send + host.receive > 0) {
+  if (const HostBufferBytes host = host_buffer_bytes(plan, options, false); host.send + host.receive > 0) {
     json.field("host_memory", to_string(*options.host_memory)).field("host_numa", to_string(options.host_placement));
   }
   json.field("shared_devices", options.share_devices || options.ranks_per_device > 1);

@@ -18,6 +18,9 @@
 namespace fabricbench {
 namespace {
 
+// A matrix of all pairs of 4,096 ranks has 16 million lines of a dozen letters.
+constexpr std::size_t kMostInput = std::size_t{256} << 20;
+
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream stream(line);
   return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
@@ -141,6 +144,7 @@ std::string read_input(const std::string& path, const std::string& option) {
   while (file != nullptr) {
     const std::size_t count = std::fread(block, 1, sizeof block, file.get());
     text.append(block, count);
+    if (text.size() > kMostInput) throw InputError(option + " " + path + " is larger than 256 MiB: give another file");
     if (count < sizeof block) break;
   }
   if (file == nullptr || std::ferror(file.get()) != 0) {

@@ -19,8 +19,6 @@
 namespace fabricbench {
 namespace {
 
-// The nonparametric interval of the median needs eight samples.
-constexpr std::int64_t kFewestIterations = 8;
 constexpr double kWantedHalfWidth = 0.01;
 constexpr double kWarmupShare = 0.2;
 constexpr std::int64_t kLargestBatch = 500;
@@ -34,9 +32,9 @@ constexpr std::int64_t kTurn = 20;
 // What rank 0 decides after each batch.
 struct Decision {
   std::int64_t iterations;
-  std::int64_t stopped;  // index into kStopped where iterations is 0
+  std::int64_t stopped;  // index into kWhyStopped where iterations is 0
 };
-const char* const kStopped[] = {"fixed", "converged", "budget", "maximum"};
+const char* const kWhyStopped[] = {"fixed", "converged", "budget", "maximum"};
 enum Stopped : std::int64_t { kFixed, kConverged, kBudget, kMaximum };
 
 class Loop {
@@ -47,16 +45,21 @@ class Loop {
         options_(options),
         context_(context),
         totals_(totals),
-        lanes_(measurement.aggressor ? 2 : 1),
+        warms_(measurement.operation == Operation::pingpong && options.train == 0 && options.ccl.graph_calls == 0 &&
+               measurement.bytes < kWarmBelow),
+        lanes_(measurement.aggressor || warms_ ? 2 : 1),
         calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
+        ring_(ring_for(options, measurement.operation, measurement.groups[0].ranks, measurement.bytes,
+                       measurement.shape, device::present())),
         times_(measurement.groups.size() * lanes_) {
     for (const TrainingPart& part : measurement.parts) {
       Measurement alone = measurement;
       alone.operation = part.operation;
       const Group group{part.ranks, part.steps};
-      verifiers_.push_back(std::make_unique<Verifier>(context, alone, &group));
+      verifiers_.push_back(std::make_unique<Verifier>(context, alone, &group, ring_));
     }
-    if (measurement.parts.empty()) verifiers_.push_back(std::make_unique<Verifier>(context, measurement, find_group()));
+    if (measurement.parts.empty())
+      verifiers_.push_back(std::make_unique<Verifier>(context, measurement, find_group(), ring_));
     if (measurement.aggressor) contention_.emplace(context.world, context.shared, measurement);
     if (const Group* group = find_group(); group != nullptr) {
       work_ = transport.prepare(measurement, *group);
@@ -73,11 +76,11 @@ class Loop {
     const std::int64_t warmup = warm_up();
     const std::int64_t start = now_ns();
     Decision next = decide_first();
-    const char* stopped = kStopped[kFixed];
+    const char* stopped = kWhyStopped[kFixed];
     while (next.iterations > 0) {
       batch(next.iterations, true);
       next = decide(now_ns() - start);
-      if (next.iterations == 0) stopped = kStopped[next.stopped];
+      if (next.iterations == 0) stopped = kWhyStopped[next.stopped];
     }
     return records(warmup, stopped);
   }
@@ -103,9 +106,9 @@ class Loop {
     for (const Step& step : group.steps) {
       for (const Transfer& transfer : step) {
         if (transfer.source != context_.world.rank || transfer.bytes < kLeastUncached) continue;
-        if (transfer.source_place == Place::host) blocks.emplace_back(source_of(transfer, context_), transfer.bytes);
-        if (transfer.destination_place == Place::host)
-          blocks.emplace_back(destination_of(transfer, context_), transfer.bytes);
+        const std::size_t bytes = transfer.bytes + (ring_.slots - 1) * ring_.pitch;
+        if (transfer.source_place == Place::host) blocks.emplace_back(source_of(transfer, context_), bytes);
+        if (transfer.destination_place == Place::host) blocks.emplace_back(destination_of(transfer, context_), bytes);
       }
     }
     return blocks;
@@ -123,7 +126,7 @@ class Loop {
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
       context_.shared.advance();
-      times[i] = work_ ? timed_run() : 0;
+      if (work_) warms_ ? run_warm(times + 2 * i) : void(times[i] = timed_run());
       if (work_) check(i + 1 == count);
       context_.shared.advance();
     }
@@ -133,6 +136,19 @@ class Loop {
     const std::int64_t start = now_ns();
     const std::int64_t by_device = run();
     return (by_device >= 0 ? by_device : now_ns() - start) / calls_;
+  }
+
+  // Round trips one after the other, whose times are pairs: of the last one, by the clock of who begins, and of the
+  // first one, which is cold.
+  void run_warm(std::int64_t* times) {
+    std::int64_t start = now_ns();
+    for (std::uint64_t i = 0; i < kWarmRoundTrips; ++i) {
+      work_->run(ring_.shift_of(i));
+      const std::int64_t end = now_ns();
+      if (i == 0) times[1] = end - start;
+      times[0] = notify_.empty() ? end - start : 0;
+      start = end;
+    }
   }
 
   // The same of victims, whose times are pairs: alone, and beside the aggressors, which go on through all iterations of
@@ -182,8 +198,9 @@ class Loop {
 
   // Its time where the device took it, else -1.
   std::int64_t run() {
-    if (options_.train > 0) return work_->run_train(calls_);
-    work_->run();
+    ++ring_.turn;
+    if (options_.train > 0 || ring_.operations > 1) return work_->run_train(ring_);
+    work_->run(0);
     return -1;
   }
 
@@ -197,7 +214,7 @@ class Loop {
       if (contention_) {
         take_turns(local_.data() + 2 * done, interval);
       } else {
-        iterate(local_.data() + done, interval);
+        iterate(local_.data() + static_cast<std::int64_t>(lanes_) * done, interval);
       }
     }
     if (contention_ && !keep) contention_->forget_attacks();
@@ -274,7 +291,7 @@ class Loop {
           slowest[i] = std::max(slowest[i], maximum);
         }
       }
-      for (const std::int64_t time : slowest) totals_.timed_ns += keep ? time : 0;
+      for (std::size_t i = 0; keep && i < count; i += warms_ ? lanes_ : 1) totals_.timed_ns += slowest[i];
       call_ns_ = typical_iteration_ns(spent, lanes_);
       typical_ns_ = calls_ * call_ns_;
     }
@@ -290,14 +307,19 @@ class Loop {
     return value;
   }
 
+  void have_calls(std::int64_t calls) {
+    calls_ = calls;
+    ring_.operations = static_cast<std::uint64_t>(calls);
+  }
+
   // The first iteration makes connections, the second says how long one takes, and so how long a train is.
   std::int64_t warm_up() {
     const bool shortens = options_.train > 0 && options_.warmup > 1 && !options_.fixed_iterations;
-    if (shortens) calls_ = kProbedTrain;
+    if (shortens) have_calls(kProbedTrain);
     std::int64_t done = 0;
     for (; done < std::min<std::int64_t>(options_.warmup, 2); ++done) batch(1, false);
     if (shortens) {
-      calls_ = from_root(affordable_train(options_.budget_s / kFewestIterations, call_ns_, options_.train));
+      have_calls(from_root(affordable_train(options_.budget_s / kFewestIterations, call_ns_, options_.train)));
       typical_ns_ += (calls_ - kProbedTrain) * call_ns_;
     }
     std::int64_t more = options_.warmup - done;
@@ -341,8 +363,10 @@ class Loop {
   }
 
   bool converged() const {
-    return std::all_of(times_.begin(), times_.end(),
-                       [](const auto& times) { return knows_median(times, kWantedHalfWidth); });
+    for (std::size_t i = 0; i < times_.size(); i += warms_ ? lanes_ : 1) {
+      if (!knows_median(times_[i], kWantedHalfWidth)) return false;
+    }
+    return true;
   }
 
   std::vector<Record> records(std::int64_t warmup, const char* stopped) {
@@ -360,7 +384,7 @@ class Loop {
     };
     for (std::size_t g = 0; g < measurement_.groups.size(); ++g) {
       const Group& group = measurement_.groups[g];
-      for (std::size_t lane = 0; lane < lanes_; ++lane) {
+      for (std::size_t lane = 0; lane < (warms_ ? 1 : lanes_); ++lane) {
         // A batch is checked once, so that a wrong byte may be of either lane; those of the aggressor are of the
         // second.
         std::int64_t total = verifies() ? wrong_of(group) : -1;
@@ -382,6 +406,8 @@ class Loop {
                           {}});
         if (lane == 1)
           result.back().aggressor = {measurement_.aggressor->ranks, measurement_.aggressor_bytes, repetitions};
+        if (warms_) result.back().cold_ns = std::move(times_[g * lanes_ + 1]);
+        if (verifies()) result.back().verified_after = verifiers_.front()->iterations_of_all_bytes();
       }
     }
     return result;
@@ -411,8 +437,11 @@ class Loop {
   std::vector<int> wait_for_;
   std::vector<int> notify_;
   std::optional<Contention> contention_;
-  std::size_t lanes_;   // records of a group: 2 where it is measured alone and beside an aggressor
+  bool warms_;  // with round trips before the timed one
+  std::size_t
+      lanes_;  // times of a group in an iteration: 2 where it is alone and beside an aggressor, or warm and cold
   std::int64_t calls_;  // of the operation in an iteration, as one graph or a train; its time is that of one call
+  pattern::Ring ring_;  // where their data are
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> times_;
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0

@@ -106,16 +106,52 @@ std::string parse_file_name(const std::string& text, const char* option) {
   return text;
 }
 
-double parse_burn_in(const std::string& text) {
-  constexpr double kLongest = 1e7;
+// What the numbers of options may be, in the order of their names.
+struct NumberRow {
+  const char* option;
+  const char* what;
+  std::int64_t least;
+  std::int64_t most;
+};
+constexpr std::int64_t kMostRanks = 1 << 24;
+constexpr std::int64_t kMostIterations = 10'000'000;
+constexpr std::int64_t kLongestSeconds = 10'000'000;
+constexpr std::int64_t kLongestTrain = 256;  // the queues of some devices hold so many at least
+const NumberRow kNumbers[] = {
+    {"expect-nodes", "a number of nodes", 1, kMostRanks},
+    {"expect-ranks", "a number of ranks", 1, kMostRanks},
+    {"group-size", "a number of ranks", 1, kMostRanks},
+    {"iterations", "a number of iterations", 1, kMostIterations},
+    {"list-pairs", "a number of ranks", 2, 1 << 16},
+    {"max-iterations", "a greatest number of iterations", 8, kMostIterations},
+    {"min-iterations", "a least number of iterations", 8, kMostIterations},
+    {"product-order", "a number of rows", 1, product::kMostOrder},
+    {"ranks-per-device", "a number of ranks", 1, kMostRanks},
+    {"train", "a number of operations of a train", 2, kLongestTrain},
+    {"turns", "a number of turns", 1, kMostRanks},
+    {"warmup", "a number of warm-up iterations", 1, 1'000'000},
+};
+
+std::int64_t number_of(const std::string& option, const std::string& text) {
+  for (const NumberRow& row : kNumbers) {
+    if (row.option != option) continue;
+    const std::int64_t number = parse_integer(text, row.least, row.what);
+    if (number <= row.most) return number;
+    throw InputError("'" + text + "' is too large for --" + option + ": give " + std::to_string(row.most) + " at most");
+  }
+  throw InputError("--" + option + " has no number");
+}
+
+double parse_seconds(const std::string& text) {
   const double seconds = parse_positive(text, "a time in seconds");
-  if (seconds > kLongest) throw InputError("'" + text + "' is too long a burn-in: 10,000,000 seconds at most");
+  if (seconds > kLongestSeconds)
+    throw InputError("'" + text + "' is too long: give " + std::to_string(kLongestSeconds) + " seconds at most");
   return seconds;
 }
 
 std::uint64_t parse_order(const std::string& text) {
-  const auto order = static_cast<std::uint64_t>(parse_integer(text, 1, "a number of rows"));
-  if (order % product::kOrderStep != 0 || order > product::kMostOrder) {
+  const auto order = static_cast<std::uint64_t>(number_of("product-order", text));
+  if (order % product::kOrderStep != 0) {
     throw InputError("'" + text + "' is not an order of a product: choose a multiple of " +
                      std::to_string(product::kOrderStep) + ", " + std::to_string(product::kMostOrder) + " at most");
   }
@@ -128,8 +164,6 @@ struct OptionRow {
   bool has_value;
   void (*set)(Options& options, const std::string& text);
 };
-
-constexpr std::int64_t kLongestTrain = 256;
 
 const OptionRow kOptions[] = {
     {"transport", true,
@@ -166,7 +200,7 @@ const OptionRow kOptions[] = {
     {"rounds", true, [](Options& o, const std::string& text) { o.rounds_file = parse_file_name(text, "--rounds"); }},
     {"groups", true, [](Options& o, const std::string& text) { o.shapes = parse_shapes(text); }},
     {"group-size", true,
-     [](Options& o, const std::string& text) { o.group_size = parse_count(text, 1, "a number of ranks"); }},
+     [](Options& o, const std::string& text) { o.group_size = static_cast<int>(number_of("group-size", text)); }},
     {"split", true,
      [](Options& o, const std::string& text) {
        parse_split(text, 2, 1);
@@ -202,30 +236,15 @@ const OptionRow kOptions[] = {
        o.sizes_given = true;
      }},
     {"iterations", true,
-     [](Options& o, const std::string& text) {
-       o.fixed_iterations = parse_integer(text, 1, "a number of iterations");
-     }},
+     [](Options& o, const std::string& text) { o.fixed_iterations = number_of("iterations", text); }},
     {"min-iterations", true,
-     [](Options& o, const std::string& text) {
-       o.minimum_iterations = parse_integer(text, 8, "a least number of iterations");
-     }},
+     [](Options& o, const std::string& text) { o.minimum_iterations = number_of("min-iterations", text); }},
     {"max-iterations", true,
-     [](Options& o, const std::string& text) {
-       o.maximum_iterations = parse_integer(text, 8, "a greatest number of iterations");
-     }},
-    {"budget", true,
-     [](Options& o, const std::string& text) { o.budget_s = parse_positive(text, "a time in seconds"); }},
-    {"warmup", true,
-     [](Options& o, const std::string& text) { o.warmup = parse_integer(text, 1, "a number of warm-up iterations"); }},
-    {"train", true,
-     [](Options& o, const std::string& text) {
-       o.train = parse_integer(text, 2, "a number of operations of a train");
-       if (o.train > kLongestTrain) {
-         throw InputError("'" + text + "' is too long a train: the queues of some devices hold " +
-                          std::to_string(kLongestTrain) + " at least");
-       }
-     }},
-    {"burn-in", true, [](Options& o, const std::string& text) { o.burn_in_s = parse_burn_in(text); }},
+     [](Options& o, const std::string& text) { o.maximum_iterations = number_of("max-iterations", text); }},
+    {"budget", true, [](Options& o, const std::string& text) { o.budget_s = parse_seconds(text); }},
+    {"warmup", true, [](Options& o, const std::string& text) { o.warmup = number_of("warmup", text); }},
+    {"train", true, [](Options& o, const std::string& text) { o.train = number_of("train", text); }},
+    {"burn-in", true, [](Options& o, const std::string& text) { o.burn_in_s = parse_seconds(text); }},
     {"compute-only", false, [](Options& o, const std::string&) { o.compute_only = true; }},
     {"product", true, [](Options& o, const std::string& text) { o.product = product::parse_type(text); }},
     {"product-order", true, [](Options& o, const std::string& text) { o.product_order = parse_order(text); }},
@@ -235,34 +254,32 @@ const OptionRow kOptions[] = {
        o.product_by_library = one_of(text, names, "way to multiply") == "library";
      }},
     {"verify", true, [](Options& o, const std::string& text) { o.verify = parse_verify(text); }},
-    {"timeout", true,
-     [](Options& o, const std::string& text) { o.timeout_s = parse_positive(text, "a time in seconds"); }},
-    {"time-limit", true,
-     [](Options& o, const std::string& text) { o.limit_s = parse_positive(text, "a time in seconds"); }},
+    {"timeout", true, [](Options& o, const std::string& text) { o.timeout_s = parse_seconds(text); }},
+    {"time-limit", true, [](Options& o, const std::string& text) { o.limit_s = parse_seconds(text); }},
     {"plans", true, [](Options& o, const std::string& text) { o.plans = text; }},
     {"share-devices", false, [](Options& o, const std::string&) { o.share_devices = true; }},
     {"ranks-per-device", true,
-     [](Options& o, const std::string& text) { o.ranks_per_device = parse_integer(text, 1, "a number of ranks"); }},
+     [](Options& o, const std::string& text) { o.ranks_per_device = number_of("ranks-per-device", text); }},
     {"devices", true, [](Options& o, const std::string& text) { o.devices = parse_devices(text); }},
     {"case", true, [](Options& o, const std::string& text) { o.case_name = text; }},
     {"output", true, [](Options& o, const std::string& text) { o.output = text; }},
     {"expect-ranks", true,
-     [](Options& o, const std::string& text) { o.expected_ranks = parse_integer(text, 1, "a number of ranks"); }},
+     [](Options& o, const std::string& text) { o.expected_ranks = number_of("expect-ranks", text); }},
     {"expect-nodes", true,
-     [](Options& o, const std::string& text) { o.expected_nodes = parse_integer(text, 1, "a number of nodes"); }},
+     [](Options& o, const std::string& text) { o.expected_nodes = number_of("expect-nodes", text); }},
     {"library-settings", false, [](Options& o, const std::string&) { o.library_settings = true; }},
     {"quiet", false, [](Options& o, const std::string&) { o.quiet = true; }},
     {"inject", true,
      [](Options& o, const std::string& text) {
        const auto parts = split(text, ':');
        o.injected = one_of(parts[0], kDefects, "planted defect");
-       if (parts.size() > 1) o.injected_rank = static_cast<int>(parse_integer(parts[1], 0, "a rank"));
+       if (parts.size() > 1) o.injected_rank = parse_rank(parts[1]);
      }},
     {"help", false, [](Options& o, const std::string&) { o.show_help = true; }},
-    {"turns", true, [](Options& o, const std::string& text) { o.turns = parse_count(text, 1, "a number of turns"); }},
+    {"turns", true, [](Options& o, const std::string& text) { o.turns = static_cast<int>(number_of("turns", text)); }},
     {"list-operations", false, [](Options& o, const std::string&) { o.show_operations = true; }},
     {"list-pairs", true,
-     [](Options& o, const std::string& text) { o.list_pairs = parse_count(text, 2, "a number of ranks"); }},
+     [](Options& o, const std::string& text) { o.list_pairs = static_cast<int>(number_of("list-pairs", text)); }},
     {"version", false, [](Options& o, const std::string&) { o.show_version = true; }},
 };
 
@@ -367,7 +384,7 @@ std::string to_string(Verify verify) {
 
 int parse_count(const std::string& text, int minimum, const char* what) {
   const std::int64_t number = parse_integer(text, minimum, what);
-  if (number > std::numeric_limits<int>::max()) throw InputError("'" + text + "' is not " + what + ": it is too large");
+  if (number > kMostRanks) throw InputError("'" + text + "' is not " + what + ": it is too large");
   return static_cast<int>(number);
 }
 
@@ -380,7 +397,7 @@ std::vector<int> parse_devices(const std::string& text) {
 }
 
 std::vector<Shape> parse_shapes(const std::string& text) {
-  constexpr int kMostRanks = 1 << 24;
+  constexpr std::size_t kMostShapes = 4096;
   std::vector<Shape> shapes;
   for (const std::string& word : split(text, ',')) {
     const auto parts = split(word, 'x');
@@ -398,6 +415,8 @@ std::vector<Shape> parse_shapes(const std::string& text) {
         const Shape shape{groups, size, active};
         if (std::find(shapes.begin(), shapes.end(), shape) != shapes.end())
           throw InputError("--groups has '" + word + "' twice");
+        if (shapes.size() == kMostShapes)
+          throw InputError("--groups has more than " + std::to_string(kMostShapes) + " shapes: give fewer");
         shapes.push_back(shape);
       }
     }

@@ -425,24 +425,69 @@ std::size_t pair_records(const std::vector<Series>& plan) {
   return count;
 }
 
-HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan) {
+std::uint64_t operations_of(const Options& options, Operation operation, std::uint64_t bytes) {
+  const auto calls = static_cast<std::uint64_t>(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1}));
+  return calls == 1 && operation == Operation::pingpong && bytes < kWarmBelow ? kWarmRoundTrips : calls;
+}
+
+pattern::Ring ring_for(std::uint64_t operations, std::uint64_t extent, const RingMemory& memory) {
+  if (operations == 1) return {};
+  // Aligned as kernels copy, and as pages lie.
+  constexpr std::uint64_t kLine = 64;
+  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t granule = extent < kPage ? kLine : kPage;
+  const std::uint64_t pitch = (extent + granule - 1) / granule * granule;
+  // All but one slot hold an operation each.
+  const auto fewest = static_cast<std::uint64_t>(kFewestIterations);
+  const std::uint64_t wanted = 1 + (operations + fewest - 1) / fewest;
+  const std::uint64_t slots = std::max(memory.for_all / pitch, std::min(wanted, memory.most / pitch));
+  return {operations, std::clamp<std::uint64_t>(slots, 2, operations), pitch, 0};
+}
+
+pattern::Ring ring_for(const Options& options, Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                       const Shape& shape, bool has_device) {
+  // Victims and aggressors have operations one by one, and attacks that are not measured.
+  if (is_victim(operation)) return {operations_of(options, operation, bytes), 1, 0, 0};
+  const bool on_host = (is_memory_path(operation) && operation != Operation::local_copy) || !(options.ends == Ends{});
+  return ring_for(operations_of(options, operation, bytes), buffer_extent(operation, ranks, bytes, shape),
+                  has_device && !on_host ? kRingOnDevice : kRingOnHost);
+}
+
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan, const Options& options, bool has_device) {
   HostBufferBytes needed;
   for (const Series& series : plan) {
     if (!is_pair_operation(series.operation) && !is_memory_path(series.operation)) continue;
     // All groups need as much.
     const int rank = series.first_transfer().source;
-    for (const Group& group : series.at(series.sizes.back(), rank).groups) {
-      for (const Step& step : group.steps) {
-        for (const Transfer& transfer : step) {
-          if (transfer.source_place == Place::host)
-            needed.send = std::max(needed.send, transfer.source_offset + transfer.bytes);
-          if (transfer.destination_place == Place::host)
-            needed.receive = std::max(needed.receive, transfer.destination_offset + transfer.bytes);
+    for (const std::uint64_t size : series.sizes) {
+      for (const Group& group : series.at(size, rank).groups) {
+        const pattern::Ring ring = ring_for(options, series.operation, group.ranks, size, series.shape, has_device);
+        const std::uint64_t others = (ring.slots - 1) * ring.pitch;
+        for (const Step& step : group.steps) {
+          for (const Transfer& transfer : step) {
+            if (transfer.source_place == Place::host)
+              needed.send = std::max(needed.send, transfer.source_offset + transfer.bytes + others);
+            if (transfer.destination_place == Place::host)
+              needed.receive = std::max(needed.receive, transfer.destination_offset + transfer.bytes + others);
+          }
         }
       }
     }
   }
   return needed;
+}
+
+std::uint64_t ring_bytes(const std::vector<Series>& plan, const Options& options, bool has_device) {
+  std::uint64_t largest = buffer_bytes(plan);
+  for (const Series& series : plan) {
+    const std::vector<int> ranks = series.rule ? std::vector<int>{0, 1} : series.groups.front();
+    for (const std::uint64_t size : series.sizes) {
+      if (operations_of(options, series.operation, size) == 1) continue;
+      const pattern::Ring ring = ring_for(options, series.operation, ranks, size, series.shape, has_device);
+      largest = std::max(largest, ring.slots * ring.pitch);
+    }
+  }
+  return largest;
 }
 
 std::uint64_t buffer_bytes(const std::vector<Series>& plan) {

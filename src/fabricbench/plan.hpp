@@ -72,13 +72,39 @@ std::vector<int> members_of(const std::vector<Series>& plan, int rank);
 std::size_t record_count(const std::vector<Series>& plan);
 // Those of pairs.
 std::size_t pair_records(const std::vector<Series>& plan);
-// Bytes of the largest send or receive buffer of a rank.
+// How much memory slots for the operations of an iteration may take: that for all of them, or more where it takes that
+// much for each to have a slot of its own in one of the fewest iterations.
+struct RingMemory {
+  std::uint64_t for_all;
+  std::uint64_t most;
+};
+// What a processor fills and checks in little time, and of which its caches hold a share.
+inline constexpr RingMemory kRingOnHost{std::uint64_t{4} << 20, std::uint64_t{256} << 20};
+// The same of a device.
+inline constexpr RingMemory kRingOnDevice{std::uint64_t{1} << 30, std::uint64_t{4} << 30};
+// The nonparametric interval of the median needs eight samples.
+inline constexpr std::int64_t kFewestIterations = 8;
+
+// The first exchange after a pause is cold, which shows in what is small: so many round trips in an iteration, of which
+// the first is timed as that and the last as what one takes.
+inline constexpr std::uint64_t kWarmBelow = std::uint64_t{16} << 10;
+inline constexpr std::uint64_t kWarmRoundTrips = 3;
+
+// Operations of an iteration: of a train or of a graph, or round trips; else 1.
+std::uint64_t operations_of(const Options& options, Operation operation, std::uint64_t bytes);
+pattern::Ring ring_for(std::uint64_t operations, std::uint64_t extent, const RingMemory& memory);
+// That of a measurement of such ranks, in the memory of a device or of the host.
+pattern::Ring ring_for(const Options& options, Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,
+                       const Shape& shape, bool has_device);
+
+// Bytes of the largest send or receive buffer of a rank, in one slot and in all of them.
 std::uint64_t buffer_bytes(const std::vector<Series>& plan);
+std::uint64_t ring_bytes(const std::vector<Series>& plan, const Options& options, bool has_device);
 // Bytes of the largest send and receive buffers that a rank needs in host memory; 0 for none.
 struct HostBufferBytes {
   std::uint64_t send = 0;
   std::uint64_t receive = 0;
 };
-HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan);
+HostBufferBytes host_buffer_bytes(const std::vector<Series>& plan, const Options& options, bool has_device);
 
 }  // namespace fabricbench

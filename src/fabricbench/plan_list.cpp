@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "fabricbench/errors.hpp"
+#include "fabricbench/inputs.hpp"
 
 namespace fabricbench {
 namespace {
@@ -36,8 +37,7 @@ void restore(std::FILE* stream, int before) {
 }  // namespace
 
 std::vector<ListedPlan> read_plans(const std::string& file) {
-  std::ifstream stream(file);
-  if (!stream) throw InputError("--plans " + file + " cannot be read: " + std::strerror(errno));
+  std::istringstream stream(read_input(file, "--plans"));
   std::vector<ListedPlan> plans;
   for (std::string line; std::getline(stream, line);) {
     std::istringstream words(line);

@@ -144,7 +144,7 @@ void check_paths(const Options& options, const Transport& transport, const std::
                        "cores host_read, host_stream and host_triad");
     }
   }
-  const HostBufferBytes host = host_buffer_bytes(plan);
+  const HostBufferBytes host = host_buffer_bytes(plan, options, device::present());
   if (host.send + host.receive > 0 && options.host_memory == device::HostKind::migrated) {
     const bool only_there = std::all_of(plan.begin(), plan.end(), [](const Series& series) {
       return series.operation == Operation::host_to_device || series.operation == Operation::device_to_host;

@@ -89,6 +89,7 @@ Record reduced(Record record) {
     record.kept_of = record.times_ns.size();
     record.rank_error = rank_error(record.times_ns);
     record.times_ns = std::move(kept);
+    record.cold_ns = order_statistics(record.cold_ns);
   }
   return record;
 }
@@ -108,6 +109,7 @@ void ResultFile::write(const Record& record, std::size_t index) {
       .field("warmup", record.warmup)
       .field("stopped", record.stopped)
       .field("wrong_bytes", record.wrong_bytes);
+  if (record.verified_after > 0) json.field("verified_after", record.verified_after);
   if (record.kept_of > 0) json.field("iterations", record.kept_of).field("rank_error", record.rank_error);
   if (record.aggressor) {
     json.key("aggressor")
@@ -117,6 +119,7 @@ void ResultFile::write(const Record& record, std::size_t index) {
         .field("times_ns", record.aggressor->times_ns)
         .end_object();
   }
+  if (!record.cold_ns.empty()) json.field("cold_times_ns", record.cold_ns);
   json.field("times_ns", record.times_ns).end_object();
   write_line(json.text());
 }
@@ -144,6 +147,16 @@ void ResultFile::write_footer(const Totals& totals, const std::string& proof,
     json.end_object();
   }
   json.end_array();
+  if (!totals.clock_faults.empty()) json.key("clocks").begin_array();
+  for (const ClockFault& fault : totals.clock_faults) {
+    json.begin_object()
+        .field("rank", fault.rank)
+        .field("clock", fault.clock)
+        .field("against", fault.against)
+        .field("ratio", fault.ratio)
+        .end_object();
+  }
+  if (!totals.clock_faults.empty()) json.end_array();
   if (!settings.empty()) {
     json.key("settings").begin_object();
     for (const auto& [name, value] : settings) json.field(name, value);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fabricbench/clock_faults.hpp"
 #include "fabricbench/plan.hpp"
 #include "fabricbench/progress.hpp"
 
@@ -36,6 +37,8 @@ struct Record {
   std::size_t kept_of = 0;  // where times_ns are order statistics: of how many iterations
   double rank_error = 0;    // of these
   std::optional<Aggressor> aggressor;
+  std::vector<std::int64_t> cold_ns = {};  // of the same iterations; of ping-pongs that are timed warm
+  std::uint64_t verified_after = 0;        // iterations in which each byte had to be new once; 0: not verified
 };
 
 // The same with order statistics in place of its times.
@@ -53,6 +56,7 @@ struct Totals {
   std::int64_t windows = 0;       // of a burn-in
   std::int64_t wrong_words = 0;   // of its products
   std::int64_t wrong_beside = 0;  // bytes of its traffic
+  std::vector<ClockFault> clock_faults;
 };
 
 // Only rank 0 has one. An empty path writes no file.

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "fabricbench/burn_in.hpp"
+#include "fabricbench/clocks.hpp"
 #include "fabricbench/device/device.hpp"
 #include "fabricbench/errors.hpp"
 #include "fabricbench/library_settings.hpp"
@@ -113,7 +114,7 @@ class Session {
     }
     shared.advance();
     watchdog.prepares("allocating the buffers");
-    const std::uint64_t bytes = buffer_bytes(plan);
+    const std::uint64_t bytes = ring_bytes(plan, options_, device::present());
     device::Stream stream;
     require(world, transport.why_unsupported());
     require(world, transport.why_no(options_.data_type));
@@ -129,7 +130,7 @@ class Session {
     stream.synchronize();
     shared.advance();
     // Managed memory is the last to come: it takes what is left.
-    const HostBufferBytes host = host_buffer_bytes(plan);
+    const HostBufferBytes host = host_buffer_bytes(plan, options_, device::present());
     const device::HostKind kind = *options_.host_memory;
     const bool uses_host = host.send + host.receive > 0;
     const int node = uses_host ? host_node(options_, world, device_index) : kAnyNode;
@@ -167,6 +168,7 @@ class Session {
     proof.begin_counting(world);
     setup.reset();
     watchdog.measures();
+    ClockCheck clocks(context);
 
     if (results_ && !options_.quiet) print_table_head(run_id, mpi_library_text());
     const std::size_t planned = record_count(plan);
@@ -181,6 +183,7 @@ class Session {
       burn_in(measurement, options_, context, transport, results_.get(), totals_);
     }
     if (results_) results_->now_measuring_nothing();
+    totals_.clock_faults = clocks.faults();
     finish(proof.collect(world, transport.paths(), transport.proof(), watchdog.pauses()), begin);
     transport.let_go();
     // Every rank ends with the same exit status.
@@ -209,6 +212,10 @@ class Session {
     if (!results_) return;
     clear_progress();
     totals_.wall_ns = now_ns() - begin;
+    for (const ClockFault& fault : totals_.clock_faults) {
+      std::fprintf(stderr, "fabricbench: on rank %d %s runs at %.4g of %s: no time of this run counts\n", fault.rank,
+                   fault.clock.c_str(), fault.ratio, fault.against.c_str());
+    }
     const auto settings = options_.library_settings ? library_settings() : std::map<std::string, std::string>();
     if (options_.injected != "no-footer") results_->write_footer(totals_, proven, settings);
     if (!options_.quiet) {

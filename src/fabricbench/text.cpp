@@ -20,17 +20,20 @@ constexpr Unit kUnits[] = {{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
 }  // namespace
 
 std::uint64_t parse_size(std::string_view text) {
+  // More than any memory, and far enough below 2^64 to be multiplied by some thousand.
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   if (error == std::errc{} && number > 0) {
     for (const Unit& unit : kUnits) {
-      if ((suffix == unit.name || (suffix.empty() && unit.shift == 0)) && number <= (UINT64_MAX >> unit.shift)) {
+      if ((suffix == unit.name || (suffix.empty() && unit.shift == 0)) && number <= (kMostBytes >> unit.shift)) {
         return number << unit.shift;
       }
     }
   }
-  throw InputError("'" + std::string(text) + "' is not a size: give a whole number with B, KiB, MiB or GiB");
+  throw InputError("'" + std::string(text) +
+                   "' is not a size: give a whole number with B, KiB, MiB or GiB, 1048576GiB at most");
 }
 
 std::string format_size(std::uint64_t bytes) {

@@ -34,7 +34,7 @@ std::uint64_t stride_of(const Group* group) {
 }
 
 std::vector<pattern::Stretch> received_stretches(const Context& context, const Measurement& measurement,
-                                                 const Group* group, Place place) {
+                                                 const Group* group, Place place, const pattern::Ring& ring) {
   std::vector<pattern::Stretch> stretches;
   if (group == nullptr) return stretches;
   for (const Transfer& transfer : received_transfers(*group, context.world.rank)) {
@@ -44,6 +44,13 @@ std::vector<pattern::Stretch> received_stretches(const Context& context, const M
     stretches.push_back({destination_of(transfer, context), transfer.bytes, transfer.source_offset,
                          static_cast<std::uint64_t>(source)});
     if (summed) break;  // all of them come together in one place
+  }
+  const std::size_t of_a_slot = stretches.size();
+  for (std::size_t i = of_a_slot; i < of_a_slot * ring.slots; ++i) {
+    pattern::Stretch next = stretches[i - of_a_slot];
+    next.data = static_cast<std::byte*>(next.data) + ring.pitch;
+    next.position += ring.pitch;
+    stretches.push_back(next);
   }
   return stretches;
 }
@@ -70,17 +77,22 @@ pattern::Summands summands_for(const Context& context, const Measurement& measur
 
 }  // namespace
 
-Verifier::Verifier(const Context& context, const Measurement& measurement, const Group* group)
+Verifier::Verifier(const Context& context, const Measurement& measurement, const Group* group,
+                   const pattern::Ring& ring)
     : context_(context),
       content_(is_reduction(measurement.operation) ? device::Content::numbers : device::Content::bytes),
       stamps_alone_(measurement.operation == Operation::host_read),
       summands_(summands_for(context, measurement, group)),
       rank_(static_cast<std::uint64_t>(summands_.ranks > 0 ? group->ranks.front() : context.world.rank)),
       moment_{0, 0, stride_of(group)},
+      ring_(ring),
+      slots_(ring.slots),
+      // In place all is new in each iteration, and of a read the stamps are all that is kept.
+      lines_(context.in_place() || stamps_alone_ ? 1 : pattern::lines_of(moment_.stride)),
       sent_(sent_stretch(context.send.data(), group, context.world.rank, Place::device, rank_)),
       sent_on_host_(sent_stretch(context.host_send.data(), group, context.world.rank, Place::host, rank_)),
-      received_(received_stretches(context, measurement, group, Place::device)),
-      received_on_host_(received_stretches(context, measurement, group, Place::host)),
+      received_(received_stretches(context, measurement, group, Place::device, ring)),
+      received_on_host_(received_stretches(context, measurement, group, Place::host, ring)),
       table_(received_.size() * sizeof(pattern::Stretch)),
       total_(sizeof(std::uint64_t)) {
   context_.stream.set_byte(total_.data(), sizeof(std::uint64_t), 0);
@@ -94,8 +106,8 @@ Verifier::Verifier(const Context& context, const Measurement& measurement, const
 void Verifier::fill() {
   moment_.filled = ++moment_.stamped;
   // In place what is sent lies where the result is to be.
-  for (const pattern::Stretch& stretch : received_) make_wrong(stretch, false);
-  for (const pattern::Stretch& stretch : received_on_host_) make_wrong(stretch, true);
+  for (std::size_t i = 0; i < in_use(received_); ++i) make_wrong(received_[i], false);
+  for (std::size_t i = 0; i < in_use(received_on_host_); ++i) make_wrong(received_on_host_[i], true);
   write(false);
   context_.stream.synchronize();
 }
@@ -110,8 +122,21 @@ void Verifier::stamp() {
 
 void Verifier::write(bool stamps_only) {
   const pattern::Pattern own = pattern::of(rank_, moment_, summands_, place_);
-  if (sent_.bytes > 0) context_.stream.fill(sent_, own, content_, false, stamps_only);
-  if (sent_on_host_.bytes > 0) device::fill_on_host(sent_on_host_, own, content_, false, stamps_only);
+  if (sent_.bytes > 0) context_.stream.fill(sent(sent_), own, content_, false, stamps_only);
+  if (sent_on_host_.bytes > 0) device::fill_on_host(sent(sent_on_host_), own, content_, false, stamps_only);
+}
+
+pattern::Stretch Verifier::sent(pattern::Stretch of_a_slot) const {
+  of_a_slot.bytes += (ring_.used() - 1) * ring_.pitch;
+  return of_a_slot;
+}
+
+pattern::Check Verifier::check_of(const pattern::Stretch* stretches, std::size_t number, bool stamps_only) const {
+  pattern::Check check{stretches, number, moment_, summands_, stamps_only ? 1U : 0U};
+  if (context_.in_place() || stamps_alone_) return check;
+  check.line = line(moment_.stamped);
+  check.next_line = line(moment_.stamped + 1);
+  return check;
 }
 
 void Verifier::check_stamps() { check(true); }
@@ -119,16 +144,16 @@ void Verifier::check_all() { check(stamps_alone_); }
 
 void Verifier::check(bool stamps_only) {
   std::uint64_t most_words = 0;
-  for (const pattern::Stretch& received : received_)
-    most_words = std::max(most_words, words_of(received, moment_.stride, stamps_only).count());
+  for (std::size_t i = 0; i < received_.size() / slots_; ++i)
+    most_words = std::max(most_words, words_of(received_[i], moment_.stride, stamps_only).count());
   if (!received_.empty()) {
     const auto* stretches = reinterpret_cast<const pattern::Stretch*>(table_.data());
-    context_.stream.count_wrong(check_of(stretches, received_.size(), stamps_only), most_words,
+    context_.stream.count_wrong(check_of(stretches, in_use(received_), stamps_only), most_words,
                                 reinterpret_cast<std::uint64_t*>(total_.data()));
   }
   // Where the data have to be, so that a processor sees what a device wrote into host memory.
   wrong_on_host_ +=
-      device::count_wrong_on_host(check_of(received_on_host_.data(), received_on_host_.size(), stamps_only));
+      device::count_wrong_on_host(check_of(received_on_host_.data(), in_use(received_on_host_), stamps_only));
 }
 
 std::uint64_t Verifier::wrong_bytes() {

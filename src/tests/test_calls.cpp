@@ -95,6 +95,8 @@ using namespace fabricbench;
 
 namespace {
 
+const pattern::Ring kOneSlot;
+
 // Rank 0 of a run of `ranks`, with buffers for `bytes`.
 struct Rank {
   Rank(int ranks, std::uint64_t bytes) : send(bytes), receive(bytes), buffer_bytes(bytes) { world.size = ranks; }
@@ -134,7 +136,7 @@ Calls calls_of_checks(int ranks) {
   const Group group{all, transfers(Operation::alltoall, all, bytes, {}, 0)};
   const Measurement measurement{
       Operation::alltoall, Implementation::transfers, Schedule::uncontended, -1, bytes, {group}, {}, {}, 0};
-  Verifier verifier(context, measurement, &group);
+  Verifier verifier(context, measurement, &group, kOneSlot);
   verifier.fill();
   calls = {};
   for (int i = 0; i < 10; ++i) {
@@ -167,7 +169,7 @@ std::uint64_t wrong_in_place(Operation operation, int ranks, std::uint64_t bytes
   const Group group{all, in_place(transfers(operation, all, bytes, {}, 1), operation)};
   const Measurement measurement{operation, Implementation::library, Schedule::uncontended, -1, bytes, {group}, {}, {},
                                 0};
-  Verifier verifier(context, measurement, &group);
+  Verifier verifier(context, measurement, &group, kOneSlot);
   verifier.fill();
   // The result of the iteration before, as it would be taken for that of the next one.
   verifier.stamp();
@@ -194,7 +196,7 @@ TEST(of_a_read_the_stamps_that_arrived_show_whether_it_happened) {
   const Measurement measurement{
       Operation::host_read, Implementation::transfers, Schedule::uncontended, -1, bytes, {group}, {}, {}, 0};
   for (const std::uint64_t stamps : {std::uint64_t{4}, std::uint64_t{3}}) {
-    Verifier verifier(context, measurement, &group);
+    Verifier verifier(context, measurement, &group, kOneSlot);
     verifier.fill();
     verifier.stamp();
     for (std::uint64_t at = 0; at < stamps * pattern::kLongestStride; at += pattern::kLongestStride)
@@ -210,7 +212,7 @@ TEST(a_window_has_all_its_messages_outstanding_before_it_waits) {
     const Context context = rank.context();
     MpiStep step({{source, 1 - source, 8}}, context, context.send.data(), context.receive.data());
     calls = {};
-    step.run_window(64);
+    step.run_window({64, 1, 0, 0});
     CHECK_EQUAL(calls.most_outstanding, 64);
     CHECK_EQUAL(calls.waits, 1);
     CHECK_EQUAL(calls.answers, 1);

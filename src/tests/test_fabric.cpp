@@ -62,7 +62,7 @@ class ToldNic final : public FabricEndpoint {
 };
 
 // What rank `rank` asks for in two runs, of which only the second counts: places of the first are used again.
-Log asked(const std::vector<Step>& steps, int rank, Access access, std::size_t nics = 1, std::int64_t train = 0) {
+Log asked(const std::vector<Step>& steps, int rank, Access access, std::size_t nics = 1, std::uint64_t train = 0) {
   Log log;
   FabricEndpoints endpoints;
   for (std::size_t i = 0; i < nics; ++i)
@@ -71,9 +71,9 @@ Log asked(const std::vector<Step>& steps, int rank, Access access, std::size_t n
   for (int i = 0; i < 2; ++i) {
     log.clear();
     if (train > 0) {
-      work.run_train(train);
+      work.run_train({train, train, 64, 0});
     } else {
-      work.run();
+      work.run(0);
     }
   }
   return log;
@@ -112,8 +112,8 @@ TEST(a_rank_moves_its_own_memory_without_a_word) {
 
 TEST(a_train_is_under_way_at_the_same_time) {
   const Log log = asked({{{0, 1, 8}}}, 0, Access::write, 1, 3);
-  CHECK_EQUAL(std::count(log.begin(), log.begin() + 3, "write 1 send+0:8 receive+0"), 3);
-  CHECK_EQUAL(Log(log.begin() + 3, log.end()), (Log{".", "tell 1", "."}));
+  CHECK_EQUAL(log, (Log{"write 1 send+0:8 receive+0", "write 1 send+64:8 receive+64", "write 1 send+128:8 receive+128",
+                        ".", "tell 1", "."}));
 }
 
 TEST(stripes_go_over_all_nics) {
@@ -130,7 +130,7 @@ TEST(messages_between_two_ranks_have_tags_that_both_know) {
     Log log;
     FabricEndpoints endpoints;
     endpoints.push_back(std::make_unique<ToldNic>(log, ""));
-    FabricTransfers({{0, 1, 2}, {step}}, rank, Access::send, endpoints, 64, false).run();
+    FabricTransfers({{0, 1, 2}, {step}}, rank, Access::send, endpoints, 64, false).run(0);
     tags.push_back(static_cast<ToldNic&>(*endpoints.front()).tags);
   }
   CHECK_EQUAL(tags[0].size(), 3u);
@@ -142,7 +142,7 @@ TEST(pieces_of_a_message_have_tags_of_their_own) {
   Log log;
   FabricEndpoints endpoints;
   endpoints.push_back(std::make_unique<ToldNic>(log, ""));
-  FabricTransfers({{0, 1}, {{{0, 1, 100}, {0, 1, 50}}}}, 0, Access::send, endpoints, 64, false).run();
+  FabricTransfers({{0, 1}, {{{0, 1, 100}, {0, 1, 50}}}}, 0, Access::send, endpoints, 64, false).run(0);
   std::vector<std::uint64_t> tags = static_cast<ToldNic&>(*endpoints.front()).tags;
   std::sort(tags.begin(), tags.end());
   CHECK_EQUAL(tags.size(), 3u);

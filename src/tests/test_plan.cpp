@@ -353,14 +353,30 @@ TEST(plan_knows_how_much_host_memory_it_needs) {
   const auto needs = [](Operation operation, Ends ends) {
     Options options = options_for({operation}, "8,64");
     options.ends = ends;
-    const HostBufferBytes bytes = host_buffer_bytes(make_plan(options, 2, as_transfers));
+    const HostBufferBytes bytes = host_buffer_bytes(make_plan(options, 2, as_transfers), options, false);
     return std::vector<std::uint64_t>{bytes.send, bytes.receive};
   };
   CHECK_EQUAL(needs(Operation::host_to_device, {}), (std::vector<std::uint64_t>{64, 0}));
   CHECK_EQUAL(needs(Operation::device_to_host, {}), (std::vector<std::uint64_t>{0, 64}));
   CHECK_EQUAL(needs(Operation::local_copy, {}), (std::vector<std::uint64_t>{0, 0}));
   CHECK_EQUAL(needs(Operation::pingpong, {}), (std::vector<std::uint64_t>{0, 0}));
-  CHECK_EQUAL(needs(Operation::pingpong, {Place::host, Place::device}), (std::vector<std::uint64_t>{64, 64}));
+  // Three round trips.
+  CHECK_EQUAL(needs(Operation::pingpong, {Place::host, Place::device}), (std::vector<std::uint64_t>{192, 192}));
+}
+
+// Slots for all where they are small, for a share of the operations in each of the fewest iterations up to a bound.
+TEST(a_ring_has_slots_for_all_operations_or_as_many_as_there_is_memory_for) {
+  for (const RingMemory& memory : {kRingOnHost, kRingOnDevice}) {
+    for (const std::uint64_t operations : {1u, 2u, 20u, 64u, 256u}) {
+      for (std::uint64_t extent = 1; extent <= std::uint64_t{1} << 33; extent = extent * 3 + 1) {
+        const pattern::Ring ring = ring_for(operations, extent, memory);
+        CHECK(ring.slots <= operations && (ring.slots > 1 || operations == 1));
+        CHECK(ring.slots == 1 || (ring.pitch >= extent && ring.pitch % 64 == 0));
+        CHECK(ring.slots <= 2 || ring.slots * ring.pitch <= memory.most);
+        if (operations * ring.pitch <= memory.for_all) CHECK_EQUAL(ring.slots, operations);
+      }
+    }
+  }
 }
 
 TEST(plan_needs_no_more_for_memory_paths_than_the_share_of_a_rank) {
@@ -369,7 +385,7 @@ TEST(plan_needs_no_more_for_memory_paths_than_the_share_of_a_rank) {
   options.together = {{0, 1, 2, 3}};
   const auto plan = make_plan(options, 4, as_transfers);
   CHECK_EQUAL(buffer_bytes(plan), 256u);
-  CHECK_EQUAL(host_buffer_bytes(plan).send, 256u);
+  CHECK_EQUAL(host_buffer_bytes(plan, options, false).send, 256u);
 }
 
 TEST(plan_puts_the_buffers_of_rounds_that_were_given) {
@@ -469,7 +485,7 @@ TEST(plan_of_many_ranks_is_small) {
       options.shapes = {{kRanks / 8, 8, 8}};
       if (!has_shape(operation)) options.shapes.clear();
       const auto plan = make_plan(options, kRanks, as_transfers);
-      bool fine = record_count(plan) > 0 && buffer_bytes(plan) > 0 && host_buffer_bytes(plan).send == 0;
+      bool fine = record_count(plan) > 0 && buffer_bytes(plan) > 0 && host_buffer_bytes(plan, options, false).send == 0;
       for (const Series& series : plan) {
         for (const std::size_t round : {std::size_t{0}, series.rounds() / 2, series.rounds() - 1})
           fine = fine && !series.at(series.sizes.back(), 5, round).groups.empty();

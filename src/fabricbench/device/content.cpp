@@ -39,8 +39,10 @@ void write(const pattern::Stretch& stretch, const pattern::Words& words, const V
 }
 
 template <typename Value>
-std::uint64_t count_wrong(const pattern::Stretch& stretch, const pattern::Words& words, const Value& value_of) {
+std::uint64_t count_wrong(const pattern::Check& check, const pattern::Stretch& stretch, const Value& value_of) {
+  if (check.stamps_only != 0) return pattern::wrong_in_stretch(check, stretch, value_of, 0, 1);
   const Whole whole(stretch);
+  const pattern::Words words = words_of(stretch, check.moment.stride, false);
   std::uint64_t wrong = 0;
   for (std::uint64_t word = words.first; word < words.end; word += words.step) {
     const std::uint64_t value = value_of(word);
@@ -106,11 +108,11 @@ std::uint64_t count_wrong_on_host(const pattern::Check& check) {
     const pattern::Pattern pattern = pattern::of(stretch.source, check.moment, check.summands);
     const pattern::Words words = words_of(stretch, pattern.stride, check.stamps_only != 0);
     if (check.summands.ranks == 0) {
-      wrong += count_wrong(stretch, words, [&](std::uint64_t word) { return bytes_of_word(pattern, word); });
+      wrong += count_wrong(check, stretch, [&](std::uint64_t word) { return bytes_of_word(pattern, word); });
     } else if (Numbers::suit(pattern, words)) {
-      wrong += count_wrong(stretch, words, Numbers(pattern, true));
+      wrong += count_wrong(check, stretch, Numbers(pattern, true));
     } else {
-      wrong += count_wrong(stretch, words, [&](std::uint64_t word) { return numbers_of_word(pattern, word, true); });
+      wrong += count_wrong(check, stretch, [&](std::uint64_t word) { return numbers_of_word(pattern, word, true); });
     }
   }
   return wrong;

@@ -122,9 +122,9 @@ class Stream {
   Stream& operator=(Stream&&) = delete;
 
   void copy(void* destination, const void* source, std::size_t bytes);
-  // The same by loads and stores of a kernel, which goes over the data so many times once it has started. `link`: one
+  // The same by loads and stores of a kernel, which does all operations of the ring once it has started. `link`: one
   // of the two lies outside the device's own memory.
-  void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times = 1);
+  void copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, const pattern::Ring& ring);
   // Moves the pages of managed memory to the host, or to the device.
   void migrate(void* managed, std::size_t bytes, bool to_host);
   // Writes a pattern (pattern.hpp) into a stretch of its positions, or its stamps alone; bytes also `inverted`, with

@@ -228,7 +228,8 @@ void Stream::copy(void* destination, const void* source, std::size_t bytes) {
   guarded("a copy", [&] { queue_of(*this).memcpy(destination, source, bytes); });
 }
 
-void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times) {
+void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link,
+                            const pattern::Ring& ring) {
   const std::uintptr_t addresses =
       reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
   const std::size_t quads = addresses % sizeof(sycl::uint4) == 0 ? bytes / sizeof(sycl::uint4) : 0;
@@ -239,15 +240,15 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
     const auto* in = static_cast<const sycl::uint4*>(source);
     if (quads > 0 && link) {
       const std::size_t groups = groups_for_tiles(quads, kernels::kUnrolledOverLink, multiprocessors());
-      FABRICBENCH_LAUNCH(copy_over_link, queue, groups, out, in, quads, times);
+      FABRICBENCH_LAUNCH(copy_over_link, queue, groups, out, in, quads, ring);
     } else if (quads > 0) {
       const std::size_t groups = groups_for_tiles(quads, kernels::kUnrolledInside, kMostGroups);
-      FABRICBENCH_LAUNCH(copy_inside, queue, groups, out, in, quads, times);
+      FABRICBENCH_LAUNCH(copy_inside, queue, groups, out, in, quads, ring);
     }
     if (bytes > done) {
       FABRICBENCH_LAUNCH(copy_single_bytes, queue, groups_for(bytes - done),
                          static_cast<std::uint8_t*>(destination) + done,
-                         static_cast<const std::uint8_t*>(source) + done, bytes - done, times);
+                         static_cast<const std::uint8_t*>(source) + done, bytes - done, ring);
     }
   });
 }

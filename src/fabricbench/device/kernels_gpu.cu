@@ -81,9 +81,11 @@ __global__ void add_inputs(float* out, Inputs inputs, int inputs_count, bool ont
 // no __restrict__). A tile is what a block copies between two looks at where it is.
 template <unsigned unrolled>
 __global__ void __launch_bounds__(kThreads)
-    copy_quads(uint4* out, const uint4* in, std::uint64_t quads, std::int64_t times) {
+    copy_quads(uint4* to, const uint4* from, std::uint64_t quads, pattern::Ring ring) {
   constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
-  for (std::int64_t time = 0; time < times; ++time) {
+  for (std::uint64_t operation = 0; operation < ring.operations; ++operation) {
+    uint4* out = to + ring.shift_of(operation) / sizeof(uint4);
+    const uint4* in = from + ring.shift_of(operation) / sizeof(uint4);
     for (std::uint64_t first = blockIdx.x * tile; first < quads; first += gridDim.x * tile) {
       if (first + tile <= quads) {
         uint4 held[unrolled];
@@ -98,9 +100,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes, std::int64_t times) {
-  for (std::int64_t time = 0; time < times; ++time) {
-    for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) out[i] = in[i];
+__global__ void copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes, pattern::Ring ring) {
+  for (std::uint64_t operation = 0; operation < ring.operations; ++operation) {
+    const std::uint64_t shift = ring.shift_of(operation);
+    for (std::uint64_t i = thread_index(); i < bytes; i += thread_count()) out[shift + i] = in[shift + i];
   }
 }
 
@@ -123,7 +126,8 @@ __global__ void hold(const volatile int* released) {
 
 }  // namespace
 
-void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link, std::int64_t times) {
+void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link,
+                            const pattern::Ring& ring) {
   const std::uint64_t addresses =
       reinterpret_cast<std::uint64_t>(destination) | reinterpret_cast<std::uint64_t>(source);
   const std::size_t quads = addresses % sizeof(uint4) == 0 ? bytes / sizeof(uint4) : 0;
@@ -133,17 +137,17 @@ void Stream::copy_by_kernel(void* destination, const void* source, std::size_t b
   if (quads > 0 && link && fills_device) {
     copy_quads<kUnrolledOverLink>
         <<<tiles_of(quads, kUnrolledOverLink, multiprocessors()), kThreads, 0, native_stream(*this)>>>(
-            static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
+            static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, ring);
   } else if (quads > 0) {
     // Shorter tiles for what is too small to give each multiprocessor a long one.
     const std::size_t most = link ? multiprocessors() : kMostBlocks;
     copy_quads<kUnrolledInside><<<tiles_of(quads, kUnrolledInside, most), kThreads, 0, native_stream(*this)>>>(
-        static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, times);
+        static_cast<uint4*>(destination), static_cast<const uint4*>(source), quads, ring);
   }
   const std::size_t done = quads * sizeof(uint4);
   if (bytes > done) {
     copy_single_bytes<<<blocks_for(bytes - done), kThreads, 0, native_stream(*this)>>>(out + done, in + done,
-                                                                                       bytes - done, times);
+                                                                                       bytes - done, ring);
   }
   check(gpuGetLastError(), "copying by a kernel");
 }

@@ -68,8 +68,8 @@ FABRICBENCH_EVERYWHERE inline Pattern of(std::uint64_t rank, const Moment& momen
   return {seed(rank, moment.filled), seed(rank, moment.stamped), moment.stride, place, summands};
 }
 
-// The most bytes between two stamps.
-constexpr std::uint64_t kLongestStride = std::uint64_t{64} << 10;
+// The most bytes between two stamps: a page, so that a library finds none that it has sent before.
+constexpr std::uint64_t kLongestStride = std::uint64_t{4} << 10;
 
 // The stride with which every message of at least `bytes` holds a whole stamp wherever it begins; all of it is stamps
 // where it is too short for that.
@@ -78,6 +78,33 @@ inline std::uint64_t stride_for(std::uint64_t bytes) {
   while (stride < kLongestStride && 4 * stride <= bytes) stride *= 2;
   return stride;
 }
+
+// Of each stride, beside its stamp a line is looked at: so many words, in each iteration the next ones. As they stay
+// the same where they come from, who receives sets all their bits beforehand, which no word has, nor a sum of small
+// numbers.
+FABRICBENCH_EVERYWHERE inline std::uint64_t line_words(std::uint64_t stride) { return stride < 64 ? stride / 8 : 8; }
+FABRICBENCH_EVERYWHERE inline std::uint64_t lines_of(std::uint64_t stride) { return stride / 8 / line_words(stride); }
+
+// Where the operations of an iteration have their data, in all buffers: in slots of `pitch` bytes, so that no two look
+// alike. With fewer slots than operations, all but the last slot hold one each, others in the next turn, and the last
+// one holds the rest.
+struct Ring {
+  std::uint64_t operations = 1;
+  std::uint64_t slots = 1;
+  std::uint64_t pitch = 0;
+  std::uint64_t turn = 0;
+
+  // Bytes from the first slot to that of an operation.
+  FABRICBENCH_EVERYWHERE std::uint64_t shift_of(std::uint64_t operation) const {
+    if (slots >= operations) return operation * pitch;
+    const std::uint64_t own = slots - 1;
+    const std::uint64_t place = (operations - 1 - operation + turn * own) % operations;
+    return (place < own ? place : own) * pitch;
+  }
+  std::uint64_t used() const { return slots < operations ? slots : operations; }
+  // After so many each operation has had a slot of its own.
+  std::uint64_t turns() const { return slots >= operations || slots < 2 ? 1 : (operations + slots - 2) / (slots - 1); }
+};
 
 // The eight bytes at positions [8 word, 8 word + 8).
 FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(const Pattern& pattern, std::uint64_t word) {
@@ -221,29 +248,73 @@ FABRICBENCH_EVERYWHERE inline int wrong_bytes(const Stretch& stretch, std::uint6
   return wrong;
 }
 
-// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps. They hold sums,
-// or where nothing is added up the bytes that their sources sent.
+// What is looked at after an iteration: stretches in a table, all their bytes or those of the stamps, with a line of
+// each stride unless it is kNoLine; the next one is made wrong. They hold sums, or where nothing is added up the bytes
+// that their sources sent.
+constexpr std::uint64_t kNoLine = ~std::uint64_t{0};
 struct Check {
   const Stretch* stretches;
   std::uint64_t number;
   Moment moment;
   Summands summands;
   std::uint64_t stamps_only;
+  std::uint64_t line = kNoLine;
+  std::uint64_t next_line = kNoLine;
 };
 
-// How many bytes are wrong in those words of a stretch that fall to worker `first` of `workers`.
+// Calls for the words of a line of the stride that begins at `word`: all but its stamp, which is looked at anyway.
+template <typename Call>
+FABRICBENCH_EVERYWHERE void for_line(std::uint64_t stride, std::uint64_t word, std::uint64_t line, const Call& call) {
+  const std::uint64_t count = line_words(stride);
+  for (std::uint64_t i = line == 0 ? 1 : 0; i < count; ++i) call(word + line * count + i);
+}
+
+// How many bytes are wrong in those words of a stretch that fall to worker `first` of `workers`. `value_of` gives what
+// a word has to hold.
+template <typename Value>
+FABRICBENCH_EVERYWHERE std::uint64_t wrong_in_stretch(const Check& check, const Stretch& stretch, const Value& value_of,
+                                                      std::uint64_t first, std::uint64_t workers) {
+  const std::uint64_t stride = check.moment.stride;
+  const bool has_line = check.stamps_only != 0 && check.line != kNoLine;
+  const Words words = words_of(stretch, stride, check.stamps_only != 0);
+  // Most words need no look at where they begin and end.
+  const std::uint64_t first_whole = (stretch.position + 7) / 8;
+  const std::uint64_t end = (stretch.position + stretch.bytes) / 8;
+  const std::uint64_t whole = end > first_whole ? end - first_whole : 0;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(stretch.data) - stretch.position;
+  auto* const words_there = reinterpret_cast<std::uint64_t*>(begin);
+  const auto is_whole = [&](std::uint64_t word) { return begin % 8 == 0 && word - first_whole < whole; };
+  std::uint64_t wrong = 0;
+  const auto look = [&](std::uint64_t word) {
+    const std::uint64_t value = value_of(word);
+    if (is_whole(word) && words_there[word] == value) return;
+    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
+  };
+  const auto spoil = [&](std::uint64_t word) {
+    if (is_whole(word)) {
+      words_there[word] = ~std::uint64_t{0};
+    } else {
+      write_word(stretch, word, ~std::uint64_t{0});
+    }
+  };
+  for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
+    look(word);
+    if (!has_line) continue;
+    for_line(stride, word, check.line, look);
+    for_line(stride, word, check.next_line, spoil);
+  }
+  return wrong;
+}
+
+// The same of stretch `number`.
 FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
                                                              std::uint64_t first, std::uint64_t workers) {
   const Stretch stretch = check.stretches[number];
   const Pattern pattern = of(stretch.source, check.moment, check.summands);
-  const Words words = words_of(stretch, check.moment.stride, check.stamps_only != 0);
-  std::uint64_t wrong = 0;
-  for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
-    const std::uint64_t value =
-        pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
-    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
-  }
-  return wrong;
+  const auto value_of = [&](std::uint64_t word) {
+    return pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
+  };
+  return wrong_in_stretch(check, stretch, value_of, first, workers);
 }
 
 }  // namespace fabricbench::pattern

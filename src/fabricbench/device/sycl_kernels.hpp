@@ -113,11 +113,13 @@ FABRICBENCH_KERNEL add_inputs(float* out, Inputs inputs, int number, int onto, s
 
 // A tile is what a work-group copies in a step; each work-item has `unrolled` loads under way.
 template <unsigned unrolled>
-inline void copy_tiles(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
+inline void copy_tiles(sycl::uint4* to, const sycl::uint4* from, std::uint64_t quads, const pattern::Ring& ring) {
   const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<1>();
   const std::uint64_t thread = item.get_local_id(0);
   constexpr std::uint64_t tile = static_cast<std::uint64_t>(kThreads) * unrolled;
-  for (std::int64_t time = 0; time < times; ++time) {
+  for (std::uint64_t operation = 0; operation < ring.operations; ++operation) {
+    sycl::uint4* out = to + ring.shift_of(operation) / sizeof(sycl::uint4);
+    const sycl::uint4* in = from + ring.shift_of(operation) / sizeof(sycl::uint4);
     for (std::uint64_t first = item.get_group(0) * tile; first < quads; first += item.get_group_range(0) * tile) {
       if (first + tile <= quads) {
         sycl::uint4 held[unrolled];
@@ -133,19 +135,20 @@ inline void copy_tiles(sycl::uint4* out, const sycl::uint4* in, std::uint64_t qu
 constexpr unsigned kUnrolledOverLink = 8;
 constexpr unsigned kUnrolledInside = 2;
 
-FABRICBENCH_KERNEL copy_over_link(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
-  copy_tiles<kUnrolledOverLink>(out, in, quads, times);
+FABRICBENCH_KERNEL copy_over_link(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, pattern::Ring ring) {
+  copy_tiles<kUnrolledOverLink>(out, in, quads, ring);
 }
 
-FABRICBENCH_KERNEL copy_inside(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, std::int64_t times) {
-  copy_tiles<kUnrolledInside>(out, in, quads, times);
+FABRICBENCH_KERNEL copy_inside(sycl::uint4* out, const sycl::uint4* in, std::uint64_t quads, pattern::Ring ring) {
+  copy_tiles<kUnrolledInside>(out, in, quads, ring);
 }
 
 FABRICBENCH_KERNEL copy_single_bytes(std::uint8_t* out, const std::uint8_t* in, std::uint64_t bytes,
-                                     std::int64_t times) {
+                                     pattern::Ring ring) {
   const Strides own = strides();
-  for (std::int64_t time = 0; time < times; ++time) {
-    for (std::uint64_t i = own.first; i < bytes; i += own.step) out[i] = in[i];
+  for (std::uint64_t operation = 0; operation < ring.operations; ++operation) {
+    const std::uint64_t shift = ring.shift_of(operation);
+    for (std::uint64_t i = own.first; i < bytes; i += own.step) out[shift + i] = in[shift + i];
   }
 }
 

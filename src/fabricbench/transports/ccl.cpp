@@ -284,51 +284,53 @@ void Ccl::note(const Measurement& measurement, const CclLogFacts& facts, const G
 class CclWork : public Work {
  public:
   CclWork(const Measurement& measurement, Ccl& ccl) : ccl_(ccl), measurement_(measurement) {}
-  void run() final {
-    if (ccl_.modes().any() && !began_) {
-      began_ = true;
-      begin();
-    } else if (graph_) {
-      graph_->launch();
-    } else {
-      enqueue();
-    }
-    ccl_.synchronize();
-  }
+  void run(std::uint64_t shift) final { run_operations({}, shift); }
   // By the clock of who calls it, as nccl-tests do.
-  std::int64_t run_train(std::int64_t operations) final {
-    if (ccl_.modes().any() && !began_) run();
-    for (std::int64_t i = 0; i < operations; ++i) enqueue();
-    ccl_.synchronize();
+  std::int64_t run_train(const pattern::Ring& ring) final {
+    run_operations(ring, 0);
     return -1;
   }
 
  protected:
-  virtual void enqueue_part(std::size_t part, std::size_t parts) = 0;
+  virtual void enqueue_part(std::size_t part, std::size_t parts, std::uint64_t shift) = 0;
   Ccl& ccl_;
 
  private:
-  void enqueue() {
-    const std::size_t parts = ccl_.lanes().size();
-    for (std::size_t part = 0; part < parts; ++part) enqueue_part(part, parts);
+  void run_operations(const pattern::Ring& ring, std::uint64_t shift) {
+    std::uint64_t done = 0;
+    if (ccl_.modes().any() && !began_) {
+      began_ = true;
+      begin(ring, shift);
+      done = 1;
+    }
+    if (graph_ && ring.operations == static_cast<std::uint64_t>(ccl_.modes().graph_calls)) {
+      graph_->launch();
+    } else {
+      for (; done < ring.operations; ++done) enqueue(shift + ring.shift_of(done));
+    }
+    ccl_.synchronize();
   }
-  // The first iteration, which is never kept: looks whether the modes are in effect, and makes the graph.
-  void begin() {
+  void enqueue(std::uint64_t shift) {
+    const std::size_t parts = ccl_.lanes().size();
+    for (std::size_t part = 0; part < parts; ++part) enqueue_part(part, parts, shift);
+  }
+  // In the first iteration, which is never kept: does an operation, looks whether the modes are in effect, and makes
+  // the graph.
+  void begin(const pattern::Ring& ring, std::uint64_t shift) {
     CclLogFacts facts;
     {
       const CclListener listener;
-      enqueue();
+      enqueue(shift + ring.shift_of(0));
       ccl_.synchronize();
       facts = facts_in_ccl_log(listener.heard());
     }
     std::optional<GpuGraph> one_call;
     if (ccl_.modes().buffers == CclBuffers::copy_engine)
-      one_call.emplace(ccl_.lanes()[0].stream, [this] { enqueue(); });
+      one_call.emplace(ccl_.lanes()[0].stream, [&] { enqueue(shift); });
     if (const int calls = ccl_.modes().graph_calls; calls > 0) {
-      graph_.emplace(ccl_.lanes()[0].stream, [this, calls] {
-        for (int i = 0; i < calls; ++i) enqueue();
+      graph_.emplace(ccl_.lanes()[0].stream, [&] {
+        for (int i = 0; i < calls; ++i) enqueue(shift + ring.shift_of(static_cast<std::uint64_t>(i) % ring.operations));
       });
-      graph_->launch();
     }
     ccl_.note(measurement_, facts, graph_ ? &*graph_ : nullptr, one_call ? &*one_call : nullptr);
   }
@@ -357,7 +359,7 @@ class CclTransfers final : public CclWork {
   }
 
  protected:
-  void enqueue_part(std::size_t part, std::size_t parts) override {
+  void enqueue_part(std::size_t part, std::size_t parts, std::uint64_t shift) override {
     const Context& context = ccl_.context();
     const Lane& lane = ccl_.lanes()[part];
     // Steps follow each other on the stream: no wait in between.
@@ -365,13 +367,13 @@ class CclTransfers final : public CclWork {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const Transfer& sent : own.sent) {
         const Part piece = part_of(sent.bytes, 1, part, parts);
-        check(ncclSend(source_of(sent, context) + piece.begin, piece.bytes, ncclInt8,
+        check(ncclSend(source_of(sent, context) + shift + piece.begin, piece.bytes, ncclInt8,
                        context.members.place_of(sent.destination), lane.communicator, lane.stream),
               "ncclSend");
       }
       for (const Transfer& received : own.received) {
         const Part piece = part_of(received.bytes, 1, part, parts);
-        check(ncclRecv(context.receive.data() + received.destination_offset + piece.begin, piece.bytes, ncclInt8,
+        check(ncclRecv(destination_of(received, context) + shift + piece.begin, piece.bytes, ncclInt8,
                        context.members.place_of(received.source), lane.communicator, lane.stream),
               "ncclRecv");
       }
@@ -392,12 +394,12 @@ class CclCollective final : public CclWork {
         ranks_(group.ranks.size()) {}
 
  protected:
-  void enqueue_part(std::size_t part, std::size_t parts) override {
+  void enqueue_part(std::size_t part, std::size_t parts, std::uint64_t shift) override {
     const DataType type = ccl_.context().data_type;
     const std::size_t element = describe(type).format.bytes;
     const Part piece = part_of(bytes_, element, part, parts);
-    const std::byte* send = ccl_.context().send.data() + piece.begin;
-    std::byte* receive = ccl_.context().receive.data() + piece.begin;
+    const std::byte* send = ccl_.context().send.data() + shift + piece.begin;
+    std::byte* receive = ccl_.context().receive.data() + shift + piece.begin;
     const std::size_t share = piece.bytes / ranks_;
     const std::size_t numbers = piece.bytes / element;
     // In place a rank's part lies where it is in the whole.
@@ -448,7 +450,7 @@ class CclTrainingStep final : public Work {
     ncclCommDestroy(group_);
     ncclCommDestroy(replicas_);
   }
-  void run() override {
+  void run(std::uint64_t) override {
     const TrainingPart& tensor = parts_[0];
     const TrainingPart& gradients = parts_[1];
     const TrainingPart& weights = parts_[2];

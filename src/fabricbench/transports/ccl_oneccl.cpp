@@ -91,31 +91,31 @@ class OneCclTransfers final : public Work {
   OneCclTransfers(const Group& group, const OneCcl& ccl) : ccl_(ccl) {
     for (const Step& step : group.steps) steps_.push_back(own_transfers(step, ccl.context().world.rank));
   }
-  void run() override {
+  void run(std::uint64_t shift) override {
     guarded("ccl::send or ccl::recv", [&] {
-      for (const OwnTransfers& own : steps_) enqueue(own);
+      for (const OwnTransfers& own : steps_) enqueue(own, shift);
       finish(events_, ccl_.context());
     });
   }
 
  private:
-  void enqueue(const OwnTransfers& own) {
+  void enqueue(const OwnTransfers& own, std::uint64_t shift) {
     const Context& context = ccl_.context();
     // What stays on the rank is no message for the library.
     for (const Transfer& sent : own.sent) {
       if (sent.destination == context.world.rank)
-        context.stream.copy(destination_of(sent, context), source_of(sent, context), sent.bytes);
+        context.stream.copy(destination_of(sent, context) + shift, source_of(sent, context) + shift, sent.bytes);
     }
     const bool alone = own.sent.size() + own.received.size() == 1;
     if (!alone) ccl::group_start();
     for (const Transfer& sent : own.sent) {
       if (sent.destination == context.world.rank) continue;
-      events_.push_back(ccl::send(source_of(sent, context), sent.bytes, ccl::datatype::int8,
+      events_.push_back(ccl::send(source_of(sent, context) + shift, sent.bytes, ccl::datatype::int8,
                                   context.members.place_of(sent.destination), ccl_.communicator(), ccl_.stream()));
     }
     for (const Transfer& received : own.received) {
       if (received.source == context.world.rank) continue;
-      events_.push_back(ccl::recv(destination_of(received, context), received.bytes, ccl::datatype::int8,
+      events_.push_back(ccl::recv(destination_of(received, context) + shift, received.bytes, ccl::datatype::int8,
                                   context.members.place_of(received.source), ccl_.communicator(), ccl_.stream()));
     }
     if (!alone) ccl::group_end();
@@ -130,17 +130,17 @@ class OneCclCollective final : public Work {
  public:
   OneCclCollective(const Measurement& measurement, const Group& group, const OneCcl& ccl)
       : operation_(measurement.operation), bytes_(measurement.bytes), ranks_(group.ranks.size()), ccl_(ccl) {}
-  void run() override {
+  void run(std::uint64_t shift) override {
     guarded("a collective of oneCCL", [&] {
-      events_.push_back(enqueue());
+      events_.push_back(enqueue(shift));
       finish(events_, ccl_.context());
     });
   }
 
  private:
-  ccl::event enqueue() {
-    const std::byte* send = ccl_.context().send.data();
-    std::byte* receive = ccl_.context().receive.data();
+  ccl::event enqueue(std::uint64_t shift) {
+    const std::byte* send = ccl_.context().send.data() + shift;
+    std::byte* receive = ccl_.context().receive.data() + shift;
     const std::size_t share = bytes_ / ranks_;
     const std::size_t floats = bytes_ / sizeof(float);
     constexpr auto kBytes = ccl::datatype::int8;

@@ -70,17 +70,17 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  void run() override {
-    for (const OwnTransfers& own : steps_) run(own);
+  void run(std::uint64_t shift) override {
+    for (const OwnTransfers& own : steps_) run(own, shift);
   }
 
-  std::int64_t run_train(std::int64_t operations) override {
+  std::int64_t run_train(const pattern::Ring& ring) override {
     const OwnTransfers& own = steps_.front();
     const Step& mine = moved(own);
     while (clocks_.size() < mine.size()) clocks_.emplace_back();
     begin(own);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].start(streams_[i]);
-    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], operations);
+    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], ring);
     for (std::size_t i = 0; i < mine.size(); ++i) clocks_[i].stop(streams_[i]);
     for (device::TrainClock& clock : clocks_) clock.release();
     end(own);
@@ -97,7 +97,7 @@ class CopiedTransfers final : public Work {
         if (transfer.destination_place != Place::host) continue;
         // What the host will draw to it lies on the device.
         context_.stream.migrate(destination(transfer), transfer.bytes, false);
-        context_.stream.copy_by_kernel(destination(transfer), source(transfer), transfer.bytes, false);
+        context_.stream.copy_by_kernel(destination(transfer), source(transfer), transfer.bytes, false, {});
       }
     }
     context_.stream.synchronize();
@@ -107,10 +107,10 @@ class CopiedTransfers final : public Work {
   // What this rank moves of a step: all that it sends, or all that it receives.
   const Step& moved(const OwnTransfers& own) const { return reads_ ? own.received : own.sent; }
 
-  void run(const OwnTransfers& own) {
+  void run(const OwnTransfers& own, std::uint64_t shift) {
     const Step& mine = moved(own);
     begin(own);
-    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i]);
+    for (std::size_t i = 0; i < mine.size(); ++i) move(mine[i], streams_[i], {}, shift);
     if (migrates_) touch(mine);
     end(own);
   }
@@ -146,20 +146,23 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  // A kernel that writes over a link goes over the data so many times once it has started, as nvbandwidth's does. What
-  // it reads over a link, or copies inside the device's memory, would come from a cache the second time: it is started
-  // anew.
-  void move(const Transfer& transfer, device::Stream& stream, std::int64_t times = 1) {
+  // A kernel that writes over a link does all operations once it has started, as nvbandwidth's does. What it reads over
+  // a link, or copies inside the device's memory, could come from a cache the second time: it is started anew.
+  void move(const Transfer& transfer, device::Stream& stream, const pattern::Ring& ring, std::uint64_t shift = 0) {
     if (migrates_ && transfer.destination_place == Place::host) return;
-    if (copy_.by_kernel()) {
-      const bool link = transfer.source != transfer.destination || transfer.source_place == Place::host ||
-                        transfer.destination_place == Place::host;
-      const bool writes_over_link = link && transfer.source == rank_ && transfer.source_place == Place::device;
-      const std::int64_t in_one_start = writes_over_link ? times : 1;
-      for (; times > 0; times -= in_one_start)
-        stream.copy_by_kernel(destination(transfer), source(transfer), transfer.bytes, link, in_one_start);
-    } else {
-      for (; times > 0; --times) stream.copy(destination(transfer), source(transfer), transfer.bytes);
+    std::byte* to = destination(transfer) + shift;
+    const std::byte* from = source(transfer) + shift;
+    const bool link = transfer.source != transfer.destination || transfer.source_place == Place::host ||
+                      transfer.destination_place == Place::host;
+    if (copy_.by_kernel() && link && transfer.source == rank_ && transfer.source_place == Place::device)
+      return stream.copy_by_kernel(to, from, transfer.bytes, link, ring);
+    for (std::uint64_t i = 0; i < ring.operations; ++i) {
+      const std::uint64_t at = ring.shift_of(i);
+      if (copy_.by_kernel()) {
+        stream.copy_by_kernel(to + at, from + at, transfer.bytes, link, {});
+      } else {
+        stream.copy(to + at, from + at, transfer.bytes);
+      }
     }
   }
 
@@ -220,17 +223,20 @@ class CopiedReduction final : public Work {
     }
     for (const int rank : ranks_) inputs_.push_back(reinterpret_cast<const float*>(copy.peer(rank).send + offset));
   }
-  void run() override {
+  void run(std::uint64_t shift) override {
     const Context& context = copy_.context();
     const bool is_root = context.world.rank == ranks_[0];
+    std::byte* sums = context.receive.data() + shift;
     if (operation_ == Operation::reduce_scatter || is_root) {
-      context.stream.sum(reinterpret_cast<float*>(context.receive.data()), inputs_, elements_);
+      std::vector<const float*> inputs = inputs_;
+      for (const float*& input : inputs) input += shift / sizeof(float);
+      context.stream.sum(reinterpret_cast<float*>(sums), inputs, elements_);
       context.stream.synchronize();
     }
     if (operation_ != Operation::allreduce) return;
     if (!is_root) return context.shared.await(ranks_[0]);
     for (std::size_t i = 1; i < ranks_.size(); ++i)
-      streams_[i - 1].copy(copy_.peer(ranks_[i]).receive, context.receive.data(), bytes_);
+      streams_[i - 1].copy(copy_.peer(ranks_[i]).receive + shift, sums, bytes_);
     for (std::size_t i = 1; i < ranks_.size(); ++i) {
       streams_[i - 1].synchronize();
       context.shared.signal(ranks_[i]);

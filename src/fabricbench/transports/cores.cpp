@@ -177,8 +177,12 @@ class Crew {
 class WorkOfCores final : public Work {
  public:
   WorkOfCores(std::vector<Job> jobs, Crew& crew) : crew_(crew), jobs_(std::move(jobs)) {}
-  void run() override {
-    for (const Job& job : jobs_) crew_.run(job);
+  void run(std::uint64_t shift) override {
+    for (Job job : jobs_) {
+      job.destination += shift;
+      job.source += shift;
+      crew_.run(job);
+    }
   }
   void rewind() override {
     for (const Job& job : jobs_) {

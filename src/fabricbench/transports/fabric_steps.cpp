@@ -52,19 +52,19 @@ FabricTransfers::FabricTransfers(const Group& group, int rank, Access access, co
   }
 }
 
-void FabricTransfers::run() {
-  for (const Messages& step : steps_) run(step, 1);
+void FabricTransfers::run(std::uint64_t shift) {
+  for (const Messages& step : steps_) run(step, {}, shift);
 }
 
-std::int64_t FabricTransfers::run_train(std::int64_t operations) {
-  run(steps_.front(), operations);
+std::int64_t FabricTransfers::run_train(const pattern::Ring& ring) {
+  run(steps_.front(), ring, 0);
   return -1;
 }
 
-void FabricTransfers::run(const Messages& step, std::int64_t times) {
+void FabricTransfers::run(const Messages& step, const pattern::Ring& ring, std::uint64_t shift) {
   if (access_ == Access::send) {
-    for (std::int64_t i = 0; i < times; ++i) receive(step.received);
-    for (std::int64_t i = 0; i < times; ++i) send(step.sent);
+    for (std::uint64_t i = 0; i < ring.operations; ++i) receive(step.received, shift + ring.shift_of(i));
+    for (std::uint64_t i = 0; i < ring.operations; ++i) send(step.sent, shift + ring.shift_of(i));
     return land(data_);
   }
   const bool reads = access_ == Access::read;
@@ -78,17 +78,17 @@ void FabricTransfers::run(const Messages& step, std::int64_t times) {
   const auto& told = reads ? step.sent : step.received;
   const auto other_of_moved = reads ? &Transfer::source : &Transfer::destination;
   expect(kDone, told, reads ? &Transfer::destination : &Transfer::source);
-  for (std::int64_t i = 0; i < times; ++i) move(moved, other_of_moved);
+  for (std::uint64_t i = 0; i < ring.operations; ++i) move(moved, other_of_moved, shift + ring.shift_of(i));
   land(data_);
   tell(kDone, moved, other_of_moved);
   land(notes_);
 }
 
-void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::* other) {
+void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::* other, std::uint64_t shift) {
   for (const auto& [transfer, pieces, first] : messages) {
     for (const Piece& piece : pieces) {
-      const std::uint64_t from = transfer.source_offset + piece.offset;
-      const std::uint64_t to = transfer.destination_offset + piece.offset;
+      const std::uint64_t from = transfer.source_offset + piece.offset + shift;
+      const std::uint64_t to = transfer.destination_offset + piece.offset + shift;
       if (access_ == Access::read) {
         endpoints_[piece.nic]->read(data_, transfer.*other, {destination_buffer(transfer), to, piece.bytes},
                                     source_buffer(transfer), from);
@@ -100,22 +100,23 @@ void FabricTransfers::move(const std::vector<Message>& messages, int Transfer::*
   }
 }
 
-void FabricTransfers::send(const std::vector<Message>& messages) {
+void FabricTransfers::send(const std::vector<Message>& messages, std::uint64_t shift) {
   for (const auto& [transfer, pieces, first] : messages) {
     std::size_t place = first;
     for (const Piece& piece : pieces)
-      endpoints_[piece.nic]->send(data_, transfer.destination, tag_of(kData, rank_, place++),
-                                  {source_buffer(transfer), transfer.source_offset + piece.offset, piece.bytes});
+      endpoints_[piece.nic]->send(
+          data_, transfer.destination, tag_of(kData, rank_, place++),
+          {source_buffer(transfer), transfer.source_offset + piece.offset + shift, piece.bytes});
   }
 }
 
-void FabricTransfers::receive(const std::vector<Message>& messages) {
+void FabricTransfers::receive(const std::vector<Message>& messages, std::uint64_t shift) {
   for (const auto& [transfer, pieces, first] : messages) {
     std::size_t place = first;
     for (const Piece& piece : pieces)
       endpoints_[piece.nic]->receive(
           data_, tag_of(kData, transfer.source, place++),
-          {destination_buffer(transfer), transfer.destination_offset + piece.offset, piece.bytes});
+          {destination_buffer(transfer), transfer.destination_offset + piece.offset + shift, piece.bytes});
   }
 }
 

@@ -17,9 +17,9 @@ class FabricTransfers final : public Work {
   // `most`: bytes of the largest message of all endpoints. `yields`: gives up its core where nothing has ended.
   FabricTransfers(const Group& group, int rank, Access access, const FabricEndpoints& endpoints, std::uint64_t most,
                   bool yields);
-  void run() override;
-  // So many messages at a time, and one note at their end.
-  std::int64_t run_train(std::int64_t operations) override;
+  void run(std::uint64_t shift) override;
+  // All messages of a ring at a time, and one note at their end.
+  std::int64_t run_train(const pattern::Ring& ring) override;
 
  private:
   struct Message {
@@ -32,11 +32,11 @@ class FabricTransfers final : public Work {
     std::vector<Message> received;
   };
 
-  void run(const Messages& step, std::int64_t times);
+  void run(const Messages& step, const pattern::Ring& ring, std::uint64_t shift);
   // The transfers that this rank moves itself, to or from the `other` rank of each.
-  void move(const std::vector<Message>& messages, int Transfer::* other);
-  void send(const std::vector<Message>& messages);
-  void receive(const std::vector<Message>& messages);
+  void move(const std::vector<Message>& messages, int Transfer::* other, std::uint64_t shift);
+  void send(const std::vector<Message>& messages, std::uint64_t shift);
+  void receive(const std::vector<Message>& messages, std::uint64_t shift);
   void expect(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other);
   void tell(std::uint64_t kind, const std::vector<Message>& messages, int Transfer::* other);
   void land(Flight& flight);

@@ -21,15 +21,15 @@ class MpiTransfers final : public Work {
       steps_.emplace_back(step, context, context.send.data(), context.receive.data());
   }
   // No synchronisation with the device: a completed MPI call means that the data are there.
-  void run() override {
-    for (Exchange& step : steps_) step.run();
+  void run(std::uint64_t shift) override {
+    for (Exchange& step : steps_) step.run(shift);
   }
-  std::int64_t run_train(std::int64_t operations) override {
+  std::int64_t run_train(const pattern::Ring& ring) override {
     if constexpr (std::is_same_v<Exchange, MpiStep>) {
-      steps_.front().run_window(operations);
+      steps_.front().run_window(ring);
       return -1;
     } else {
-      return Work::run_train(operations);
+      return Work::run_train(ring);
     }
   }
 
@@ -41,8 +41,9 @@ class MpiCollective final : public Work {
  public:
   MpiCollective(const Measurement& measurement, const Context& context)
       : operation_(measurement.operation), bytes_(measurement.bytes), context_(context) {}
-  void run() override {
-    run_mpi_collective(operation_, context_.members, bytes_, context_.send.data(), context_.receive.data());
+  void run(std::uint64_t shift) override {
+    run_mpi_collective(operation_, context_.members, bytes_, context_.send.data() + shift,
+                       context_.receive.data() + shift);
   }
 
  private:
@@ -59,7 +60,7 @@ class MpiTrainingStep final : public Work {
         context_(context),
         group_(context.world, parts_[0].ranks),
         replicas_(context.world, parts_[1].ranks) {}
-  void run() override {
+  void run(std::uint64_t) override {
     const TrainingPart& tensor = parts_[0];
     MPI_Request reduced = MPI_REQUEST_NULL;
     mpi_check(MPI_Iallreduce(context_.send.data() + tensor.offset, context_.receive.data() + tensor.offset,
@@ -126,32 +127,32 @@ MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send
   requests_.assign(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL);
 }
 
-void MpiStep::run() {
+void MpiStep::run(std::uint64_t shift) {
   // One transfer alone needs no request: this is what a ping-pong is in every MPI benchmark.
   if (requests_.size() == 1 && local_.empty()) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
-      mpi_check(MPI_Send(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
+      mpi_check(MPI_Send(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
                 "MPI_Send");
     } else {
       const Transfer& received = own_.received[0];
-      mpi_check(MPI_Recv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
-                         MPI_STATUS_IGNORE),
+      mpi_check(MPI_Recv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
+                         world_.all, MPI_STATUS_IGNORE),
                 "MPI_Recv");
     }
     return;
   }
   for (const Transfer& local : local_) {
-    stream_.copy(incoming(local), outgoing(local), local.bytes);
+    stream_.copy(incoming(local) + shift, outgoing(local) + shift, local.bytes);
   }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
-    mpi_check(MPI_Irecv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
-                        &requests_[next++]),
+    mpi_check(MPI_Irecv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
+                        world_.all, &requests_[next++]),
               "MPI_Irecv");
   }
   for (const Transfer& sent : own_.sent) {
-    mpi_check(MPI_Isend(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+    mpi_check(MPI_Isend(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
                         &requests_[next++]),
               "MPI_Isend");
   }
@@ -159,23 +160,25 @@ void MpiStep::run() {
   if (!local_.empty()) stream_.synchronize();
 }
 
-void MpiStep::run_window(std::int64_t messages) {
-  std::vector<MPI_Request> requests(static_cast<std::size_t>(messages) * (own_.sent.size() + own_.received.size()));
+void MpiStep::run_window(const pattern::Ring& ring) {
+  std::vector<MPI_Request> requests(ring.operations * (own_.sent.size() + own_.received.size()));
   std::size_t next = 0;
-  for (std::int64_t i = 0; i < messages; ++i) {
+  for (std::uint64_t i = 0; i < ring.operations; ++i) {
+    const std::uint64_t shift = ring.shift_of(i);
     for (const Transfer& received : own_.received) {
-      mpi_check(MPI_Irecv(incoming(received), as_count(received.bytes), MPI_BYTE, received.source, kTag, world_.all,
-                          &requests[next++]),
+      mpi_check(MPI_Irecv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
+                          world_.all, &requests[next++]),
                 "MPI_Irecv");
     }
   }
-  for (std::int64_t i = 0; i < messages; ++i) {
+  for (std::uint64_t i = 0; i < ring.operations; ++i) {
+    const std::uint64_t shift = ring.shift_of(i);
     for (const Transfer& sent : own_.sent) {
-      mpi_check(MPI_Isend(outgoing(sent), as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
+      mpi_check(MPI_Isend(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
                           &requests[next++]),
                 "MPI_Isend");
     }
-    for (const Transfer& local : local_) stream_.copy(incoming(local), outgoing(local), local.bytes);
+    for (const Transfer& local : local_) stream_.copy(incoming(local) + shift, outgoing(local) + shift, local.bytes);
   }
   mpi_check(MPI_Waitall(as_count(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   for (const Transfer& received : own_.received)
@@ -207,8 +210,8 @@ MpiAlltoallv::MpiAlltoallv(const Step& step, const Context& context, const std::
   }
 }
 
-void MpiAlltoallv::run() {
-  mpi_check(MPI_Alltoallv(send_, sent_.data(), sent_from_.data(), MPI_BYTE, receive_, received_.data(),
+void MpiAlltoallv::run(std::uint64_t shift) {
+  mpi_check(MPI_Alltoallv(send_ + shift, sent_.data(), sent_from_.data(), MPI_BYTE, receive_ + shift, received_.data(),
                           received_at_.data(), MPI_BYTE, world_.all),
             "MPI_Alltoallv");
 }

@@ -21,9 +21,9 @@ inline constexpr std::uint64_t kMostMpiBytes = std::numeric_limits<int>::max();
 class MpiStep {
  public:
   MpiStep(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
-  void run();
-  // As osu_bw: so many messages outstanding at a time, and an answer to each rank that sends once all are there.
-  void run_window(std::int64_t messages);
+  void run(std::uint64_t shift);
+  // As osu_bw: all messages of a ring outstanding at a time, and an answer to each rank that sends once all are there.
+  void run_window(const pattern::Ring& ring);
 
  private:
   const std::byte* outgoing(const Transfer& sent) const {
@@ -51,7 +51,7 @@ class MpiStep {
 class MpiAlltoallv {
  public:
   MpiAlltoallv(const Step& step, const Context& context, const std::byte* send, std::byte* receive);
-  void run();
+  void run(std::uint64_t shift);
 
  private:
   const World& world_;

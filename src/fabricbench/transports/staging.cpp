@@ -25,17 +25,17 @@ class StagedTransfers final : public Work {
           {own_transfers(step, context.world.rank), Exchange(step, context, host.send.data(), host.receive.data())});
     }
   }
-  void run() override {
+  void run(std::uint64_t shift) override {
     for (auto& [own, exchange] : steps_) {
       for (const Transfer& sent : own.sent) {
-        std::byte* host = (sent.relayed ? host_.receive : host_.send).data() + sent.source_offset;
-        context_.stream.copy(host, source_of(sent, context_), sent.bytes);
+        std::byte* host = (sent.relayed ? host_.receive : host_.send).data() + sent.source_offset + shift;
+        context_.stream.copy(host, source_of(sent, context_) + shift, sent.bytes);
       }
       if (!own.sent.empty()) context_.stream.synchronize();
-      exchange.run();
+      exchange.run(shift);
       for (const Transfer& received : own.received) {
-        context_.stream.copy(context_.receive.data() + received.destination_offset,
-                             host_.receive.data() + received.destination_offset, received.bytes);
+        const std::uint64_t at = received.destination_offset + shift;
+        context_.stream.copy(context_.receive.data() + at, host_.receive.data() + at, received.bytes);
       }
       if (!own.received.empty()) context_.stream.synchronize();
     }
@@ -63,7 +63,7 @@ class StagedCollective final : public Work {
                 : operation_ == Operation::reduce && !is_root   ? 0
                                                                 : bytes_;
   }
-  void run() override {
+  void run(std::uint64_t) override {
     if (sent_ > 0) {
       context_.stream.copy(host_.send.data(), context_.send.data(), sent_);
       context_.stream.synchronize();

@@ -12,9 +12,9 @@ class WorkInSteps final : public Work {
  public:
   explicit WorkInSteps(std::vector<std::unique_ptr<Work>> steps) : steps_(std::move(steps)) {}
   // Each part ends with the device synchronised, so that the next one finds what it passes on.
-  void run() override {
+  void run(std::uint64_t shift) override {
     for (const auto& step : steps_) {
-      if (step != nullptr) step->run();
+      if (step != nullptr) step->run(shift);
     }
   }
 

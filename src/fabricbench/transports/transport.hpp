@@ -45,11 +45,12 @@ struct Context {
 class Work {
  public:
   virtual ~Work() = default;
-  virtual void run() = 0;
-  // The operation so many times, one after the other without a wait in between where the transport can. Nanoseconds of
+  // With all data so many bytes further in every buffer.
+  virtual void run(std::uint64_t shift) = 0;
+  // The operations of a ring, one after the other without a wait in between where the transport can. Nanoseconds of
   // all of it by the device's clock, 0 for a rank that moves nothing itself; -1: by the clock of who calls it.
-  virtual std::int64_t run_train(std::int64_t operations) {
-    for (std::int64_t i = 0; i < operations; ++i) run();
+  virtual std::int64_t run_train(const pattern::Ring& ring) {
+    for (std::uint64_t i = 0; i < ring.operations; ++i) run(ring.shift_of(i));
     return -1;
   }
   // Before each run, outside the clock: puts back what a run moves away.
