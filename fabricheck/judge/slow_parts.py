@@ -17,13 +17,11 @@ from fabricheck.judge.node_levels import is_of
 from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, either
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
-from fabricheck.units import FEW
 
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]
@@ -140,22 +138,20 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) ->
     loss = float(np.median(metrics.worse[members]))
     share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
     alone = sum(each.verdict.is_slow for each in judged)
-    at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
-    where = either(at_fault[:FEW]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
+    where = slow.part.names[0] if slow.part.names else "all launches" if SESSION in slow.part.kinds else test
     text = (
         f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
         f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
     )
     slow_judged = [(runs[run], runs[run].judgements[place]) for run, place in _slow_themselves(slow, metrics)]
     files = tuple(dict.fromkeys(run.run.path for run, _ in slow_judged))
-    code = code_of_slow(at_fault) if at_fault else "slower-than-reference"
-    if not at_fault or {SESSION, LAUNCH} & set(slow.part.kinds):
-        return Finding(code, Verdict.DEGRADED, text, at_fault, files=files)
+    if not slow.part.names or {SESSION, LAUNCH} & set(slow.part.kinds):
+        return Finding("slower-than-reference", Verdict.DEGRADED, text, files=files)
     # It stands alone in its launch. Sums of values that are cut off are nearly normal.
     names = tuple(dict.fromkeys(each.name for _, each in slow_judged))
     p = min(1.0, len(metrics.parts) * float(ndtr(-slow.score)))
-    return Finding(code, Verdict.DEGRADED, text, at_fault, metrics=names, files=files, p=p)
+    return Finding("slower-than-reference", Verdict.DEGRADED, text, metrics=names, files=files, p=p)
 
 
 def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:

@@ -77,6 +77,7 @@ class Yardstick:
 class Judgement:
     """The verdict on one metric and the numbers that it rests on. `reason` is one line for the administrator.
 
+    `p`: the probability that healthy peers are as slow, where these decided.
     `yardstick`: the one that decided. None where there was none (`unjudged`), and where no speed was judged: of a
     value that is not a measurement, and of wrong data.
     """
@@ -93,6 +94,7 @@ class Judgement:
     reference: Reference | None
     samples: Samples
     yardstick: Yardstick | None = None
+    p: float | None = None
 
     @property
     def unjudged(self) -> bool:
