@@ -39,7 +39,8 @@ class Affected:
     def ratio(self) -> float | None:
         """The median of its rows over that of what passes in the group, less than 1 for slow ones; None without
         any."""
-        good = [each.judgement.value for each in self.group.fast if each not in self.rows]
+        own = {id(each) for each in self.rows}
+        good = [each.judgement.value for each in self.group.fast if id(each) not in own]
         if not good or not self.rows:
             return None
         ratio = statistics.median(each.judgement.value for each in self.rows) / statistics.median(good)

@@ -40,8 +40,9 @@ class Row:
     """A measurement. `question`: what was measured, whoever it was measured on. `quantity`: rows of another one do not
     speak against a component. `loss`: logarithm of how much worse it is than it should be, with the standard deviation
     `noise`; `slow`: a judge says so. `crosses`: the probability, by component, that its data cross it. `own`: what
-    stands for this measurement alone. `total`: the loss against what an ideal algorithm gets, which says more than
-    peers do of what all of them cross; None where `loss` is by a yardstick from elsewhere."""
+    stands for this measurement alone. `apart`: its peers are faster, whatever all lose. `total`: the loss against what
+    an ideal algorithm gets, which says more than peers do of what all of them cross; None where `loss` is by a
+    yardstick from elsewhere."""
 
     question: Hashable
     quantity: str
@@ -49,8 +50,9 @@ class Row:
     noise: float
     slow: bool
     crosses: Mapping[Component, float]
-    own: Component
+    own: tuple[Component, ...]
     total: float | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,16 @@ def explain(rows: Sequence[Row], prior: Mapping[Component, float] | None = None)
         if table.worth(other) > table.worth(chosen):
             chosen = other
     causes = [*(table.explanation(chosen, column) for column in chosen), *_alone(rows, table.left(chosen))]
-    return tuple(sorted(causes, key=lambda cause: -cause.gain))
+    return tuple(sorted((cause for cause in causes if cause.rows), key=lambda cause: -cause.gain))
 
 
 def _alone(rows: Sequence[Row], left: Ints) -> list[Explanation]:
     """What nothing explains that several share, each by what stands for it alone."""
-    by_own: dict[Component, list[int]] = {}
+    by_own: dict[tuple[Component, ...], list[int]] = {}
     for number in left.tolist():
         by_own.setdefault(rows[number].own, []).append(number)
     return [
-        Explanation((own,), tuple(numbers), float(np.median([rows[each].loss for each in numbers])), 0.0)
+        Explanation(own, tuple(numbers), float(np.median([rows[each].loss for each in numbers])), 0.0)
         for own, numbers in by_own.items()
     ]
 
@@ -111,6 +113,7 @@ class _Table:
         self.loss = np.array([row.loss for row in rows])
         self.noise = np.array([row.noise for row in rows])
         self.slow = np.array([row.slow for row in rows])
+        self.apart = np.array([row.apart for row in rows])
         # A judge says that these are slow.
         self.noise[self.slow] = np.minimum(self.noise, self.loss / MOST_OF_METRIC)[self.slow]
         numbers: dict[Hashable, int] = {}
@@ -141,16 +144,17 @@ class _Table:
         first, self.cell = np.unique(cells, return_index=True, return_inverse=True)[1:]
         self.cell_column = self.column[first]
         self.cell_quantity = self.quantity[self.row[first]]
-        self.against = self._against(rows, self.question[self.row[first]])
+        of_question = np.bincount(self.question)[self.question[self.row[first]]]
+        self.whole = np.bincount(self.cell) == of_question
+        self.against = self._against(rows)
 
-    def _against(self, rows: Sequence[Row], question_of_cell: Ints) -> Floats:
+    def _against(self, rows: Sequence[Row]) -> Floats:
         """By cell, how far its fast rows speak against its column where the column costs nothing there."""
         total = np.array([row.loss if row.total is None else row.total for row in rows])
         usual = self._of_columns(self.loss)
         usual_total = self._of_columns(total)
-        size, of_question = np.bincount(self.cell), np.bincount(self.question)
         # Peers that all cross a component agree, whatever it costs them.
-        among_others = (size < of_question[question_of_cell])[self.cell]
+        among_others = ~self.whole[self.cell]
         from_elsewhere = np.array([row.total is None for row in rows])[self.row]
         far = total[self.row] < usual_total[self.column] / 2
         telling = ~self.slow[self.row] & (among_others | from_elsewhere | far)
@@ -186,7 +190,10 @@ class _Table:
         cost = self._cost(self.slow & (before >= DOUBT))
         own = self._misfit(cost[self.cell], self.row)
         slow = self.slow[self.row]
-        own = np.where(slow & (cost[self.cell] > 0) & self.uneven[self.column], np.minimum(own, DOUBT), own)
+        costs = slow & (cost[self.cell] > 0)
+        own = np.where(costs & self.uneven[self.column], np.minimum(own, DOUBT), own)
+        # What all peers cross is not why some of them are slower.
+        own = np.where(costs & self.apart[self.row] & self.whole[self.cell], np.maximum(own, DOUBT), own)
         after = np.where(slow, np.minimum(before[self.row], own), np.maximum(before[self.row], own))
         gain = np.log(1 - self.share + self.share * np.exp(before[self.row] - after))
         of_cell = np.bincount(self.cell, gain, self.cell_column.size)

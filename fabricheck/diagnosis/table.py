@@ -40,7 +40,7 @@ class Measurement:
     question: Hashable
     crosses: dict[Component, float]
     ends: tuple[Component, ...]
-    own: Component
+    own: tuple[Component, ...]
 
     @property
     def slow(self) -> bool:
@@ -156,6 +156,7 @@ def _row(each: Measurement, low: Collection[tuple[int, str]], level: _Level) -> 
         each.crosses,
         each.own,
         each.total if of_peers else None,
+        each.judgement.p is not None,
     )
 
 
@@ -177,10 +178,11 @@ def software_of(judged: RunJudgement) -> Component | None:
 
 @dataclass(frozen=True)
 class _Crossed:
-    """What the data of a run cross. `places`: None where the topology does not fit the run; `network`: where rows have
-    parts of it."""
+    """What the data of a run cross. `parts`: what each rank is on, without a topology. `places`: None where the
+    topology does not fit the run; `network`: where rows have parts of it."""
 
     judged: RunJudgement
+    parts: dict[int, Component]
     places: Places | None
     network: Network | None
 
@@ -191,14 +193,17 @@ class _Crossed:
             places = Places.of(judged.run, topology) if topology is not None else None
         except UserError:  # devices or hosts that the topology does not have; the judge says so
             places = None
-        return cls(
-            judged, places, topology.network if network and places is not None and topology is not None else None
-        )
+        indexes = gpu_of_ranks(judged.run)
+        parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in judged.run.ranks}
+        for each in judged.run.ranks:
+            if each.device is not None:
+                parts[each.rank] = gpu_component(None, indexes[each.rank], each.host, each.device.address)
+        described = topology.network if topology is not None and places is not None else None
+        return cls(judged, parts, places, described if network else None)
 
-    def crossed(self, samples: Samples) -> tuple[dict[Component, float], tuple[Component, ...], Component]:
+    def crossed(self, samples: Samples) -> tuple[dict[Component, float], tuple[Component, ...], tuple[Component, ...]]:
         """What its data cross, where they end, and what stands for this measurement alone."""
-        known = {each.rank for each in self.judged.run.ranks}
-        ranks = [rank for rank in samples.ranks if rank in known]
+        ranks = [rank for rank in samples.ranks if rank in self.parts]
         ends = tuple(self._end(rank, samples.operation) for rank in ranks)
         parts: dict[Component, float] = {}
         if self.places is not None and len(ranks) == len(samples.ranks):
@@ -218,25 +223,23 @@ class _Crossed:
             parts[Component.between(min(ends), max(ends))] = 1.0
         return parts, ends, own
 
-    def _own(self, samples: Samples, ends: tuple[Component, ...], parts: Collection[Component]) -> Component:
+    def _own(
+        self, samples: Samples, ends: tuple[Component, ...], parts: Collection[Component]
+    ) -> tuple[Component, ...]:
         nics = [each for each in parts if each.kind is Kind.NIC]
-        if len(ends) == 1 and len(nics) == 1:
-            return Component.between(ends[0], nics[0])
         if len(ends) == 1:
-            return ends[0]
-        if len(ends) == 2 and samples.operation in PAIRS and samples.operation not in SYMMETRIC_PAIRS:
-            return Component.between(ends[0], ends[1], "out")
+            return (Component.between(ends[0], nics[0]),) if len(nics) == 1 else ends
         if len(ends) == 2:
-            return Component.between(ends[0], ends[1])
-        return Component(Kind.CHECK, f"{samples.operation} of ranks {list_ranks(samples.ranks)}")
+            one_way = samples.operation in PAIRS and samples.operation not in SYMMETRIC_PAIRS
+            return (Component.between(ends[0], ends[1], "out" if one_way else ""),)
+        if self.places is not None and len(ends) < len(self.judged.run.ranks):
+            return self.places.places(samples)[0]
+        return (Component(Kind.CHECK, f"{samples.operation} of ranks {list_ranks(samples.ranks)}"),)
 
     def _end(self, rank: int, operation: str) -> Component:
         if self.places is not None:
             return self.places.end(rank, computes=operation == "product")
-        of = next(each for each in self.judged.run.ranks if each.rank == rank)
-        if of.device is None:
-            return Component(Kind.DEVICE, f"rank {rank}", of.host)
-        return gpu_component(None, gpu_of_ranks(self.judged.run)[rank], of.host, of.device.address)
+        return self.parts[rank]
 
     def _links(self, samples: Samples) -> Iterator[Component]:
         """The links between two GPUs of a node, in the directions of their data."""

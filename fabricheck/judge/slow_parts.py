@@ -17,7 +17,6 @@ from fabricheck.judge.node_levels import is_of
 from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
@@ -30,12 +29,10 @@ _Place = tuple[int, int]
 @dataclass(frozen=True, eq=False)
 class _Metrics:
     """The metrics that references of one source judge: how far each is worse, in standard deviations and as a
-    logarithm, and the number of its launch.
-    `known`: the components by the names that the metrics have."""
+    logarithm, and the number of its launch."""
 
     places: tuple[_Place, ...]
     components: tuple[tuple[str, ...], ...]
-    known: Mapping[str, Component]
     values: Floats
     worse: Floats
     launch: Ints
@@ -78,7 +75,7 @@ def judge_parts(
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
         for own in metrics.by_launch():
             for slow in own.slow_parts(together):
-                _mark(slow, own, _problem(slow, own, runs), verdicts)
+                _mark(slow, own, verdicts)
         problems += [(slow, _problem(slow, metrics, runs)) for slow in metrics.slow_parts(together)]
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
@@ -88,7 +85,6 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
     measured = {short_name(node) for node in nodes}
     places: list[_Place] = []
     components: list[tuple[str, ...]] = []
-    known: dict[str, Component] = {}
     strays: list[tuple[float, float]] = []
     for at, run in enumerate(runs):
         hosts = {short_name(rank.host) for rank in run.run.ranks}
@@ -106,11 +102,10 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
                 break
             places.append((at, number))
             components.append(tuple(one.key for one in crossed))
-            known.update((one.key, one) for one in crossed)
             strays.append(stray)
     values, worse = np.array(strays, dtype=np.float64).reshape(-1, 2).T
     launch = np.unique([run for run, _ in places], return_inverse=True)[1].astype(np.int64)
-    return _Metrics(tuple(places), tuple(components), known, values, worse, launch)
+    return _Metrics(tuple(places), tuple(components), values, worse, launch)
 
 
 def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
@@ -159,11 +154,11 @@ def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:
     return (metrics.places[each] for each in slow.part.metrics if metrics.values[each] > least)
 
 
-def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
+def _mark(slow: SlowPart, metrics: _Metrics, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
     for run, number in _slow_themselves(slow, metrics):
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
             others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
-            reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
+            reason = judged.reason + others
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)

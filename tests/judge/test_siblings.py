@@ -104,7 +104,7 @@ def test_equals_on_many_nodes_of_one_run_are_one_group() -> None:
     ways = [way for node in range(8) for way in pairs(4, 4 * node)]
     found = compared(run_of(hosts, ways, slower={way: 0.03 for way in pairs(4, 8)}))
     (problem,) = blamed(found)
-    assert problem.place == "nid002"
+    assert problem.node == "nid002"
     assert {way for way, verdict in verdicts(found).items() if verdict is DEGRADED} == set(pairs(4, 8))
 
 

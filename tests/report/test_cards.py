@@ -192,7 +192,7 @@ def test_wrong_bytes_beside_a_loss_are_a_cause_of_their_own() -> None:
         for each in run.judgements
     ]
     gpu, pair = sorted(suspects(replace(run, judgements=tuple(wrong)), topology=STAR), key=lambda each: each.code)
-    assert (gpu.code, gpu.part) == ("slow-part", "nid001 GPU 2 (bus 0000:02:00.0), or nid001 link gpu2 - switch")
+    assert (gpu.code, gpu.part.startswith("nid001 GPU 2")) == ("slow-gpu", True)
     assert (pair.code, pair.part) == ("wrong-bytes", "nid001 GPU 1 ↔ GPU 2")
 
 

@@ -187,7 +187,7 @@ def draw(seed: int) -> Drawn:
         slow = loss > BEYOND * noise
         if total is not None and total > 0.4:  # two thirds of what links carry
             slow, loss = True, max(loss, total + math.log(reach))
-        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, row.own, total))
+        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, (row.own,), total))
     seen = {
         fault: frozenset(
             number
