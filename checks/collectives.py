@@ -12,7 +12,7 @@ class Collectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["staging", "copy", "ccl", "mpi"])
     operations = ["alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce"]
     sizes = {"host": "16B:16MiB:4", "staging": "16B:64MiB:4", "other": "16B:1GiB:4"}
-    tags = {"nightly", "acceptance", "observations"}
+    tags = {"nightly", "acceptance", "papers"}
     nightly_only = {"transport": ["copy", "ccl", "mpi"]}
 
 

@@ -11,7 +11,7 @@ class NodePairs(rfm.RunOnlyRegressionTest, NodePairsCheck):
     descr = "all pairs of nodes, port by port, one direction at a time"
     transport = parameter(["ccl", "mpi"])
     sizes = {"host": "8B,2MiB", "other": "8B,1GiB"}
-    tags = {"nightly", "acceptance", "observations", "layers"}
+    tags = {"nightly", "acceptance", "papers", "layers"}
 
 
 @rfm.simple_test
@@ -51,7 +51,7 @@ class NetworkCollectives(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     operations = ["alltoall", "allreduce"]
     sizes = {"host": "2MiB", "other": "2MiB,1GiB"}
     warmup = 2
-    tags = {"acceptance", "observations"}
+    tags = {"acceptance", "papers"}
 
 
 @rfm.simple_test
@@ -88,4 +88,4 @@ class NetworkVictims(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     ]
     sizes = {"host": "1KiB,1MiB", "other": "1KiB,64MiB"}
     warmup = 2
-    tags = {"acceptance", "observations"}
+    tags = {"acceptance", "papers"}

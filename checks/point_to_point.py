@@ -12,7 +12,7 @@ class PingPong(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     transport = parameter(["staging", "copy", "ccl", "mpi"])
     operations = ["pingpong"]
     sizes = {"host": "1B:16MiB:4", "staging": "1B:64MiB:4", "other": "1B:1GiB:4"}
-    tags = {"nightly", "acceptance", "observations"}
+    tags = {"nightly", "acceptance", "papers"}
     nightly_only = {"transport": ["copy", "ccl", "mpi"]}
 
 

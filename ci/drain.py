@@ -5,7 +5,7 @@
 After a run over many nodes (`fabricheck run --nodes`) it names the nodes that are FAIL or DEGRADED there: MPI does not
 start with the node, or the node or one of its ports is slower than all others. After any other run it names a node if a
 run on that node alone failed: a wrong byte, or a value below the acceptance floor. A run of several nodes names none of
-them (`fabricheck pairwise locate` does), and neither does an INVALID or INCOMPLETE run.
+them, and neither does an INVALID or INCOMPLETE run.
 
 It prints nothing if that would drain more than a share of a partition (`most_drained` of config/policy.yaml, at least
 one node), counting the nodes that an earlier verdict drained: so many bad nodes point to software or a setting.

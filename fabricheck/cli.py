@@ -43,7 +43,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("run", "fabricheck.commands.run", "Run the checks of a system, judge them and write the report."),
     Command("upgrade", "fabricheck.commands.upgrade", "Old and new software interleaved in one job: go, or stay?"),
     Command("judge", "fabricheck.commands.judge", "Judge result files, or the output of a vendor's tool."),
-    Command("observations", "fabricheck.commands.judge", "Test the SC24 paper's observations on this system."),
+    Command("reproduce", "fabricheck.commands.reproduce", "Put a paper's figure beside what was measured here."),
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
     Command("explain", "fabricheck.commands.explain", "Explain what a finding means and what to do."),
     Command("bundle", "fabricheck.commands.bundle", "Pack a run into one archive for a vendor."),
@@ -52,11 +52,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("calibrate", "fabricheck.commands.history", "Make references from runs while the system was healthy."),
     Command("compare", "fabricheck.commands.history", "Compare two sets of runs: did the upgrade cost anything?"),
     Command("watch", "fabricheck.commands.history", "Report what got worse in the history, and since when."),
-    Command("ledger", "fabricheck.commands.fleet", "Print when each node and link was last verified."),
     Command(
         "expected", "fabricheck.commands.topology", "Print the bandwidth that each pair and collective should reach."
     ),
-    Command("pairwise", "fabricheck.commands.pairwise", "Plan rounds of node pairs, and locate the slow part."),
     Command("validate", "fabricheck.commands.topology", "Check the files of a system together."),
     Command("emulate", "fabricheck_lab.emulate", "Build a Slurm cluster in miniature on this machine."),
     Command("doctor", "fabricheck.commands.doctor", "Check in seconds whether this node is fit."),
@@ -67,10 +65,10 @@ COMMANDS: tuple[Command, ...] = (
 #: The commands by what they are for, in the order of the help.
 TASKS = {
     "Describe a system": ("init", "capture", "validate", "doctor"),
-    "Measure": ("run", "upgrade", "ledger"),
-    "Understand a result": ("explain", "judge", "report", "expected", "observations"),
+    "Measure": ("run", "upgrade"),
+    "Understand a result": ("explain", "judge", "report", "expected", "reproduce"),
     "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
-    "Beyond one run": ("bundle", "pairwise", "emulate"),
+    "Beyond one run": ("bundle", "emulate"),
 }
 
 #: The distribution whose command `emulate` is: the only thing of it that is named in this package.

@@ -72,6 +72,12 @@ def _trusted(variable: str, folder: Path) -> Path:
     return folder
 
 
+def config_file(name: str) -> Path:
+    """A file of config/: that of the suite, else, as all suites are on the same hardware, the installed one."""
+    files = [suite / "config" / name for suite in (suite_root(), INSTALLED.parent.parent, INSTALLED)]
+    return next((file for file in files if file.exists()), files[0])
+
+
 def require_plain(what: str, path: Path) -> None:
     """Raises UserError for a path with more in it than ReFrame and the scripts of jobs take for a name.
 

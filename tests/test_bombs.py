@@ -20,7 +20,6 @@ COMMANDS = {
     "report": ["report", "FILE", "--system=alps", "--output=report.html"],
     "bundle": ["bundle", "RUN"],
     "import": ["store", "import", "RUN", "--store=store"],
-    "routes": ["pairwise", "locate", "--system=emulated:pair", "--routes=FILE", "FILE"],
     "topology": ["expected", "--system", "bad"],
 }
 

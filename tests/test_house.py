@@ -11,7 +11,18 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from tools.size import PACKAGE, ROOMS_OF_CONSTANTS, ROOT, constants, imported, modules
+from tools.size import (
+    BUDGETS,
+    PACKAGE,
+    ROOMS_OF_CONSTANTS,
+    ROOT,
+    TOKENS_OF_TESTS,
+    constants,
+    figures_of_the_package,
+    imported,
+    modules,
+    size_of,
+)
 
 LAB = ROOT / "lab" / "fabricheck_lab"
 
@@ -52,6 +63,16 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 80
+
+
+def test_the_package_keeps_its_budgets() -> None:
+    """A figure that is above its budget may not grow."""
+    figures = figures_of_the_package()
+    assert {name: figures[name] for name, limits in BUDGETS.items() if figures[name] > max(limits)} == {}
+
+
+def test_the_tests_keep_their_budget() -> None:
+    assert size_of(ROOT / "tests").tokens <= max(TOKENS_OF_TESTS)
 
 
 def test_every_room_has_a_floor() -> None:
@@ -217,6 +238,7 @@ def test_modules_of_one_name_are_of_one_subject() -> None:
     """On several floors, as what one asks a node for, reads and judges; a command has the name that a user types."""
     subjects = {
         "burn_in",
+        "coverage",
         "cross_check",
         "doctor",
         "fleet",

@@ -25,7 +25,6 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.node_state import NodeState
 from fabricheck.report.machine import VerdictJson
-from fabricheck.report.summary import Coverage
 from fabricheck.results import fabricbench_format
 from fabricheck.topology import schema
 
@@ -115,7 +114,7 @@ FORMATS = (
         "Verdict of a session: `output/runs/RUN/verdict.json`",
         "verdict",
         "JSON. [Monitoring](monitoring.md) has the other files of a run.",
-        (VerdictJson, Finding, Yardstick, Expectation, Reference, Coverage),
+        (VerdictJson, Finding, Yardstick, Expectation, Reference),
     ),
     Format(
         "Entry of the sample store: `session.json`",

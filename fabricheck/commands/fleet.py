@@ -1,5 +1,4 @@
-"""What `fabricheck run --nodes` does around a run (it chooses the nodes, asks for the job, and gives it back), and
-`fabricheck ledger`: which nodes are to be next."""
+"""What `fabricheck run --nodes` does around a run: it chooses the nodes, asks for the job, and gives it back."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import JSON, STORE, SYSTEM
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,90 +112,11 @@ def _resumed(folder: Path, asked: str | None, options: Sequence[str]) -> Fleet:
 
 def _oldest_first(states: Mapping[str, str], store: Path, system: str) -> Mapping[str, str]:
     """The nodes in the order in which they are to be measured again; in Slurm's where the store does not state it."""
-    from fabricheck.history.ledger import read_ledger
+    from fabricheck.history.session_nodes import last_sessions
 
     try:
-        entries = read_ledger(store, system, tuple(states))
+        last = last_sessions(store, system)
     except UserError as error:
         click.echo(f"fabricheck: idle nodes are taken in Slurm's order: {error}", err=True)
         return states
-    return {node: states[node] for node in entries.oldest(states)}
-
-
-@click.command()
-@SYSTEM
-@STORE
-@click.option(
-    "--oldest",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Print the N nodes that were tested longest ago and can run a job, as a list for `run --nodes`.",
-)
-@JSON
-def ledger(*, system: str, store: Path, oldest: int | None, as_json: bool) -> None:
-    """Print when each node of a system or partition, and each of its links, was last verified.
-
-    When: to choose the nodes to test next. Each node is one line, with tags and verdict: nodes that were never verified
-    first, then the oldest. An INCOMPLETE or INVALID session does not verify a node: the line ends with its verdict.
-
-    \b
-    fabricheck ledger --system alps:gpu
-    fabricheck ledger --system alps:gpu --oldest 16
-    fabricheck run --system alps:gpu --tag smoke --nodes idle:16 --minutes 5
-    """
-    from fabricheck.commands import rehearsal_note
-    from fabricheck.fleet.nodes import choose
-    from fabricheck.history.ledger import read_ledger
-    from fabricheck.history.text import ledger_lines, to_json
-    from fabricheck.suite import Suite, suite_root
-    from fabricheck.topology.network import fold
-
-    if oldest is not None and as_json:
-        raise UserError("--oldest and --json exclude each other")
-    known = _nodes_of(Suite(suite_root()), system)
-    entries = read_ledger(store, system.partition(":")[0], known.nodes, known.nics)
-    rehearsal_note.say(entries.rehearsal)
-    if known.note:
-        click.echo(f"fabricheck: {known.note}", err=True)
-    if entries.others:
-        click.echo(f"fabricheck: the store has nodes that are not of {system}: {fold(entries.others)}", err=True)
-    if oldest is None:
-        click.echo(to_json(entries) if as_json else "\n".join(ledger_lines(entries)), nl=not as_json)
-        return
-    able = choose("all", known.states, system).nodes if known.states else [each.node for each in entries.nodes]
-    chosen = entries.oldest(able)[:oldest]
-    if len(chosen) < oldest:
-        click.echo(f"fabricheck: --oldest {oldest}: {system} has only {len(chosen)} nodes that can run a job", err=True)
-    click.echo(fold(chosen))
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The nodes of a partition; their `states` where Slurm says them; the `nics` of each; `note`: who named them."""
-
-    nodes: tuple[str, ...]
-    states: Mapping[str, str]
-    nics: tuple[str, ...]
-    note: str = ""
-
-
-def _nodes_of(suite: Suite, where: str) -> _Known:
-    """Of the partition by Slurm, else by the network of its topology. Raises UserError for an unknown one."""
-    from fabricheck.fleet.nodes import SLURM, slurm_states
-    from fabricheck.fleet.settings import partition_in
-    from fabricheck.topology.model import find_topology
-
-    name = where.partition(":")[0]
-    suite.require(name)
-    partition = partition_in(suite.settings(name), where)
-    topology = find_topology(f"{name}:{partition['name']}", suite.site(name).parent)
-    nics = tuple(each.name for each in topology.nics) if topology.network else ()
-    try:
-        if partition["scheduler"] not in SLURM:
-            raise UserError(f"the partition's scheduler is {partition['scheduler']}")
-        states: Mapping[str, str] = slurm_states(partition.get("access", []))
-    except UserError as error:
-        nodes = topology.network.nodes if topology.network else ()
-        by = "the nodes are those of topology.yaml" if nodes else "only nodes that the store has are listed"
-        return _Known(nodes, {}, nics, f"{by}: {error}")
-    return _Known(tuple(states), states, nics)
+    return {node: states[node] for node in sorted(states, key=lambda node: last.get(node, ""))}

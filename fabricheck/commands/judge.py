@@ -1,26 +1,23 @@
-"""`fabricheck judge`, the verdict on result files, and `fabricheck observations`, what they say of a paper's."""
+"""`fabricheck judge`: the verdict on result files."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES, STORE
+from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES
 from fabricheck.errors import UserError, refused
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
-    from fabricheck.diagnosis.case_runs import CaseRun
-    from fabricheck.diagnosis.observations import Observation
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
     from fabricheck.records.finding import Finding
@@ -136,93 +133,6 @@ def judge(
             for line in vendor_table(run) if isinstance(run, VendorJudgement) else _table(run):
                 click.echo(line)
     context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
-
-
-@click.command()
-@click.argument("files", nargs=-1, type=FILE, metavar="[FILE...]")
-@click.option("--system", help="The system whose topology is used.  [default: that of the session]")
-@click.option("--session", help="A stored session, by the beginning of its id, instead of files.")
-@STORE
-@JSON
-def observations(
-    *, files: tuple[Path, ...], system: str | None, session: str | None, store: Path, as_json: bool
-) -> None:
-    """Test which of the eight observations of the SC24 paper (De Sensi et al.) hold on this system.
-
-    When: after a run with --tag observations. The answers are information and change no verdict: the exit status is 0,
-    or 2 for a mistake in the input.
-
-    \b
-    fabricheck observations --session 3f2a
-    """
-    from fabricheck.commands import rehearsal_note
-    from fabricheck.diagnosis.case_runs import CaseRun
-    from fabricheck.diagnosis.observations import observe
-    from fabricheck.judge.policy import Policy
-    from fabricheck.judge.system import SystemJudge
-    from fabricheck.records.rehearsal import any_rehearsal
-    from fabricheck.results.fabricbench import read_run
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import suite_root
-
-    if bool(files) == bool(session):
-        raise UserError("give either result files or --session")
-    if session is not None:
-        system, runs = _stored(session, system, store)
-    else:
-        runs = [CaseRun.of_file(read_run(file)) for file in files]
-        _note_left_out(runs)
-    if system is not None:
-        require_partition(suite_root(), system)
-    judge = SystemJudge.of(system) if system is not None else SystemJudge(None, None, Policy())
-    answers = observe(runs, judge)
-    rehearsal_note.say(any_rehearsal(each.run for each in runs))
-    if as_json:
-        click.echo(json.dumps([asdict(each) for each in answers], indent=2, allow_nan=False))
-    else:
-        for line in _lines(answers, shutil.get_terminal_size((120, 40)).columns):
-            click.echo(line)
-
-
-def _note_left_out(runs: Sequence[CaseRun]) -> None:
-    """Says on stderr which files count for nothing and why; UserError where none counts."""
-    left_out = [each for each in runs if not each.is_evidence]
-    # What the reader says begins with the file.
-    reasons = [
-        next((one.message for one in each.run.problems), f"{each.run.path}: is of a vendor tool") for each in left_out
-    ]
-    if left_out and len(left_out) == len(runs):
-        raise UserError(f"no file is a complete run of fabricbench: {reasons[0]}")
-    for reason in reasons:
-        click.echo(f"fabricheck: left out (not a complete run of fabricbench): {reason}", err=True)
-
-
-def _stored(session: str, system: str | None, store: Path) -> tuple[str, list[CaseRun]]:
-    """The system of a stored session and its runs."""
-    from fabricheck.diagnosis.case_runs import CaseRun
-    from fabricheck.history.reading import find_entries, stored_runs
-
-    (entry,) = find_entries(store, system, [session])
-    runs = [CaseRun.of_case(each.run, each.case) for each in stored_runs(entry)]
-    return entry.path.parent.name, runs
-
-
-def _lines(answers: Iterable[Observation], width: int) -> Iterator[str]:
-    for observation in answers:
-        where = f" ({observation.where})" if observation.where else ""
-        yield f"{observation.number}{where}: {observation.verdict}"
-        for name, text in (
-            ("paper", observation.statement),
-            ("here", observation.hypothesis),
-            ("why", observation.evidence),
-        ):
-            yield from textwrap.wrap(
-                text,
-                max(width, 40),
-                initial_indent=f"   {name + ':':7}",
-                subsequent_indent=" " * 10,
-                break_on_hyphens=False,
-            )
 
 
 def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:

@@ -118,10 +118,10 @@ def run(
     When: at acceptance, every night, after an upgrade. Tags choose how much (time on one node with two H100):
 
     \b
-    smoke          13 s  every link once
+    smoke          13 s  every link of one node (with --nodes: of each), and all nodes together
     nightly        27 s  a short selection of acceptance
     acceptance     95 s  all that fabricbench measures
-    observations         what `fabricheck observations` needs
+    papers               what `fabricheck reproduce` needs
     tuning               with and without each tuning variable
     vendor               OSU, nccl-tests or rccl-tests, IMB
     vendor-mixed         OSU between host and device memory

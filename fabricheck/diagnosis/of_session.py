@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fabricheck.diagnosis.association import find_associations
 from fabricheck.diagnosis.case_runs import CaseRun, is_sound
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
-from fabricheck.diagnosis.observations import find_observations
 from fabricheck.diagnosis.ratios import find_crossovers, find_slowdowns
 from fabricheck.errors import reason_of
 from fabricheck.judge.evidence import short_name
@@ -52,7 +50,6 @@ def find_all(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:
         find_far_cores(runs),
         find_scalings(runs, judge),
         find_crossovers(runs),
-        find_observations(runs, judge),
     ):
         yield from _or_why_not("the runs of this session together", findings)
 
@@ -81,13 +78,11 @@ def _or_why_not(where: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Finding]]:
     topology = judge.topology_of(run.partition)
-    if topology is not None:
-        # In what is over suspects alone there is nothing to compare them with.
-        if topology.network is not None and Path(run.run.path).name != RETEST:
-            yield judge_pairs(run.run, topology, judge.policy, again)
-            yield find_swapped(run.run, topology, judge.policy.equals_error)
-            yield find_distance_classes(run.run, topology.network)
-        yield find_associations(run.run, topology)
+    # In what is over suspects alone there is nothing to compare them with.
+    if topology is not None and topology.network is not None and Path(run.run.path).name != RETEST:
+        yield judge_pairs(run.run, topology, judge.policy, again)
+        yield find_swapped(run.run, topology, judge.policy.equals_error)
+        yield find_distance_classes(run.run, topology.network)
     yield find_slowdowns(run)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.fleet.record import Fleet
 from fabricheck.judge.evidence import busy_hosts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
+from fabricheck.records.coverage import Coverage
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
@@ -37,9 +39,8 @@ class BadNode:
 class FleetVerdict:
     """What a run over many nodes came to. `nodes`: how many were requested; `good`: those that passed all.
 
-    `elsewhere`: slow parts that are not proven of one node, such as a trunk, or one of two nodes. `job`: the
-    scheduler's number. `unchecked`: why, by node.
-    """
+        `elsewhere`: slow parts that are not proven of one node, such as a trunk, or one of two nodes. `job`: the
+    XX"""
 
     job: str
     nodes: int
@@ -47,6 +48,7 @@ class FleetVerdict:
     bad: tuple[BadNode, ...]
     unchecked: Mapping[str, str]
     elsewhere: tuple[Finding, ...] = ()
+    coverage: Coverage = field(default_factory=lambda: Coverage(0))
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -68,19 +70,17 @@ def verdict_of_fleet(
     """Each node by all that is known of it.
 
     `of_launches`: what launches said of nodes, beside those for which nodes were excluded; `judged`: the runs of the
-    session, `problems` its own. A node is good where at least one run was on it and nothing is said against it. What
+    session, `problems` its own. A node is good where a measurement crossed it and nothing is said against it. What
     several nodes took part in is said against a node only where all of its components belong to that node. None is
     good where the job ended before all was measured.
     """
     evidence: dict[str, list[Finding]] = {}
-    measured: set[str] = set()
     elsewhere: list[Finding] = []
     nodes = frozenset(fleet.nodes)
     for finding in dict.fromkeys((*fleet.excluded, *of_launches)):
         evidence.setdefault(finding.node, []).append(finding)
     for run in judged:
         hosts = dict.fromkeys(_node(rank.host, nodes) for rank in run.run.ranks)
-        measured |= {each for each in hosts if each}
         if len(hosts) == 1 and (host := next(iter(hosts))):
             evidence.setdefault(host, []).extend(_of_run(run, host))
     for problem in problems:
@@ -93,12 +93,14 @@ def verdict_of_fleet(
     named = [node for node in fleet.nodes if evidence.get(node)]
     bad = tuple(BadNode(node, _worst_first(evidence[node]), node in busy) for node in named)
     out = {each.node for each in bad}
-    clean = set() if fleet.ended else measured - out
+    coverage = coverage_of(judged)
+    seen = {_node(host, nodes) for host in (*coverage.inside_in_part, *coverage.between)}
+    clean = set() if fleet.ended else seen - out
     good = tuple(node for node in fleet.nodes if node in clean)
     why = fleet.ended or "no measurement ran on it"
     left = {**fleet.unchecked, **{node: why for node in fleet.nodes if node not in clean | out}}
     asked = len(fleet.nodes) + len(fleet.unchecked)
-    return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)))
+    return FleetVerdict(fleet.job, asked, good, bad, left, tuple(dict.fromkeys(elsewhere)), coverage)
 
 
 def _node(host: str, nodes: frozenset[str]) -> str:

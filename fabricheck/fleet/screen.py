@@ -10,7 +10,6 @@ What an earlier run has whole is taken over (fabricheck.fleet.resume).
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from ClusterShell.NodeSet import NodeSet
 
 from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
@@ -37,6 +35,7 @@ from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.start_failures import start_failures
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
@@ -52,14 +51,6 @@ _OWN = ("--operations=", "--schedules=", "--pairs=", "--output=", "--expect-rank
 # Where a start that is none of the measurements leaves its result.
 _START = "start"
 _COLLECTIVES = ("alltoall", "allreduce")
-# How Slurm, its daemons and fabricbench name nodes.
-_NAMES = (
-    re.compile(r"srun: error: Node failure on (\S+)"),
-    re.compile(r"srun: error: Task launch for \S+ failed on node ([^\s:]+)"),
-    re.compile(r"srun: error: ([\w.-]+): tasks? \S+: (?!Exited|Terminated)"),
-    re.compile(r"([\w.-]+) \(ranks? [\d, -]+\) did not report"),
-)
-
 # The rounds over some nodes, and those of them that have a part in them.
 _Rounds = Callable[[Sequence[str]], tuple[RoundsPlan, Sequence[str]]]
 
@@ -189,7 +180,7 @@ class Screen:
 
     def _exclude(self, nodes: Sequence[str], ended: Ended) -> bool:
         """Names the nodes that are to blame for a launch; whether there are any."""
-        named = [node for node in nodes if node in set(_named(ended.said))]
+        named = [each.node for each in start_failures(ended.said, nodes) if each.node]
         guilty = find_guilty(nodes, self._starts, named)
         told = "MPI failed twice to start with this node, and starts without it"
         findings = [did_not_start(node, told) for node in guilty]
@@ -229,12 +220,6 @@ class Screen:
         return find_cleared(
             Ways(self.network), localization, again, duplex=self._operation == OPERATION, least_loss=least
         )
-
-
-def _named(said: str) -> Iterable[str]:
-    for how in _NAMES:
-        for node in how.findall(said):
-            yield from NodeSet(node)
 
 
 #: Whether a program starts over these nodes.

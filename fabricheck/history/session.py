@@ -50,10 +50,10 @@ class Yardsticks(_Model):
 
 
 class NodeRecord(_Model):
-    """What a session came to on one node. `links`: the NICs over which pairs with other nodes were measured."""
+    """What a session came to on one node. Older ones have `links`, which nothing reads."""
 
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
     verdict: VerdictName
-    links: list[str] = []
 
 
 class SessionRecord(_Model):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
 
 from fabricheck.history.folders import RUNS, SessionFolder
-from fabricheck.history.reading import read_table
-from fabricheck.history.session import NodeRecord, SessionRecord
+from fabricheck.history.reading import entries_of, read_table
+from fabricheck.history.session import NodeRecord, read_record
 from fabricheck.history.store_tables import verdict_of_whole
+from fabricheck.judge.constants import READERS
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.topology.components import links_of_pairs
 
 
 def node_records(
@@ -27,7 +30,6 @@ def node_records(
     had a part and has none is INCOMPLETE.
     """
     verdicts: dict[str, Verdict] = dict(said or {})
-    links: dict[str, set[str]] = {}
     for case, judgement in zip(cases, judged, strict=True):
         verdict = worst([judgement.final_verdict, verdict_of_whole(case, judgement)])
         for host in {rank.host for rank in judgement.run.ranks}:
@@ -36,29 +38,31 @@ def node_records(
                 verdicts[name] = worst([verdict, verdicts.get(name, verdict)])
             else:
                 verdicts.setdefault(name, Verdict.INCOMPLETE)
-        for host, names in links_of_pairs(judgement.run, judgement.topology).items():
-            links.setdefault(_node(host, said or {}), set()).update(names)
     for problem in problems if said is None else ():
         if (name := problem.node) in verdicts:
             verdicts[name] = worst([verdicts[name], problem.verdict])
-    return {
-        name: NodeRecord(verdict=verdict.value, links=sorted(links.get(name, ()))) for name, verdict in verdicts.items()
-    }
+    return {name: NodeRecord(verdict=verdict.value) for name, verdict in verdicts.items()}
 
 
-def nodes_of(entry: SessionFolder, record: SessionRecord) -> Mapping[str, NodeRecord]:
-    """The nodes of a stored session, whose record has been read; of one of before there were any, by its runs.
+def last_sessions(store: Path, system: str) -> dict[str, str]:
+    """Return when the last session of a system began that had each node, in UTC, whatever its verdict.
 
-    Of that it is not known over which links pairs were measured. Raises UserError for damage.
+    Raises UserError where the store has nothing of the system or is damaged.
     """
+    last: dict[str, str] = {}
+    with ThreadPoolExecutor(READERS) as pool:
+        for started, hosts in pool.map(_hosts, entries_of(store, system)):  # the oldest first
+            for host in hosts:
+                last[host] = last[host.partition(".")[0]] = started
+    return last
+
+
+def _hosts(entry: SessionFolder) -> tuple[str, Iterable[str]]:
+    record = read_record(entry)
     if record.nodes is not None:
-        return record.nodes
-    verdicts: dict[str, Verdict] = {}
-    for hosts, verdict, result, phase in read_table(entry, RUNS, ["nodes", "verdict", "result", "phase"]).iter_rows():
-        is_whole = result == "pass" or (phase == "performance" and verdict != Verdict.PASS.value)
-        proven = Verdict(verdict) if is_whole else worst([Verdict(verdict), Verdict.INCOMPLETE])
-        verdicts |= {host: worst([proven, verdicts.get(host, proven)]) for host in hosts}
-    return {node: NodeRecord(verdict=verdict.value) for node, verdict in verdicts.items()}
+        return record.started, record.nodes
+    runs = read_table(entry, RUNS, ["nodes"])  # a session of before sessions had nodes
+    return record.started, chain.from_iterable(runs["nodes"])
 
 
 def _node(host: str, names: Mapping[str, object]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from fabricheck.history.calibrate import Calibration
 from fabricheck.history.compare import ChangeVerdict, Comparison, MetricChange, Side
 from fabricheck.history.incidents import Alert, Incident
-from fabricheck.history.ledger import Checked, Ledger, LedgerNode
 from fabricheck.history.percent import percent, size
 from fabricheck.history.series import MetricKey, Session
 from fabricheck.history.watch import Improvement, WatchResult
@@ -21,8 +20,6 @@ from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, MOST_LINES
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.units import plural
-
-_NEVER = "never"
 
 
 def to_json(result: object) -> str:
@@ -270,28 +267,3 @@ def alert_line(alert: Alert) -> str:
         f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, "
         f"{alert.when}{changed}{over}"
     )
-
-
-def ledger_lines(ledger: Ledger) -> Iterator[str]:
-    """A table with a line for each node, in the order of the ledger."""
-    head = ("node", "verified (UTC)", "checks", "verdict", "links to other nodes", "")
-    rows = [head, *map(_ledger_row, ledger.nodes)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _ledger_row(node: LedgerNode) -> tuple[str, ...]:
-    times: dict[str, list[str]] = {}
-    for link in node.links:
-        times.setdefault(_when(link.verified), []).append(link.name)
-    # The oldest first; where all are as old, their names say nothing.
-    ages = sorted(times, key=lambda when: (when != _NEVER, when))
-    links = ", ".join(f"{'+'.join(times[when])} {when}" if len(ages) > 1 else when for when in ages) or "-"
-    level, verdict = (node.verified.level or "unknown", node.verified.verdict) if node.verified else ("-", "-")
-    later = f"then {node.later.verdict} {_when(node.later)}" if node.later else ""
-    return node.node, _when(node.verified), level, verdict, links, later
-
-
-def _when(checked: Checked | None) -> str:
-    return checked.started[:16].replace("T", " ") if checked else _NEVER

@@ -67,15 +67,8 @@ LEAST_LOSS = 0.01
 #: Less is no difference: two jobs that measure the same, one after the other, may differ by so much
 #: (interleaved.cross_check).
 MARGIN = 0.03
-#: How far a point may lie from a model of association beside its noise. Neighbouring models differ by a fifth and more.
-TOLERANCE = 0.05
 #: A tail that is longer by less costs nobody anything; and how much those of healthy peers differ at least. Chosen.
 LEAST_EXCESS, LEAST_SPREAD_OF_TAILS = 0.1, 0.02
-#: Share of the NICs' nominal rate that libraries reach: "between 50%-90%" (CommBench, section 7), less the tolerance.
-LEAST_EFFICIENCY = 0.45
-#: "RCCL achieves less than half the goodput of GPU-Aware MPI and device-device copy" (section III-D); "a marginal
-#: impact on average performance (below 30% for latency and 1% for goodput)" (observation 6).
-UNDERUSED, MARGINAL_LATENCY, MARGINAL_GOODPUT = 0.5, 1.30, 0.99
 
 # Wild values
 

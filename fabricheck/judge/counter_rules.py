@@ -127,28 +127,29 @@ CONGESTION = CounterRule(
 )
 #: NVIDIA DCGM, dcgm_gpu_hardware_limits.h: 8 PCIe replays a minute are the most that is recommended.
 GPU_COUNTERS = (
+    CounterRule("gpu-link-errors", {"ecc_uncorrected_xgmi*": ""}, "XGMI had {count} uncorrected errors"),
+    CounterRule("pcie-errors", {"ecc_uncorrected_pcie*": ""}, "PCIe had {count} uncorrected errors"),
     CounterRule(
-        "gpu-memory-errors",
-        {"ecc_uncorrected": ""},
-        "had {count} uncorrected memory errors during the test",
+        "gpu-memory-errors", {"ecc_uncorrected": "", "ecc_uncorrected_umc": ""}, "had {count} uncorrected memory errors"
     ),
+    CounterRule("gpu-errors", {"ecc_uncorrected_*": ""}, "block {name} had {count} uncorrected errors"),
     CounterRule(
         "gpu-memory-errors",
         {"ecc_corrected": ""},
-        "had {count} corrected memory errors during the test",
+        "had {count} corrected memory errors",
         verdict=Verdict.PASS,
     ),
     CounterRule(
         "pcie-errors",
         {"pcie_replays": ""},
-        "PCIe had {count} replays during the test",
+        "PCIe had {count} replays",
         _over_eight_a_minute,
         few=(None,),
     ),
     CounterRule(
         "gpu-setting",
         {"throttled_ns_power": ""},
-        "was at its power limit for {ms:,.0f} ms of the test",
+        "was at its power limit for {ms:,.0f} ms",
         verdict=None,
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.records.node_state import NVLINK_DOMAIN, NodeState
+from fabricheck.records.node_state import NVLINK_DOMAIN, KernelEvent, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 
@@ -128,10 +128,6 @@ class FactRule:
     network: bool = False
 
 
-def _always(value: str, state: NodeState) -> bool:
-    return True
-
-
 def _rdma(state: NodeState) -> bool:
     return any(nic.kind == "infiniband" and nic.up for nic in state.nics)
 
@@ -220,20 +216,6 @@ GPU_RULES = (
         Verdict.DEGRADED,
     ),
 )
-#: By the kind of an event in the kernel's log: code, what it is, and the verdict of one during the test; of
-#: an earlier one it is told, or counts beside a slow metric (None).
-EVENT_RULES = {
-    "sxid": FactRule("nvswitch-error", "", _always, "an NVSwitch reported an error", Verdict.DEGRADED),
-    "out-of-memory": FactRule(
-        "out-of-memory", "", _always, "the kernel ended a process that was out of memory", Verdict.INCOMPLETE
-    ),
-    "gpu-reset": FactRule("gpu-reset", "", _always, "the driver reset a GPU", Verdict.DEGRADED),
-    "amd-ras": FactRule(
-        "gpu-memory-errors", "", _always, "the driver reported an uncorrectable error", Verdict.DEGRADED
-    ),
-    "pcie-aer": FactRule("pcie-errors", "", _always, "PCIe reported errors"),
-    "link-down": FactRule("nic-flaps", "", _always, "the link of a port went down", Verdict.DEGRADED, network=True),
-}
 #: What may be why the data took another path than they should.
 EXPLAINS_PATHS = frozenset(
     ("no-peer-memory", "memlock-limited", "shm-small", "imex-off", "fabric-not-ready", "acs-on", "iommu-on")
@@ -256,24 +238,41 @@ def evidence_of_rules(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
 
 
 def _events(node: NodeReport) -> Iterator[Evidence]:
-    """Those of the test one by one, and of earlier ones how many there were of each device."""
-    known = node.before.events or () if node.before else ()
+    """Events of the test one by one; of earlier ones how many there were of each part, and whether it still waits for
+    its recovery."""
+    known = {event.key for event in (node.before.events or () if node.before else ())}
     watched = node.before is not None and node.after is not None
-    earlier: dict[tuple[str, str], int] = {}
+    gpus = {gpu.bus_id: gpu.index for gpu in node.last.gpus}
+    earlier: dict[tuple[str, str, bool], list[KernelEvent]] = {}
     for event in node.last.events or ():
-        rule = EVENT_RULES.get(event.kind)
-        if rule is None:
+        if watched and event.key not in known:
+            text = f"{_title(event)} during the test: {event.text}"
+            verdict = _DURING_A_TEST.get(event.severity, Verdict.DEGRADED)
+            yield Evidence(
+                event.code, node.host, gpus.get(event.part, event.part), text, verdict, network=event.network
+            )
             continue
-        if watched and event not in known:
-            text = f"{rule.text} during the test: {event.text}"
-            yield Evidence(rule.code, node.host, event.part, text, rule.verdict, network=rule.network)
-        elif rule.verdict is not Verdict.INCOMPLETE:  # which was of another job
-            earlier[event.kind, event.part] = earlier.get((event.kind, event.part), 0) + 1
-    for (kind, part), count in earlier.items():
-        rule = EVENT_RULES[kind]
-        text = (
-            f"{rule.text} {count} times since the node started" if count > 1 else f"{rule.text} since the node started"
-        )
-        # A cable is pulled, and a port goes up, without any fault.
-        verdict = None if rule.verdict is None or rule.network else Verdict.PASS
-        yield Evidence(rule.code, node.host, part, text, verdict, network=rule.network)
+        # What a program did, and what was ended, was of another job; a GPU that responds is not lost.
+        responds = event.code == "gpu-missing" and event.part in gpus
+        waits = event.severity == "fatal" and not event.recovered and not responds
+        if event.severity not in ("program", "ended") and event.code:
+            earlier.setdefault((event.code, event.part, waits), []).append(event)
+    for (code, part, waits), events in earlier.items():
+        count = f" {len(events)} times" if len(events) > 1 else ""
+        text = f"{_title(events[-1])}{count} since the node started"
+        # A cable is pulled, and corrected errors are usual.
+        quiet = events[-1].network or events[-1].severity == "corrected"
+        verdict = Verdict.DEGRADED if waits else None if quiet else Verdict.PASS
+        if waits:
+            text += f", and the log has no recovery: {events[-1].recovery}; then `dmesg --clear`"
+        yield Evidence(code, node.host, gpus.get(part, part), text, verdict, network=events[-1].network)
+
+
+#: Of an event in the kernel's log during a test, by its severity; DEGRADED of those that are not here.
+_DURING_A_TEST = {"corrected": None, "ended": Verdict.INCOMPLETE}
+
+
+def _title(event: KernelEvent) -> str:
+    """What it is in two words, such as `Xid 79`."""
+    names = {"xid": f"Xid {event.number}", "sxid": f"SXid {event.number} of an NVSwitch"}
+    return names.get(event.kind, f"{event.kind} in the kernel's log")

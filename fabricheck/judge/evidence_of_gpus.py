@@ -17,7 +17,7 @@ from fabricheck.judge.counter_rules import (
     rises_of,
 )
 from fabricheck.judge.evidence import MPS, Evidence, NodeReport
-from fabricheck.records.node_state import GpuState, Xid
+from fabricheck.records.node_state import GpuState
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
 
@@ -39,8 +39,6 @@ SETTING = {
 # The links that NVML numbers; NVLink-C2C, to a GPU's own CPU, is none of them.
 _NVLINK = re.compile(r"NVLink ?\d")
 _PCIE = re.compile(r"PCIe (?:Gen ?)?(\d)\b")
-# Errors of programs, and not of the machine (NVIDIA, "XID Errors": 13, 31, 43, 45, 68, 69, 94 belong to applications).
-_OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 69, 94, 137))
 
 
 def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
@@ -59,7 +57,6 @@ def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> 
             yield from _throttled(seen)
             yield from _memory(seen)
         yield from _gone(node)
-        yield from _xids(node)
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,15 @@ def _throttled(seen: _Gpu) -> Iterator[Evidence]:
 
 
 def _memory(seen: _Gpu) -> Iterator[Evidence]:
-    yield from seen.counted(GPU_COUNTERS)
+    yield from seen.counted(GPU_COUNTERS, " during the test")
+    # A reset, or loading the driver again, sets them to zero: what is there waits for one.
+    waits = {
+        name: count
+        for name, count in seen.gpu.counters.items()
+        if name.startswith("ecc_uncorrected") and not seen.rises.get(name)
+    }
+    for code, text, verdict in judge_counters(GPU_COUNTERS, waits):
+        yield seen.say(code, f"{text} since it was reset", verdict)
     if seen.gpu.rows_failed:
         yield seen.say("gpu-memory-errors", "rows of its memory could not be remapped", Verdict.DEGRADED)
     elif seen.gpu.rows_pending:
@@ -251,26 +256,3 @@ def _gone(node: NodeReport) -> Iterator[Evidence]:
         if gpu.bus_id not in left:
             text = "disappeared during the test"
             yield Evidence("gpu-missing", node.host, gpu.index, text, Verdict.DEGRADED, gpu.bus_id)
-
-
-def _xids(node: NodeReport) -> Iterator[Evidence]:
-    known = node.before.xids or () if node.before else ()
-    now = node.last.xids or ()
-    fresh = [each for each in now if each not in known] if node.before is not None and node.after is not None else []
-    for xid in fresh:
-        text = f"Xid {xid.number} during the test: {xid.text}"
-        yield Evidence("gpu-xid", node.host, _gpu_of(node, xid), text, Verdict.DEGRADED)
-    old: dict[tuple[int, str | int], int] = {}
-    for xid in now:
-        if xid not in fresh and xid.number not in _OF_PROGRAMS:
-            key = (xid.number, _gpu_of(node, xid))
-            old[key] = old.get(key, 0) + 1
-    for (number, part), count in old.items():
-        times = f"{count} times " if count > 1 else ""
-        yield Evidence("gpu-xid", node.host, part, f"Xid {number} {times}since the node started", Verdict.PASS)
-
-
-def _gpu_of(node: NodeReport, xid: Xid) -> str | int:
-    """The index of a GPU, else the PCI address, which the log has without a function (`0000:18:00`)."""
-    address = xid.bus_id[-10:]
-    return next((gpu.index for gpu in node.last.gpus if gpu.bus_id.startswith(address)), xid.bus_id)

@@ -31,7 +31,8 @@ from fabricheck.units import FEW, few
 #: Codes of errors that hardware counts, which nothing but a fault of it or of its link raises.
 _COUNTED = frozenset(
     (
-        *("gpu-links-down", "gpu-link-errors", "gpu-memory-errors", "gpu-xid", "pcie-reduced", "pcie-errors"),
+        *("gpu-links-down", "gpu-link-errors", "gpu-memory-errors", "gpu-errors", "gpu-xid"),
+        *("pcie-reduced", "pcie-errors"),
         *("nic-down", "nic-slow", "nic-errors", "nic-drops", "packets-lost"),
     )
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import BATCHES, CONFIDENCE, CORRELATION_TIMES, FEWEST, MARGIN, WIDTH_OF_TRIMMED
+from fabricheck.judge.constants import BATCHES, CONFIDENCE, CORRELATION_TIMES, FEWEST, WIDTH_OF_TRIMMED
 
 
 @dataclass(frozen=True)
@@ -234,49 +234,3 @@ class RatioTest:
         )
         confidence = 1 - (1 - CONFIDENCE) / among
         return Ratio(float(value), *ratio_interval(self.numerators, self.denominators, confidence))
-
-
-def faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> RatioTest:
-    """That the first goodput is higher than the second by more than the margin."""
-    return RatioTest([first], [second], 1 + MARGIN)
-
-
-def no_faster(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> RatioTest:
-    """That the first goodput is not higher than the second by more than the margin."""
-    return RatioTest([first], [second], 1 + MARGIN, above=False)
-
-
-def all_of(tests: Sequence[RatioTest]) -> Truth:
-    """True where every test is, by its own interval; False where one is, by an interval that allows for their number:
-    among many that are true, chance alone makes one look false."""
-    if tests and all(each.truth() is True for each in tests):
-        return True
-    return False if any(each.truth(len(tests)) is False for each in tests) else None
-
-
-def any_of(tests: Sequence[RatioTest]) -> Truth:
-    """True where one test is, by an interval that allows for their number; False where every one is, by its own."""
-    if any(each.truth(len(tests)) is True for each in tests):
-        return True
-    return False if tests and all(each.truth() is False for each in tests) else None
-
-
-def most_of(tests: Sequence[RatioTest]) -> Truth:
-    """Whether more than half are true, each by its own interval; None where that hangs on the inconclusive ones."""
-    truths = [each.truth() for each in tests]
-    if 2 * truths.count(True) > len(truths):
-        return True
-    return False if truths and 2 * (truths.count(True) + truths.count(None)) <= len(truths) else None
-
-
-def all_true(truths: Iterable[Truth]) -> Truth:
-    """True where all are, False where one is."""
-    truths = list(truths)
-    return False if False in truths else None if None in truths or not truths else True
-
-
-def count(tests: Iterable[RatioTest], yes: str, no: str) -> str:
-    """How many of the tests are true, false and inconclusive, such as `3 faster, 1 not`."""
-    truths = [each.truth() for each in tests]
-    answers = ((True, yes), (False, no), (None, "inconclusive"))
-    return ", ".join(f"{truths.count(truth)} {word}" for truth, word in answers if truth in truths)

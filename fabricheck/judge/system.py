@@ -154,7 +154,7 @@ class SystemJudge:
         """As `judge`, without comparing peers."""
         attributes = attributes or {}
         topology = self.topology_of(str(attributes.get("$partition", "")))
-        run = with_load(with_node_indexes(run), topology, self.policy)
+        run = with_load(with_node_indexes(run, topology), topology, self.policy)
         by_model = expect_from_topology(run, topology, self.policy) if topology else lambda *_: NO_EXPECTATION
 
         def expect(samples: Samples, quantity: Quantity) -> Expectation:

@@ -11,6 +11,9 @@ from fabricheck.records.component import Component, either, only_node
 from fabricheck.records.finding_texts import CATALOGUE, CatalogueEntry
 from fabricheck.records.verdict import Verdict
 
+#: Codes of earlier versions.
+_RETIRED = ("observation",)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -88,7 +91,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Finding:
-        """The finding of `as_json`; what an earlier version wrote, which had no codes, is `recorded`.
+        """The finding of `as_json`; `recorded` where an earlier version wrote no code, or one that was retired.
 
         Raises KeyError, ValueError or TypeError for anything else.
         """
@@ -98,7 +101,7 @@ class Finding:
             None if (value := content.get(name)) is None else float(value) for name in ("measured", "expected", "p")
         )
         return cls(
-            str(content.get("code", "recorded")),
+            _code_of(content),
             Verdict(content.get("verdict", "PASS")),
             content["message"],
             tuple(Component.from_json(each) for each in content.get("components", ())),
@@ -120,3 +123,8 @@ def split(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Findi
 def with_files(findings: Iterable[Finding], *files: str) -> tuple[Finding, ...]:
     """The findings, as shown by these result files."""
     return tuple(replace(each, files=files) for each in findings)
+
+
+def _code_of(content: Mapping[str, Any]) -> str:
+    code = str(content.get("code", "recorded"))
+    return "recorded" if code in _RETIRED else code

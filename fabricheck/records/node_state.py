@@ -120,28 +120,31 @@ class BlockedPath:
 
 
 @dataclass(frozen=True)
-class Xid:
-    """An error of an NVIDIA GPU in the kernel's log, `at_s` seconds after the node started."""
-
-    number: int
-    """NVIDIA's Xid"""
-    bus_id: str
-    """PCI address of the GPU"""
-    at_s: float
-    """seconds after the node started"""
-    text: str
-    """the line of the log"""
-
-
-@dataclass(frozen=True)
 class KernelEvent:
-    """What the kernel's log says of a device, `at_s` seconds after the node started. `kind`: a row of
-    `fabricheck.state.kernel.EVENTS`; `part` as the log names it, a PCI address or a port."""
+    """What the kernel's log says of a device, `at_s` seconds after the node started. `kind`, `code`, `severity`,
+    `recovery`: as a row of config/kernel_events.yaml has them; `part` as the log names it, a PCI address or a port."""
 
     kind: str
     part: str
     at_s: float
     text: str
+    code: str = ""
+    """the finding"""
+    number: str = ""
+    """NVIDIA's Xid or SXid"""
+    severity: str = "error"
+    """fatal, error, corrected, program or ended"""
+    recovery: str = ""
+    """what to do"""
+    network: bool = False
+    """whether it is a matter of the network"""
+    recovered: bool = False
+    """whether the log says later that the part works again"""
+
+    @property
+    def key(self) -> tuple[str, str, str, float]:
+        """By which the same event is known in two states of a node."""
+        return self.kind, self.number, self.part, self.at_s
 
 
 @dataclass(frozen=True)
@@ -149,9 +152,9 @@ class NodeState:
     """A node at one moment. `time_s` is its own clock, in seconds since 1970.
 
     `versions`: kernel, drivers, firmware. `settings`: governor and the like. `busy_cores` of `cores` were at work, and
-    `busiest` says which programs, before the run: others'. `xids` and `events` are None where the kernel's log cannot
-    be read. `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost,
-    after the run. `notes`: what could not be asked, and why, a line each.
+    `busiest` says which programs, before the run: others'. `events` is None where the kernel's log cannot be read.
+    `tcp` has the kernel's counters. `blocked`: on which ways to other nodes large packets are lost, after the run.
+    `notes`: what could not be asked, and why, a line each.
     """
 
     host: str
@@ -166,7 +169,6 @@ class NodeState:
     busiest: tuple[str, ...] = ()
     memory_bytes: int = 0
     memory_free_bytes: int = 0
-    xids: tuple[Xid, ...] | None = None
     events: tuple[KernelEvent, ...] | None = None
     tcp: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[GpuState, ...] = ()

@@ -53,12 +53,12 @@ def table(verdict: FleetVerdict, parts: NodeParts, width: int = 80) -> Iterator[
     for why in dict.fromkeys(verdict.unchecked.values()):
         nodes = fold(node for node in verdict.unchecked if verdict.unchecked[node] == why)
         yield f"not checked: {nodes}: {printable(why)}"
-    yield verdict.message
+    yield f"{verdict.message}; {verdict.coverage.message}"
 
 
 def short(verdict: FleetVerdict) -> Iterator[str]:
     """At most `LINES` lines of `COLUMNS` columns: how many are good, then the bad ones, and those that are left."""
-    lines = [verdict.message]
+    lines = [verdict.message, verdict.coverage.message]
     lines += [f"{each.node} {each.verdict.value} {each.evidence[0].message}" for each in verdict.bad]
     lines += [f"{each.verdict.value} {each.place} {each.message}" for each in verdict.elsewhere]
     if verdict.unchecked:

@@ -24,6 +24,7 @@ import jinja2
 from markupsafe import Markup
 
 from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.errors import UserError, refused
 from fabricheck.history.text import (
     alert_line,
@@ -53,7 +54,7 @@ from fabricheck.report.lines import problems_shown_once
 from fabricheck.report.past import Past
 from fabricheck.report.run_view import Explained, RunView, node_of_run, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, grid_of, share_of_yardstick
-from fabricheck.report.summary import coverage, machine, next_of_pass, numbers, qualify_pass, summarise_counts
+from fabricheck.report.summary import machine, next_of_pass, numbers, qualify_pass, summarise_counts
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
@@ -187,7 +188,7 @@ def render_html(
         counted=summarise_counts(runs),
         machine=machine(runs),
         next_=next_of_pass(verdict, runs, system),
-        coverage=coverage(runs).message,
+        coverage=coverage_of(runs).message,
         findings=findings[:_MOST_FINDINGS],
         more_findings=max(0, len(findings) - _MOST_FINDINGS),
         suspects=suspects[:_MOST_SUSPECTS],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any, TypedDict
@@ -13,17 +12,18 @@ from xml.etree import ElementTree
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
+from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.fleet.node_verdicts import FleetVerdict, as_json
 from fabricheck.judge.as_json import RunJson, run_as_json
 from fabricheck.judge.overall import overall, rehearsed
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.coverage import CoverageJson
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import EMULATED, is_rehearsal, marked
 from fabricheck.records.verdict import EXIT_CODES, Verdict
 from fabricheck.report.content import facts_of, printable, quantity_of
 from fabricheck.report.lines import summary
-from fabricheck.report.summary import coverage
 from fabricheck.units import size_label
 from fabricheck.wholefile import whole_file
 
@@ -58,8 +58,8 @@ class VerdictJson(_OfFleet):
     """PASS, DEGRADED, FAIL, INCOMPLETE or INVALID"""
     exit_status: int
     """0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID"""
-    coverage: dict[str, Any]
-    """how much of the system was tested: [coverage](#verdict-coverage), and `message`, the same for people"""
+    coverage: CoverageJson
+    """what the session could see"""
     causes: list[dict[str, Any]]
     """what explains the verdict, the most probable first: a list of [finding](#verdict-finding)"""
     problems: list[dict[str, Any]]
@@ -87,14 +87,13 @@ def write_json(
     With `fleet` also the verdict of each of its nodes. `session`: which one this is, in a few words each.
     """
     verdict, problems_of_all = overall(runs, problems)
-    reached = coverage(runs)
     content: VerdictJson = {
         "system": system,
         "session": {**(session or {})},
         "rehearsal": rehearsed(runs),
         "verdict": verdict.value,
         "exit_status": EXIT_CODES[verdict],
-        "coverage": {**asdict(reached), "message": reached.message},
+        "coverage": coverage_of(runs).as_json(),
         "causes": [each.as_json() for each in causes],
         "problems": [each.as_json() for each in problems_of_all],
         "findings": [each.as_json() for each in findings],

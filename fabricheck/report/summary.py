@@ -101,40 +101,6 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
     return ", ".join(f"{times:,} {each.value}" for each, times in count(verdicts))
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How much of a system its runs were on: `checked` of `nodes` nodes (0: not known), and whether its `network` was.
-
-    Runs that are INVALID or INCOMPLETE count for nothing.
-    """
-
-    checked: int
-    """nodes that were tested"""
-    nodes: int
-    """nodes of the system; 0: not known"""
-    network: bool
-    """whether the network between nodes was tested"""
-
-    @property
-    def message(self) -> str:
-        """Such as `2 of 3,456 nodes and their network tested`."""
-        of = f" of {self.nodes:,}" if self.nodes else ""
-        nodes = f"{self.checked:,}{of} {'node' if (self.nodes or self.checked) == 1 else 'nodes'}"
-        if self.nodes == 1:
-            return f"{nodes} tested"
-        return f"{nodes} and their network tested" if self.network else f"{nodes} tested, network not tested"
-
-
-def coverage(runs: Iterable[RunJudgement]) -> Coverage:
-    """Of all runs together."""
-    runs = tuple(runs)
-    nodes = max((each.nodes or (each.topology.nodes if each.topology else 0) for each in runs), default=0)
-    lost = (Verdict.INVALID, Verdict.INCOMPLETE)
-    measured = (each for each in runs if each.trusted and each.final_verdict not in lost)
-    hosts = [{rank.host for rank in each.run.ranks} for each in measured]
-    return Coverage(len(set().union(*hosts)), nodes, any(len(each) > 1 for each in hosts))
-
-
 def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:
     """At most four numbers that say what was measured: the fastest way of each kind, its median over pairs."""
     kinds: dict[str, list[tuple[Judgement, RunJudgement]]] = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import click
 
 from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
@@ -34,7 +35,7 @@ from fabricheck.report.content import (
 )
 from fabricheck.report.lines import ShownProblem, problems_shown_once, summary
 from fabricheck.report.shares import indirectness, share_of_yardstick
-from fabricheck.report.summary import coverage, next_of_pass, smallest_losses, summarise_counts
+from fabricheck.report.summary import next_of_pass, smallest_losses, summarise_counts
 from fabricheck.suite import program
 from fabricheck.units import format_size, plural
 
@@ -154,7 +155,7 @@ def _lines(
     system: str,
 ) -> Iterator[_Line]:
     ranked = [run for run, _ in told]
-    totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage(ranked).message}", rehearsed(ranked)
+    totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage_of(ranked).message}", rehearsed(ranked)
     if is_rehearsed and (losses := smallest_losses(ranked)):
         totals += f"; {losses}"
     first, *more = _wrap(marked(totals, rehearsal=is_rehearsed), width - 12, _MOST_LINES)

@@ -167,11 +167,15 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
     waited = hosts.get(0) in spoke or silent == [hosts.get(0)]
     if not silent or not waited or len(silent) >= len(spoke):
         return ()
-    names = ", ".join(silent)
-    ranks = list_ranks(rank for rank, host in hosts.items() if host in silent)
-    text = f"{names} (rank {ranks}) did not report before the others timed out: hung, killed or down"
-    # Of a node that was lost the others may not have had the time to report.
-    return (Finding("node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}"),)
+    findings = []
+    for node in silent:
+        own = list_ranks(rank for rank, host in hosts.items() if host == node)
+        text = f"{node} (rank {own}) did not report before the others timed out: hung, killed or down"
+        # Of a node that was lost the others may not have had the time to report.
+        findings.append(
+            Finding("node-did-not-report", Verdict.INCOMPLETE, f"{run.path}: {text}", (Component.of_node(node),))
+        )
+    return tuple(findings)
 
 
 _BEHIND = re.compile(r"fabricbench: (?:no progress|nothing went on) for .*?: ranks? ([0-9,-]+) did not arrive")
@@ -188,16 +192,14 @@ def require_arrival(run: Run, errors: str) -> tuple[Finding, ...]:
         for rank in _listed(match[1]):
             if hosts.get(rank, hosts.get(0)) != hosts.get(0) and rank not in behind.setdefault(hosts[rank], []):
                 behind[hosts[rank]].append(rank)
-    if not behind:
-        return ()
     places = {each.rank: each for each in run.ranks}
-    names = "; ".join(
-        f"rank {list_ranks(sorted(ranks))} on {describe_places([places[one] for one in sorted(ranks)])}"
-        for _, ranks in sorted(behind.items())
-    )
-    return (
-        Finding("rank-hangs", Verdict.INCOMPLETE, f"{run.path}: no progress, and not only on the first node: {names}"),
-    )
+    findings = []
+    for node, ranks in sorted(behind.items()):
+        own = sorted(ranks)
+        where = f"rank {list_ranks(own)} on {describe_places([places[rank] for rank in own])}"
+        text = f"{run.path}: no progress, and not only on the first node: {where}"
+        findings.append(Finding("rank-hangs", Verdict.INCOMPLETE, text, (Component.of_node(node),)))
+    return tuple(findings)
 
 
 def _listed(text: str) -> Iterable[int]:

@@ -5,13 +5,11 @@ A test that an earlier run measured to its end is not measured again (`run --res
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
@@ -32,6 +30,7 @@ from fabricheck.results.check_judgement import write_judgement
 from fabricheck.results.fabricbench import read_run, read_unsupported
 from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER, read_states
+from fabricheck.results.start_failures import start_failures
 from fabricheck.rfm.launch import nodes_lost, topology_of
 from fabricheck.units import few
 
@@ -49,23 +48,6 @@ LOST_AFTERWARDS = -1
 # What a shell says of a launcher that somebody ended; one that crashed by itself ends otherwise.
 _ENDED_BY_SIGNAL = frozenset(128 + each for each in (signal.SIGHUP, signal.SIGKILL, signal.SIGTERM))
 
-# How launchers and Slurm say that a node, a rank or the job was ended, what explains the others first.
-_ENDED = (
-    re.compile(r"srun: error: Node failure on "),
-    re.compile(r"Remote daemon: .* on node "),
-    re.compile(r"srun: error: \S+: tasks? \S+: (?!Exited|Terminated)"),
-    re.compile(r"noticed that process rank .* exited on signal"),
-    re.compile(r"\*\*\* JOB .* CANCELLED"),
-)
-# The rank in such a line, which ended by itself or was killed.
-_RANK = re.compile(
-    r"process rank (?P<rank>\d+) with PID .* on node (?P<host>\S+) exited on signal"
-    r"|srun: error: (?P<node>\S+): tasks? (?P<task>\d+): (?!Exited)"
-)
-# srun ends the others with the first task that ended: what was terminated before that is no consequence.
-_TERMINATED = re.compile(r"srun: error: \S+: tasks? \S+: Terminated")
-_OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED")
-
 
 def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
     """The exit status that the job of `test` left; LOST_AFTERWARDS where it left none and all was measured.
@@ -80,7 +62,7 @@ def read_exit_status(test: rfm.RegressionTest, more: str) -> int:
             return LOST_AFTERWARDS
         text = "the job ended before fabricbench and left no exit status"
         ended_early = Finding("result-incomplete", Verdict.INCOMPLETE, text)
-        raise not_judged(folder, [*_nodes_lost(test), ended_early], more) from None
+        raise not_judged(folder, [*_nodes_lost(test), *who_failed(test), ended_early], more) from None
 
 
 def has_footer(result: Path) -> bool:
@@ -104,7 +86,7 @@ def _ended_afterwards(run: Run, status: int, errors: str) -> str:
     """What ended the job of a complete `run` from outside; else empty. Of a rank, launcher and Slurm say it."""
     if status == LOST_AFTERWARDS:
         return "the job was ended before it left an exit status"
-    if run.footer is not None and status in _ENDED_BY_SIGNAL and not first_failure(errors.splitlines()):
+    if run.footer is not None and status in _ENDED_BY_SIGNAL and not start_failures(errors):
         return f"the launcher was ended by {signal.Signals(status - 128).name}"
     return ""
 
@@ -114,14 +96,26 @@ def read_words(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def no_results(result: Path, status: int, more: str, where: str) -> list[Finding]:
-    """Of a job that left nothing in `result`: that, and the worst of what its nodes report of themselves.
-
-    `where`: its `system:partition`.
-    """
-    nodes = faults_of_nodes(result, where)
+def no_results(test: rfm.RegressionTest, status: int, more: str) -> list[Finding]:
+    """Of a job that left no result: who kept it from starting, that, and the worst that its nodes report."""
+    nodes = faults_of_nodes(Path(test.stagedir) / RESULT, test.current_partition.fullname)
     text = f"fabricbench left no results (exit status {status}){more}{_told(nodes)}"
-    return [Finding("no-result", Verdict.INCOMPLETE, text), *nodes]
+    return [*who_failed(test), Finding("no-result", Verdict.INCOMPLETE, text), *nodes]
+
+
+def who_failed(test: rfm.RegressionTest) -> tuple[Finding, ...]:
+    """The nodes that kept the job of `test` from starting, by what was printed; else those that left no state."""
+    topology = topology_of(test.current_partition.fullname)
+    nodes = topology.network.nodes if topology is not None and topology.network is not None else ()
+    told = start_failures(test.errors() + test.output(), nodes, test.num_nodes)
+    before = read_states(Path(test.stagedir) / RESULT).before
+    silent = [node for node in nodes if node not in before] if test.num_nodes == len(nodes) else []
+    if told or not before or len(silent) > len(nodes) / 2:
+        return told
+    text = "the command that reads the state of a node left none: it did not start, or the folder of results is missing"
+    return tuple(
+        Finding("start-failed", Verdict.INCOMPLETE, f"{node}: {text}", (Component.of_node(node),)) for node in silent
+    )
 
 
 def faults_of_nodes(result: Path, where: str) -> list[Finding]:
@@ -152,12 +146,11 @@ def unsupported_reason(folder: Path, status: int) -> str | None:
 
 def describe_end(errors: str) -> str:
     """What ended a rank, by launcher or scheduler, and the last line that fabricbench said on stderr (`errors`)."""
-    lines = errors.splitlines()
-    ended = first_failure(lines)
-    own = [line for line in reversed(lines) if line.startswith("fabricbench:")]
+    ended = [each.message for each in start_failures(errors)[:1]]
+    own = [line for line in reversed(errors.splitlines()) if line.startswith("fabricbench:")]
     # Of several nodes the one that knows who is behind.
     said = next((line for line in own if "did not arrive" in line), own[0] if own else "")
-    return "".join(f": {each.strip()}" for each in (ended, said) if each)
+    return "".join(f": {part.strip()}" for part in (*ended, said) if part)
 
 
 def missing_paths_text(variables: Mapping[str, str]) -> str:
@@ -196,28 +189,12 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
     return (*problems, *told, *first_ended(run, errors))
 
 
-def first_ended(run: Run, errors: str) -> Iterator[Finding]:
+def first_ended(run: Run, errors: str) -> tuple[Finding, ...]:
     """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
-    own node only. That one ended first does not prove that it is at fault."""
-    line = first_failure(errors.splitlines()).strip()
-    if run.footer is not None or not line:
-        return
-    match = _RANK.search(line)
-    rank, launched_on = (match["rank"] or match["task"], match["host"] or match["node"]) if match else ("", "")
-    # The launcher may know a node by its address only; ranks are not known before the header.
-    host = next((place.host for place in run.ranks if str(place.rank) == rank), launched_on)
-    code, nodes = ("rank-crashed", (Component.of_node(host),)) if host else ("benchmark-failed", ())
-    yield Finding(code, Verdict.INCOMPLETE, line, nodes)
-
-
-def first_failure(lines: Sequence[str]) -> str:
-    """Of what launcher and scheduler said, the line about the rank, node or job that ended first; else empty."""
-    before = itertools.takewhile(lambda line: not _OTHERS_ENDED.search(line), lines)
-    failures = itertools.chain(
-        (line for how in _ENDED for line in lines if how.search(line)),
-        (line for line in before if _TERMINATED.search(line)),
-    )
-    return next(failures, "")
+    own node only."""
+    if run.footer is not None:
+        return ()
+    return start_failures(errors, run.hosts, ranks={str(place.rank): place.host for place in run.ranks})
 
 
 def not_judged(folder: Path, findings: Iterable[Finding], more: str = "") -> SanityError:

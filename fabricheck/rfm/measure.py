@@ -435,8 +435,7 @@ class FabricbenchCheck(RegressionTestPlugin):
             return judge_nodes(self)
         status, file = self.exit_status(), Path(self.stagedir) / RESULT
         if not file.exists() or file.stat().st_size == 0:
-            where = self.current_partition.fullname
-            raise not_judged(Path(self.stagedir), no_results(file, status, self.stderr_tail(), where))
+            raise not_judged(Path(self.stagedir), no_results(self, status, self.stderr_tail()))
         run = read_guarded(self, file, status, self.wanted_environment(), self.paths)
         judge = self.system_judge()
         alone = judge.judge_or_invalid(run, type(self).__name__, attributes_of(self))

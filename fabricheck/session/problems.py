@@ -13,6 +13,7 @@ from fabricheck.records.case import Case
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding, with_files
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.start_failures import start_failures
 
 # What a scheduler's command for a job says where it refuses one.
 _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
@@ -105,7 +106,8 @@ def _found_in(case: Case) -> list[Finding]:
     if case.verdict is Verdict.PASS:
         return []
     problems = [each for each in case.judged.findings if each.is_problem] if case.judged is not None else []
-    return problems or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
+    who = () if case.is_build else start_failures(case.reason or "")
+    return problems or list(who) or [Finding("test-failed", case.verdict, f"{_how(case)}: {_why(case)}")]
 
 
 def find_applicability(cases: Sequence[Case]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
-from fabricheck.state import kernel, nics, other_gpus
+from fabricheck.state import events, kernel, nics, other_gpus
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -58,8 +58,7 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         busiest=busiest,
         memory_bytes=total,
         memory_free_bytes=free,
-        xids=_within("the kernel's log", kernel.xids, None, notes),
-        events=_within("the kernel's log of devices", kernel.events, None, notes),
+        events=_within("the kernel's log", events.kernel_events, None, notes),
         tcp=_within("TCP", nics.tcp_counters, {}, notes),
         gpus=gpus,
         nics=ports,

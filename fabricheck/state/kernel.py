@@ -1,4 +1,4 @@
-"""What the kernel says of this node beside its ports: versions, settings, load, memory, errors in its log.
+"""What the kernel says of this node beside its ports and its log: versions, settings, load, memory.
 
 Settings are what of firmware, kernel and limits decides how GPUs, NICs and memory reach each other, each cheap to read.
 Every value is text, and not there where it is not known: `fabricheck.judge.evidence` judges it, and equal nodes are
@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fabricheck.records.node_state import KernelEvent, Xid
 from fabricheck.state.capture import read
 
 # Generation by GT/s of a lane (PCI Express base specification).
@@ -36,26 +35,6 @@ def generation_of_text(text: str) -> int | None:
         return None
 
 
-# NVRM: Xid (PCI:0000:18:00): 79, pid=…, GPU has fallen off the bus.
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
-_ADDRESS = r"(?P<part>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-#: What is looked for beside XIDs: NVSwitch's errors (NVIDIA Fabric Manager User Guide, SXid), resets and lost XGMI of
-#: AMD's GPUs (Linux, amdgpu_device.c and amdgpu_ras.c), PCIe errors (aer.c), links of ports (their drivers),
-#: and processes that the kernel ended for want of memory, a cgroup's or the node's (mm/oom_kill.c).
-EVENTS: Mapping[str, re.Pattern[str]] = {
-    "sxid": re.compile(r"nvidia-nvswitch\d*: SXid \(PCI:(?P<part>[0-9a-fA-F:.]+)\): \d+, .*"),
-    "gpu-reset": re.compile(rf"amdgpu {_ADDRESS}: (?:amdgpu: )?GPU reset (?:begin|\(\d+\) failed).*"),
-    "amd-ras": re.compile(
-        rf"amdgpu {_ADDRESS}: (?:amdgpu: )?(?:.*uncorrectable .*error.*detected|socket: .*XGMI.*error).*"
-    ),
-    "pcie-aer": re.compile(rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=.*"),
-    "out-of-memory": re.compile(r"(?:Memory cgroup out|Out) of memory: Killed process \d+ \([^)]*\)"),
-    "link-down": re.compile(
-        r"(?:mlx5_core|bnxt_en|ionic|ice|cxi_\w+|hfi1) [0-9a-f:.]+:? (?P<part>[\w.-]+)(?:\[\w+\])?:? "
-        r"(?:(?:NIC )?Link (?:is )?[Dd]own|CXI_EVENT_LINK_DOWN|logical state changed to PORT_DOWN).*"
-    ),
-}
-_MOST_XIDS = 100
 _MOST_NAMED = 3
 
 
@@ -129,59 +108,6 @@ def _spent(proc: Path) -> dict[int, tuple[str, int]]:
             if len(fields) > 12:
                 seconds_by_pid[int(folder.name)] = (name, int(fields[11]) + int(fields[12]))
     return seconds_by_pid
-
-
-def xids(log: Path = Path("/dev/kmsg")) -> tuple[Xid, ...] | None:
-    """The errors of NVIDIA's GPUs since the node started, as far back as the kernel's log reaches; None where it may
-    not be read."""
-    matches = _matches(log, {"xid": _XID})
-    if matches is None:
-        return None
-    return tuple(
-        Xid(int(match[2]), match[1].lower(), at, match[3].strip()[:200]) for _, match, at in matches[-_MOST_XIDS:]
-    )
-
-
-def events(log: Path = Path("/dev/kmsg")) -> tuple[KernelEvent, ...] | None:
-    """What else the log says of GPUs, switches and ports (`EVENTS`); None where it may not be read."""
-    matches = _matches(log, EVENTS)
-    if matches is None:
-        return None
-    return tuple(
-        KernelEvent(kind, (match.groupdict().get("part") or "").lower(), at, match[0].strip()[:200])
-        for kind, match, at in matches[-_MOST_XIDS:]
-    )
-
-
-def _matches(log: Path, patterns: Mapping[str, re.Pattern[str]]) -> list[tuple[str, re.Match[str], float]] | None:
-    """Of each line that fits a pattern, by its kind, the match and when it was written."""
-    try:
-        descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
-    matches: list[tuple[str, re.Match[str], float]] = []
-    try:
-        while record := _record(descriptor):
-            # 6,1234,987654321,-;text: level, number, microseconds since the start.
-            head, _, text = record.partition(";")
-            at = head.split(",")[2] if head.count(",") >= 2 else "0"
-            for kind, pattern in patterns.items():
-                if match := pattern.search(text):
-                    matches.append((kind, match, int(at) / 1e6))
-    finally:
-        os.close(descriptor)
-    return matches
-
-
-def _record(descriptor: int) -> str:
-    """The next line of the kernel's log; empty at its end. Those that were overwritten meanwhile are passed over."""
-    while True:
-        try:
-            return os.read(descriptor, 8192).decode("utf-8", "replace").partition("\n")[0]
-        except BrokenPipeError:
-            continue
-        except OSError:
-            return ""
 
 
 #: Kernel modules by which a NIC reaches device memory without DMA-BUF, of NVIDIA and AMD.

@@ -137,9 +137,15 @@ def _gpu(
 
 
 def _counters(now: Mapping[str, Any]) -> dict[str, int]:
+    total = _number(now, "ecc", "total_uncorrectable_count")
+    blocks = {
+        name: _number(now, "ecc_blocks", name, "uncorrectable_count") or 0.0 for name in _section(now, "ecc_blocks")
+    }
     named = {
         "ecc_corrected": _number(now, "ecc", "total_correctable_count"),
-        "ecc_uncorrected": _number(now, "ecc", "total_uncorrectable_count"),
+        # What no block has.
+        "ecc_uncorrected": None if total is None else max(total - sum(blocks.values()), 0.0),
+        **{f"ecc_uncorrected_{name.lower()}": count for name, count in blocks.items()},
         "pcie_replays": _number(now, "pcie", "replay_count"),
         **{ours: _number(now, "throttle", theirs) for theirs, ours in _THROTTLE.items()},
     }

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fabricheck.records.component import Component, Kind
-from fabricheck.records.operations import PAIRS, uses_host_memory
+from fabricheck.records.operations import uses_host_memory
 from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import NoPathError, host_links, path_to_nic
@@ -67,21 +67,6 @@ def components_of(run: Run, samples: Samples, topology: Topology | None) -> tupl
 
 def _by_name(components: Iterable[Component]) -> tuple[Component, ...]:
     return tuple(sorted(components, key=lambda component: component.key))
-
-
-def links_of_pairs(run: Run, topology: Topology | None) -> dict[str, frozenset[str]]:
-    """By host, its NICs over which pairs of several nodes were measured; none without a topology, which names them."""
-    if topology is None:
-        return {}
-    hosts = {each.rank: each.host for each in run.ranks}
-    pairs = {each.ranks for each in run.samples if each.operation in PAIRS}
-    measured = {rank for ranks in pairs if len({hosts.get(rank) for rank in ranks}) > 1 for rank in ranks}
-    indexes = gpu_of_ranks(run)
-    gpus: dict[str, list[Gpu]] = {hosts[rank]: [] for rank in sorted(measured & set(hosts))}
-    for measured_rank in run.ranks:
-        if measured_rank.rank in measured and measured_rank.device:
-            gpus[measured_rank.host].append(topology.gpu(indexes[measured_rank.rank]))
-    return {host: _nics(topology, tuple(own)) or _nics_that_sent(run, host, topology) for host, own in gpus.items()}
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from fabricheck.suite import INSTALLED, suite_root
+from fabricheck.suite import config_file
 from fabricheck.yamlfile import read_yaml
 
 #: Who moves data: copy engines, a kernel on the GPU's SMs, a NIC; NCCL or RCCL: collectives, what the switch adds,
@@ -109,7 +109,7 @@ class _File:
 
 def known_nodes() -> tuple[NodeProduct, ...]:
     """Nodes as they are sold and rented. Raises UserError for a mistake in config/hardware.yaml."""
-    return _read(_path()).nodes
+    return _read(config_file("hardware.yaml")).nodes
 
 
 def gpu_product(model: str) -> GpuProduct | None:
@@ -118,7 +118,7 @@ def gpu_product(model: str) -> GpuProduct | None:
     Raises UserError for a mistake in config/hardware.yaml.
     """
     words = re.sub(r"[_-]", " ", model.lower())
-    return next((product for product in _read(_path()).gpus if product.model.search(words)), None)
+    return next((product for product in _read(config_file("hardware.yaml")).gpus if product.model.search(words)), None)
 
 
 def payload(technology: str, mover: str) -> Payload | None:
@@ -126,7 +126,11 @@ def payload(technology: str, mover: str) -> Payload | None:
 
     Raises UserError for a mistake in config/hardware.yaml.
     """
-    known = [one for one in _payloads(_path()) if one.mover == mover and technology.startswith(one.technology)]
+    known = [
+        one
+        for one in _payloads(config_file("hardware.yaml"))
+        if one.mover == mover and technology.startswith(one.technology)
+    ]
     return max(known, key=lambda data: len(data.technology), default=None)
 
 
@@ -135,13 +139,6 @@ def least_payload(technologies: Iterable[str], mover: str) -> Payload | None:
     payloads = [payload(one, mover) for one in dict.fromkeys(technologies)]
     known = [one for one in payloads if one is not None]
     return min(known, key=lambda data: data.share) if known and len(known) == len(payloads) else None
-
-
-def _path() -> Path:
-    """That of the suite; a suite of one's own that has none is on the same hardware as all others."""
-    suites = (suite_root(), INSTALLED.parent.parent, INSTALLED)
-    files = [suite / "config" / "hardware.yaml" for suite in suites]
-    return next((file for file in files if file.exists()), files[0])
 
 
 @cache

@@ -106,6 +106,11 @@ class Network:
             raise UserError(f"{name!r} is not in the network of topology.yaml")
         return self._components[name]
 
+    @property
+    def all_components(self) -> tuple[Component, ...]:
+        """Nodes, ports, switches, cables and trunks."""
+        return tuple(self._components.values())
+
     @cached_property
     def _components(self) -> dict[str, Component]:
         ends = {name: Component(Kind.NODE, node=name) for name in self.nodes}
@@ -170,7 +175,7 @@ class Network:
         return {one.name: one.group for one in self.switches}
 
     def _ports(self, name: str) -> tuple[str, ...]:
-        return (name,) if name in self.ports else self.ports_of(name)
+        return (name,) if name in self._components and ":" in name else self.ports_of(name)
 
     @cached_property
     def _ways(self) -> dict[tuple[str, str], tuple[tuple[str, ...], ...]]:

@@ -27,11 +27,6 @@ def round_robin(f_nic: float, k: int, r: int) -> float:
     return f_nic * k / math.ceil(k / r)
 
 
-def one_to_one(f_nic: float, k: int) -> float:
-    """Bandwidth, in the unit of `f_nic`, of k active GPUs with a NIC each: eq. (1) with p = 1 (CommBench §2.1.2)."""
-    return packed(f_nic, k, 1)
-
-
 def _check_active(k: int) -> None:
     if k < 1:
         raise ValueError(f"the number of active GPUs is 1 or more, not {k}")

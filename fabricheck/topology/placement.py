@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fabricheck.records.component import Component, Kind
+from fabricheck.records.node_state import NodeState, States
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
@@ -36,14 +37,39 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
     return indexes
 
 
-def with_node_indexes(run: Run) -> Run:
-    """The run, in which each rank has its GPU under the node-local index (`gpu_of_ranks`)."""
+def with_node_indexes(run: Run, topology: Topology | None) -> Run:
+    """Return the run with each rank's GPU under its node-local index (`gpu_of_ranks`).
+
+    Where a driver shows more GPUs than the topology describes, as in a container, a job sees some of the node's GPUs
+    alone: then the driver's GPUs are those of the ranks, by PCI address, and get the index that the ranks give them.
+    """
+    if topology is not None:
+        run = replace(run, states=_states_of_job(run, len(topology.gpus)))
     indexes = gpu_of_ranks(run)
     ranks = (
         replace(rank, device=replace(rank.device, index=indexes[rank.rank])) if rank.device is not None else rank
         for rank in run.ranks
     )
     return replace(run, ranks=tuple(ranks))
+
+
+def _states_of_job(run: Run, gpus_of_topology: int) -> States:
+    indexes = gpu_of_ranks(replace(run, states=States()))
+    of_host: dict[str, dict[str, int]] = {}
+    for rank in run.ranks:
+        if rank.device is not None:
+            of_host.setdefault(rank.host.partition(".")[0], {})[rank.device.address] = indexes[rank.rank]
+
+    def of_job(state: NodeState) -> NodeState:
+        own = of_host.get(state.host, {})
+        if len(state.gpus) <= gpus_of_topology or not own:
+            return state
+        gpus = [replace(gpu, index=own[gpu.bus_id]) for gpu in state.gpus if gpu.bus_id in own]
+        return replace(state, gpus=tuple(gpus))
+
+    before = {host: of_job(state) for host, state in run.states.before.items()}
+    after = {host: of_job(state) for host, state in run.states.after.items()}
+    return replace(run.states, before=before, after=after)
 
 
 def gpu_component(topology: Topology | None, index: int, host: str, address: str) -> Component:

@@ -126,9 +126,9 @@ def test_a_users_mistake_is_one_line(capsys: pytest.CaptureFixture[str], argumen
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["run", "--list"], ["expected"], ["ledger"], ["validate"], ["doctor"]),
+        *(["run", "--list"], ["expected"], ["validate"], ["doctor"]),
         *(["judge", str(HOST)], ["report", str(HOST), "--output", "x.html"]),
-        *(["store", "import", str(HOST), "--test", "T"], ["observations", str(HOST)]),
+        *(["store", "import", str(HOST), "--test", "T"], ["reproduce", "sc24-3", str(HOST)]),
         ["init"],
     ],
     ids=" ".join,

@@ -1,8 +1,7 @@
-"""`fabricheck ledger` as a user calls it: `sinfo` on the path is a shell script."""
+"""`fabricheck run --nodes` chooses its nodes: `sinfo` on the path is a shell script."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -17,7 +16,6 @@ from fabricheck.fleet.record import Fleet
 from fabricheck.history.session import NodeRecord
 from fabricheck.session.reframe import Selection
 from fabricheck.suite import Suite
-from tests.support.commands import run
 from tests.support.sessions import ROOT, add
 
 SINFO = """\
@@ -62,46 +60,6 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_the_ledger(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("ledger", "--system", "emulated:two-leaves") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["node", "nid002", "nid003", "nid005", "nid004", "nid001"]
-    assert run("ledger", "--system", "emulated:two-leaves", "--oldest", "3") == 0
-    assert capsys.readouterr().out == "nid[002,004-005]\n"  # of those that can run a job
-    assert run("ledger", "--system", "emulated:two-leaves", "--json") == 0
-    nodes = json.loads(capsys.readouterr().out)["nodes"]
-    assert nodes[-1]["verified"] == {
-        "started": "2026-09-02T02:00:00Z", "session": nodes[-1]["verified"]["session"],
-        "level": "nightly", "verdict": "PASS",
-    }  # fmt: skip
-
-
-def test_what_is_missing_is_said(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("ledger", "--system", "emulated:two-leaves", "--oldest", "9") == 0
-    said = capsys.readouterr()
-    assert said.out == "nid[001-002,004-005]\n"
-    assert "--oldest 9: emulated:two-leaves has only 4 nodes" in said.err
-    (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
-    assert run("ledger", "--system", "emulated:two-leaves") == 0
-    said = capsys.readouterr()
-    assert [line.split()[0] for line in said.out.splitlines()][-3:] == ["nid008", "nid004", "nid001"]
-    assert "the nodes are those of topology.yaml: Slurm does not name the nodes of all: it has no nodes" in said.err
-    add(site, site / "output" / "store", 7, nodes={"login1": NodeRecord(verdict="FAIL")})
-    assert run("ledger", "--system", "local") == 0
-    said = capsys.readouterr()
-    assert "login1  2026-09-08 02:00  unknown  FAIL     -" in said.out
-    assert "only nodes that the store has are listed: the partition's scheduler is local" in said.err
-    for arguments, words in (
-        (["emulated"], "give one of emulated:pair"),
-        (["nowhere"], "unknown system 'nowhere'"),
-        (["emulated:two-leaves", "--store", tmp_path / "none"], "there is no store"),
-        (["emulated:two-leaves", "--oldest", "2", "--json"], "exclude each other"),
-    ):
-        assert run("ledger", "--system", *arguments) == 2
-        (line,) = [each for each in capsys.readouterr().err.splitlines() if "FABRICHECK_" not in each]
-        assert words in line
-
-
 def chosen(site: Path, asked: str, store: Path) -> Fleet:
     wanted, selection = Wanted(asked, None, 5), Selection("emulated:two-leaves", tags=("smoke",))
     with fleet_of(Suite(site), selection, wanted, None, store) as fleet:
@@ -120,7 +78,7 @@ def test_idle_nodes_are_those_that_waited_longest(
     # Those that were taken meanwhile are not waited for as long as others.
     with allocated(choose("idle", {"nid001": "idle"}, "site:gpu"), {"scheduler": "slurm"}, 5):
         assert "--immediate=60" in (tmp_path / "salloc.log").read_text().splitlines()[-1]
-    # Where there is no ledger yet, Slurm's order is as good as any.
+    # Where there is no store yet, Slurm's order is as good as any.
     chosen(site, "idle:2", tmp_path / "none")
     assert "--nodelist=nid[001-002]" in (tmp_path / "salloc.log").read_text().splitlines()[-1]
     assert "idle nodes are taken in Slurm's order" in capsys.readouterr().err

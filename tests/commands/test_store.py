@@ -174,7 +174,6 @@ def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture
         *(
             ("watch", "--system", "local"),
             ("calibrate", "--system", "local"),
-            ("ledger", "--system", "local"),
             ("compare", "0", "1"),
             ("replay",),
         ),

@@ -45,22 +45,6 @@ def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.full
-def test_ports_are_told_by_the_group_patterns(site: Site) -> None:
-    """Four ranks of a node use its two ports in turn."""
-    # Of eight iterations a few that TCP has to send again are enough for several ways to fit.
-    more = ("--", "--setvar=NodeGroups.budget=2")
-    said = "rail_unidirectional: association to NICs: round-robin over 2 NICs"
-    done = until(
-        lambda: site.run("two-ports", *more, environment="openmpi-round-robin", name="NodeGroups"),
-        lambda done: any(said in each for each in done.findings),
-    )
-    assert (done.status, done.problems) == (0, ()), done.output
-    # Beside it may stand what else was at work on this machine.
-    (finding,) = (each for each in done.findings if "association" in each)
-    assert said in finding
-
-
-@pytest.mark.full
 def test_group_patterns_of_nodes_with_one_port(site: Site) -> None:
     """Four ranks of a node share its only port: what two would carry is expected nowhere."""
     topology, settings = (site.root / "site_configs/emulated" / name for name in ("topology.yaml", "settings.py"))

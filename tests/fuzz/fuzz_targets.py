@@ -37,8 +37,8 @@ DATA = ROOT / "tests" / "data"
 SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 Words = Sequence[str | Path]
 COMMANDS = (
-    "judge", "observations", "report", "pairwise locate", "pairwise plan", "expected",
-    "store import", "store ls", "store verify", "store prune", "watch", "ledger", "replay", "compare", "calibrate",
+    "judge", "reproduce", "report", "expected",
+    "store import", "store ls", "store verify", "store prune", "watch", "replay", "compare", "calibrate",
     "bundle", "init", "validate", "drain.py", "explain",
 )  # fmt: skip
 
@@ -238,48 +238,27 @@ def _of_results(folder: Path) -> Iterator[Target]:
     vendor = [
         file for file in _files(DATA / "suites") if file.suffix in (".txt", ".json") and file.parent.name != "logs"
     ]
-    pairs = [
-        _write(
-            folder / name,
-            (DATA / "emulated" / name).read_text(encoding="utf-8").replace("unidirectional", "bidirectional"),
-        )
-        for name in ("all.jsonl", "healthy.jsonl")
-    ]
     judged: Words = ["judge", "--references", known, "--test", "Ping"]
     report: Words = ["--output", folder / "out" / "report.html"]
     into: Words = ["--system", "local", "--test", "T", "--store", folder / "out" / "s"]
     yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
     yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
     yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
-    yield Target("observations", results, lambda file, _: ["observations", file])
+    yield Target("reproduce", results, lambda file, _: ["reproduce", "sc24-3", file])
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
     yield Target("report", short, lambda file, was: ["report", file, *of_system(was), *report])
-    yield Target("pairwise locate", pairs, lambda file, _: ["pairwise", "locate", file, "--system", "emulated"])
     yield Target("store import", results, lambda file, _: ["store", "import", file, *into])
 
 
 def _of_a_suites_files(folder: Path) -> Iterator[Target]:
-    """Commands that read topologies, references, policies and routes."""
+    """Commands that read topologies, references and policies."""
     known, topologies = known_references(folder), _files(ROOT / "site_configs", "topology*.yaml")
     rules, references = ROOT / "config" / "policy.yaml", sorted((ROOT / "reference_values").glob("*.yaml"))
-    networks = [ROOT / "site_configs" / "emulated" / "topology.yaml"]
-    routes = _write(
-        folder / "routes.txt",
-        "# from the subnet manager\n"
-        + "".join(f"nid00{a} nid00{b} nid00{a}:hsn0 nid00{b}:hsn1\n" for a in range(1, 5) for b in range(5, 9)),
-    )
-    plan: Words = ["--nodes", "nid[001-008]", "--rounds", "2"]
     yield Target("judge --topology", topologies, lambda file, _: ["judge", HOST, "--topology", file])
     yield Target("judge --policy", [rules], lambda file, _: ["judge", HOST, "--policy", file])
     yield Target("judge --references", [known, *references], lambda file, _: ["judge", HOST, "--references", file])
     yield Target("expected", topologies, lambda file, _: ["expected", "--system", file])
-    yield Target("pairwise plan", networks, lambda file, _: ["pairwise", "plan", "--system", file, *plan])
-    yield Target(
-        "pairwise plan --routes",
-        [routes],
-        lambda file, _: ["pairwise", "plan", "--system", networks[0], *plan, "--routes", file],
-    )
 
 
 def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
@@ -323,10 +302,8 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     yield Target("store verify", stored, of("store", "verify"), not_as_stored)
     yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
     yield Target("watch", of_history, over("watch", "--system", "local", "--warm-up", "8"))
-    yield Target("ledger", whole_or_sealed, of_sealed("ledger", "--system", "local"))
     yield Target("report of a store", whole_or_sealed, of_sealed(*report))
     yield Target("report --base", whole_or_sealed, of_sealed(*report, "--base", "00000000"))
-    yield Target("observations of a store", whole_or_sealed, of_sealed("observations", "--session", "00000001"))
     yield Target("replay", whole_or_sealed, of_sealed("replay", "--system", "local"))
     yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
     yield Target("calibrate", of_history, over("calibrate", "--system", "local"))

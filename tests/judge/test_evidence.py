@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.counter_rules import CONGESTION, GPU_COUNTERS, LINK_COUNTERS, NIC_COUNTERS, THROTTLE_COUNTERS
-from fabricheck.judge.evidence import EVENT_RULES, GPU_RULES, NODE_RULES
+from fabricheck.judge.evidence import GPU_RULES, NODE_RULES
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.node_state import evidence_of, evidence_of_node, with_problems_of_nodes
 from fabricheck.records.finding import Finding
@@ -44,6 +44,10 @@ def codes(one: NodeState, topology: Topology | None = None) -> set[tuple[str, st
 
 def of_gpus(**settings: str) -> tuple[Any, ...]:
     return tuple(gpu(index, settings={**gpu().settings, **settings}) for index in (0, 1))
+
+
+def event(code: str, part: str, at_s: float, **more: Any) -> KernelEvent:
+    return KernelEvent("xid", part, at_s, "as the log has it", code=code, **more)
 
 
 CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] = {
@@ -85,12 +89,37 @@ CASES: dict[str, tuple[NodeState, set[tuple[str, str | int, Verdict | None]]]] =
         set(),
     ),
     "a reset before": (
-        state({}, events=(KernelEvent("gpu-reset", "0000:c1:00.0", 5.0, "GPU reset begin!"),)),
+        state({}, events=(event("gpu-reset", "0000:c1:00.0", 5.0),)),
         {("gpu-reset", "0000:c1:00.0", Verdict.PASS)},
     ),
     "a port that was plugged in": (
-        state({}, events=(KernelEvent("link-down", "eth0", 5.0, "Link down"),)),
+        state({}, events=(event("nic-flaps", "eth0", 5.0, network=True),)),
         {("nic-flaps", "eth0", None)},
+    ),
+    "a fatal event that nothing recovered": (
+        state({}, events=(event("gpu-link-errors", "0000:01:00.0", 5.0, severity="fatal"),)),
+        {("gpu-link-errors", 1, Verdict.DEGRADED)},
+    ),
+    "the same, recovered": (
+        state({}, events=(event("gpu-link-errors", "0000:01:00.0", 5.0, severity="fatal", recovered=True),)),
+        {("gpu-link-errors", 1, Verdict.PASS)},
+    ),
+    "a lost GPU": (
+        state({}, events=(event("gpu-missing", "0000:df:00.0", 5.0, severity="fatal"),)),
+        {("gpu-missing", "0000:df:00.0", Verdict.DEGRADED)},
+    ),
+    "a GPU that was lost, and responds": (
+        state({}, events=(event("gpu-missing", "0000:01:00.0", 5.0, severity="fatal"),)),
+        {("gpu-missing", 1, Verdict.PASS)},
+    ),
+    "an error of a program": (state({}, events=(event("gpu-xid", "0000:01:00.0", 5.0, severity="program"),)), set()),
+    "corrected errors": (
+        state({}, events=(event("pcie-errors", "0000:01:00.0", 5.0, severity="corrected"),)),
+        {("pcie-errors", 1, None)},
+    ),
+    "uncorrected errors of XGMI": (
+        state({}, gpus=(gpu(0), gpu(1, counters={"ecc_uncorrected": 0, "ecc_uncorrected_xgmi_wafl": 3}))),
+        {("gpu-link-errors", 1, Verdict.DEGRADED)},
     ),
     "pages that wait for a reset": (
         state({}, gpus=(gpu(0), gpu(1, rows_pending=True))),
@@ -115,34 +144,29 @@ COUNTER_RULES = (
 
 
 def test_every_rule_has_a_row_of_the_catalogue_and_a_step() -> None:
-    rules = (*NODE_RULES, *GPU_RULES, *EVENT_RULES.values())
+    rules = (*NODE_RULES, *GPU_RULES)
     for code in (*(each.code for each in rules), *(each.code for each in COUNTER_RULES)):
         assert CATALOGUE[code].steps
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "code", "verdict"),
+    ("severity", "verdict"),
     [
-        ("sxid", "0000:83:00.0", "nvswitch-error", Verdict.DEGRADED),
-        ("gpu-reset", "0000:c1:00.0", "gpu-reset", Verdict.DEGRADED),
-        ("link-down", "eth0", "nic-flaps", Verdict.DEGRADED),
-        ("pcie-aer", "0000:c1:00.0", "pcie-errors", None),
+        ("fatal", Verdict.DEGRADED),
+        ("error", Verdict.DEGRADED),
+        ("program", Verdict.DEGRADED),
+        ("corrected", None),
+        ("ended", Verdict.INCOMPLETE),
     ],
 )
-def test_what_the_kernel_logs_during_a_test(kind: str, part: str, code: str, verdict: Verdict | None) -> None:
-    old, new = (KernelEvent(kind, part, at, "as the log has it") for at in (1.0, 100.0))
+def test_what_the_kernel_logs_during_a_test(severity: str, verdict: Verdict | None) -> None:
+    old, new = (event("gpu-xid", "0000:00:00.0", at, severity=severity) for at in (1.0, 100.0))
     before, after = node("nid001", events=(old,)), node("nid001", "after", events=(old, new))
-    found = [(each.code, each.verdict) for each in evidence_of(run_with([before], [after]), None) if each.part == part]
-    assert (code, verdict) in found and len(found) == 2
-
-
-def test_a_process_that_the_kernel_ended_during_the_test() -> None:
-    old, new = (KernelEvent("out-of-memory", "", at, "Out of memory: Killed process 1 (a)") for at in (1.0, 100.0))
-    before, after = node("nid001", events=(old,)), node("nid001", "after", events=(old, new))
-    (found,) = evidence_of(run_with([before], [after]), None)
-    assert (found.code, found.verdict) == ("out-of-memory", Verdict.INCOMPLETE)
-    # That of an earlier job says nothing.
-    assert evidence_of(run_with([before], [replace(before, when="after")]), None) == ()
+    evidence = evidence_of(run_with([before], [after]), None)
+    (during,) = [each for each in evidence if "during" in each.text]
+    assert (during.code, during.part, during.verdict) == ("gpu-xid", 0, verdict)
+    # What a program did, and what was ended, was of an earlier job.
+    assert len(evidence) == (1 if severity in ("program", "ended") else 2)
 
 
 def test_equal_nodes_are_compared() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.judge.statistics import RatioTest, Truth, all_of, all_true, any_of, count, most_of, ratio_interval
+from fabricheck.judge.statistics import RatioTest, Truth, ratio_interval
 from tests.support.effort import effort
 
 
@@ -63,40 +63,3 @@ def test_too_few_values_say_nothing() -> None:
 def test_a_ratio_is_inconclusive_where_the_bound_lies_in_the_interval(ratio: float, noise: float, truth: Truth) -> None:
     assert ratio_test(ratio, noise=noise).truth() is truth
     assert ratio_test(ratio, noise=noise, above=False).truth() is (None if truth is None else not truth)
-
-
-YES, NO, INCONCLUSIVE = ratio_test(2), ratio_test(0.5), ratio_test(1, noise=0.5)
-
-
-@pytest.mark.parametrize(
-    ("tests", "all_", "any_", "most"),
-    [
-        ([], None, None, None),
-        ([YES, YES], True, True, True),
-        ([NO, NO], False, False, False),
-        ([YES, NO], False, True, False),
-        ([YES, YES, NO], False, True, True),
-        ([YES, INCONCLUSIVE], None, True, None),
-        ([NO, INCONCLUSIVE], False, None, False),
-        ([NO, INCONCLUSIVE, INCONCLUSIVE], False, None, None),
-        ([YES, YES, INCONCLUSIVE], None, True, True),
-    ],
-)
-def test_tests_together(tests: list[RatioTest], all_: Truth, any_: Truth, most: Truth) -> None:
-    assert (all_of(tests), any_of(tests), most_of(tests)) == (all_, any_, most)
-
-
-def test_one_of_many_does_not_decide_by_chance() -> None:
-    """A test that is just false by its own interval is open among many."""
-    values = np.concatenate([np.full(10, 1.1), np.full(30, 0.9)])
-    one = RatioTest([values], [np.ones(40)], 1.0)
-    assert one.truth() is False
-    assert one.truth(1000) is None
-    assert all_of([one] + [YES] * 999) is None
-    assert any_of([one] + [NO] * 999) is False
-
-
-def test_truths_together_and_their_number() -> None:
-    assert [all_true(each) for each in ([], [True, True], [True, None], [None, False])] == [None, True, None, False]
-    assert count([YES, YES, NO, INCONCLUSIVE], "faster", "not") == "2 faster, 1 not, 1 inconclusive"
-    assert count([NO], "faster", "not") == "1 not"

@@ -117,12 +117,12 @@ def test_no_node_is_drained_for_a_rehearsal(tmp_path: Path) -> None:
         assert (done.returncode, "State=DRAIN" in done.stdout) == (status, status == 0)
 
 
-def test_observations_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of(CUDA)
     for each in lines[0]["ranks"]:
         each["device"]["name"] = "emulated NVIDIA H200"
     for file, times in ((write(tmp_path / "rehearsal.jsonl", lines), 1), (CUDA, 0)):
         with pytest.raises(SystemExit) as ended:
-            main(["observations", str(file), "--system", "hgx-h200"])
+            main(["reproduce", "sc24-6", str(file), "--system", "hgx-h200"])
         assert ended.value.code == 0
         assert capsys.readouterr().err.count(REHEARSAL) == times

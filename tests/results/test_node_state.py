@@ -23,7 +23,7 @@ def left(folder: Path, name: str, content: bytes) -> Path:
 
 
 def test_they_come_back_as_they_were(tmp_path: Path) -> None:
-    before, after = node("nid001"), node("nid001", "after", xids=None)
+    before, after = node("nid001"), node("nid001", "after", events=None)
     for each in (before, after):
         file = left(tmp_path, f"nid001.{each.when}.json", json.dumps(dataclasses.asdict(each)).encode())
     assert read_states(file) == states([before], [after])

@@ -15,7 +15,7 @@ from fabricheck.session.reframe_report import level_of
 from tests.support.nodes import ROOT
 
 CHECKS = ROOT / "checks"
-TAGS = ("smoke", "nightly", "acceptance", "observations", "tuning", "vendor", "vendor-mixed", "cross-check", "^vendor$")
+TAGS = ("smoke", "nightly", "acceptance", "papers", "tuning", "vendor", "vendor-mixed", "cross-check", "^vendor$")
 
 
 def classes_in(file: Path) -> list[tuple[str, set[str]]]:

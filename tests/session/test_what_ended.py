@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from fabricheck.records.component import Component
 from fabricheck.records.node_state import NodeState
 from fabricheck.results.node_state import FOLDER
-from fabricheck.rfm.job_end import RESULT, first_ended, first_failure, missing_paths_text, no_results
+from fabricheck.results.start_failures import start_failures
+from fabricheck.rfm.job_end import RESULT, faults_of_nodes, first_ended, missing_paths_text
 from tests.support.made_runs import made_run
 from tests.support.states import gpu, nic, node
 
@@ -21,20 +22,20 @@ HNP, REMOTE = "  HNP daemon   : [[1,0],0] on node nid001", "  Remote daemon: [[1
 
 
 @pytest.mark.parametrize(
-    ("lines", "ended"),
+    ("lines", "node"),
     [
-        (["srun: error: nid003: task 2: Terminated", *CANCELLED, *OTHERS], "srun: error: nid003: task 2: Terminated"),
-        ([*CANCELLED, "srun: error: nid003: task 2: Killed", *OTHERS], "srun: error: nid003: task 2: Killed"),
-        (["srun: error: Node failure on nid003", *CANCELLED, *OTHERS], "srun: error: Node failure on nid003"),
-        (["srun: error: nid003: task 2: Exited with exit code 3", *CANCELLED, *OTHERS], ""),
-        # Open MPI 4.1, help-errmgr-base.txt; what it says of its own end comes later.
-        (["ORTE has lost communication with a remote daemon.", HNP, REMOTE, OTHERS[0]], REMOTE),
-        ([*CANCELLED, *OTHERS], ""),
-        ([], ""),
+        (["srun: error: nid003: task 2: Terminated", *CANCELLED, *OTHERS], "nid003"),
+        ([*CANCELLED, "srun: error: nid003: task 2: Killed", *OTHERS], "nid003"),
+        (["srun: error: Node failure on nid003", *CANCELLED, *OTHERS], "nid003"),
+        (["srun: error: nid003: task 2: Exited with exit code 3", *CANCELLED, *OTHERS], None),
+        (["ORTE has lost communication with a remote daemon.", HNP, REMOTE, OTHERS[0]], "nid002"),
+        ([*CANCELLED, *OTHERS], None),
+        ([], None),
     ],
 )
-def test_the_first_to_end_is_named_and_not_who_was_ended_with_it(lines: list[str], ended: str) -> None:
-    assert first_failure(lines) == ended
+def test_the_first_to_end_is_named_and_not_who_was_ended_with_it(lines: list[str], node: str | None) -> None:
+    found = start_failures("\n".join(lines), [f"nid00{number}" for number in range(1, 5)])
+    assert [each.node for each in found] == ([node] if node else [])
 
 
 NOTICED = "mpirun noticed that process rank 1 with PID 16252 on node 10.79.0.2 exited on signal 9 (Killed)."
@@ -45,9 +46,8 @@ NOTICED = "mpirun noticed that process rank 1 with PID 16252 on node 10.79.0.2 e
     [
         (NOTICED, "rank-crashed", ["nid002"]),
         ("srun: error: nid001: task 0: Segmentation fault", "rank-crashed", ["nid001"]),
-        # Before the header nobody knows where ranks are but the launcher.
-        (NOTICED.replace("rank 1", "rank 7"), "rank-crashed", ["10.79.0.2"]),
-        (REMOTE, "benchmark-failed", []),
+        (NOTICED.replace("rank 1", "rank 7"), "rank-crashed", []),
+        (REMOTE, "start-failed", ["nid002"]),
     ],
 )
 def test_the_node_of_the_rank_that_ended_first_is_named_as_ranks_know_it(
@@ -56,7 +56,7 @@ def test_the_node_of_the_rank_that_ended_first_is_named_as_ranks_know_it(
     run = replace(made_run(["nid001", "nid002"], []), footer=None)
     (ended,) = first_ended(run, f"fabricbench: rank 0 was ended from outside by signal 15\n{line}\n")
     assert (ended.code, ended.components) == (code, tuple(map(Component.of_node, nodes)))
-    assert not tuple(first_ended(run, "fabricbench: rank 0 was ended from outside by signal 15\n"))
+    assert not first_ended(run, "fabricbench: rank 0 was ended from outside by signal 15\n")
 
 
 def test_a_port_that_is_down_is_named_by_a_job_that_left_nothing(tmp_path: Path) -> None:
@@ -66,8 +66,7 @@ def test_a_port_that_is_down_is_named_by_a_job_that_left_nothing(tmp_path: Path)
         ports = (nic("hsn0", up=up), *map(nic, ("hsn1", "hsn2", "hsn3")))
         state = node(host, "after", gpus=tuple(map(gpu, range(4))), nics=ports)
         (tmp_path / FOLDER / f"{host}.after.json").write_bytes(states.dump_json(state))
-    result, port = no_results(tmp_path / RESULT, 3, "", "alps:gpu")
-    assert (result.code, result.components) == ("no-result", ())
+    (port,) = faults_of_nodes(tmp_path / RESULT, "alps:gpu")
     assert (port.code, [str(part) for part in port.components]) == ("nic-down", ["nid002:hsn0"])
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.node_state import Xid
 from fabricheck.state import kernel
 from fabricheck.state.kernel import settings
 
@@ -30,35 +29,6 @@ def test_the_load_of_others_is_seen_and_named() -> None:
         spin.wait()
     assert busy > 0.05
     assert any(each.startswith("python") for each in names)
-
-
-def test_errors_of_gpus_in_the_kernels_log(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    said = "NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-    log.write_text(f"4,812,73112345,-;{said}\n")
-    (found,) = kernel.xids(log) or ()
-    assert (found.number, found.bus_id, found.at_s) == (79, "0000:18:00", 73.112345)
-    assert found.text.endswith("GPU has fallen off the bus.")
-    assert kernel.xids(tmp_path / "none") is None
-
-
-def test_a_long_log_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each read gives one record; those that were overwritten meanwhile are a broken pipe."""
-    records: list[bytes | OSError] = [b"6,1,10,-;usb 1-1: new device\n", BrokenPipeError()]
-    records += [f"4,{each},{each},-;NVRM: Xid (PCI:0000:18:00): 63, row\n".encode() for each in range(150)]
-    records.append(BlockingIOError())
-
-    def read(_: int, __: int) -> bytes:
-        record = records.pop(0)
-        if isinstance(record, OSError):
-            raise record
-        return record
-
-    monkeypatch.setattr("os.read", read)
-    found = kernel.xids(Path("/dev/null")) or ()
-    assert records == []
-    assert found[-1] == Xid(63, "0000:18:00", 149 / 1e6, "row")
-    assert len(found) == 100
 
 
 def config(*, acs: int | None = None, relaxed: bool = True, size: int = 4096) -> bytes:
@@ -155,34 +125,3 @@ def test_modules_limits_and_channels(tmp_path: Path) -> None:
     (root / "dev/nvidia-caps-imex-channels/channel0").touch()
     found = settings(root)
     assert (found["peer memory"], found["IMEX channels"]) == ("nvidia_peermem", "1")
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "part"),
-    [
-        ("nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal, Link 32 egress", "sxid", "0000:c5:00.0"),
-        ("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!. Source:  3", "gpu-reset", "0000:c1:00.0"),
-        ("amdgpu 0000:c1:00.0: GPU reset begin!", "gpu-reset", "0000:c1:00.0"),
-        ("pcieport 0000:40:01.1: AER: PCIe Bus Error: severity=Corrected, type=Data Link", "pcie-aer", "0000:40:01.1"),
-        ("mlx5_core 0000:1a:00.0 eth0: Link down", "link-down", "eth0"),
-        ("bnxt_en 0000:1a:00.0 ens1np0: NIC Link is Down", "link-down", "ens1np0"),
-        (
-            "Memory cgroup out of memory: Killed process 4242 (fabricbench) total-vm:1kB, anon-rss:1kB",
-            "out-of-memory",
-            "",
-        ),
-        ("Out of memory: Killed process 4242 (python3) total-vm:1kB", "out-of-memory", ""),
-        ("cxi_core 0000:c3:00.0: cxi3[hsn3] CXI_EVENT_LINK_DOWN", "link-down", "cxi3"),
-        ("cxi_ss1 0000:c3:00.0: cxi3[hsn3]: CXI_EVENT_LINK_DOWN", "link-down", "cxi3"),
-        ("hfi1 0000:05:00.0: hfi1_0: logical state changed to PORT_DOWN (0x1)", "link-down", "hfi1_0"),
-        ("hfi1 0000:05:00.0: hfi1_0: logical state changed to PORT_INIT (0x2)", "", ""),
-        ("mlx5_core 0000:1a:00.0 eth0: Link up", "", ""),
-        ("amdgpu 0000:c1:00.0: amdgpu: ring gfx uses VM inv eng 0", "", ""),
-    ],
-)
-def test_what_the_kernel_logs_of_devices(line: str, kind: str, part: str, tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    log.write_text(f"4,812,73112345,-;{line}\n")
-    found = [(each.kind, each.part, each.at_s) for each in kernel.events(log) or ()]
-    assert found == ([(kind, part, 73.112345)] if kind else [])
-    assert kernel.events(tmp_path / "none") is None

@@ -56,7 +56,6 @@ def node(host: str, when: Any = "before", **changed: Any) -> NodeState:
         busy_cores=0.2,
         memory_bytes=1 << 40,
         memory_free_bytes=900 << 30,
-        xids=(),
         tcp={"OutSegs": 1000, "InSegs": 1000, "RetransSegs": 5, "TCPOFOQueue": 1},
         gpus=(gpu(0), gpu(1)),
         nics=(nic(),),

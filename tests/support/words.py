@@ -23,7 +23,7 @@ BANNED = re.compile(
 #: Characters of a message without the values that are put in.
 LONGEST = 160
 #: Modules that quote a paper and a licence.
-QUOTED = ("observations.py", "plot.py")
+QUOTED = ("plot.py",)
 
 
 def parse_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

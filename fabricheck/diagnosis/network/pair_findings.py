@@ -215,7 +215,7 @@ def finding_of(suspect: SlowGroup, located: Localization) -> Finding:
 def counted_suspects(located: Localization, made: Design, policy: Policy) -> tuple[SlowGroup, ...]:
     """The suspects whose loss is more than the policy lets pass, of those in `located`, found by a design."""
     far = _far(made)
-    together = _pairs_over(made, *located.suspects) == far or as_fast_pairs(located, made)
+    together = _pairs_over(made, *located.suspects) == far or _as_fast_pairs(located, made)
 
     def smallest(suspect: SlowGroup) -> float:
         all_far = together or _pairs_over(made, suspect) == far
@@ -224,12 +224,7 @@ def counted_suspects(located: Localization, made: Design, policy: Policy) -> tup
     return tuple(each for each in located.suspects if each.low >= smallest(each))
 
 
-def as_distance(located: Localization, made: Design) -> bool:
-    """Whether the suspects together are on all pairs over more than one switch, and on no others."""
-    return bool(located.suspects) and _pairs_over(made, *located.suspects) == _far(made)
-
-
-def as_fast_pairs(located: Localization, made: Design) -> bool:
+def _as_fast_pairs(located: Localization, made: Design) -> bool:
     """Whether fewer pairs of nodes are left healthy than there are suspects: that these are faster is simpler."""
     left = set(made.places) - _pairs_over(made, *located.suspects)
     return len({frozenset(map(node_of, pair)) for pair in left}) < len(located.suspects)

@@ -1,7 +1,7 @@
 """Which pairs are measured in which round, so that one job finds slow pairs.
 
-A round is a set of pairs that send at the same time, no node twice. Three kinds: all pairs once (the circle method), a
-screen of a few random rounds, and rounds that measure suspects again with nodes that are known to be good.
+A round is a set of pairs that send at the same time, no node twice. Two kinds: a screen of a few random
+rounds, and rounds that measure suspects again with nodes that are known to be good.
 """
 
 from __future__ import annotations
@@ -50,14 +50,6 @@ def circle(count: int) -> Iterator[IntArray]:
         order = np.concatenate([[size - 1], np.roll(turning, turn)])
         pairs = np.stack([order[: size // 2], order[: size // 2 - 1 : -1]], axis=1)
         yield np.sort(pairs[(pairs < count).all(axis=1)], axis=1)
-
-
-def all_pairs(places: Sequence[str]) -> RoundsPlan:
-    """Every two nodes once. Ranks of a node, one a port, meet those of the other node in their order."""
-    nodes = _Nodes(places)
-    return RoundsPlan(
-        tuple(places), tuple(nodes.ranks_of(each, turn) for turn, each in enumerate(circle(len(nodes.names))))
-    )
 
 
 def screen(ways: Ways, places: Sequence[str], rounds: int, *, seed: int = 0, adaptive: bool = False) -> RoundsPlan:

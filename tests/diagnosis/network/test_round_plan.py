@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricheck.diagnosis.network.round_plan import RoundsPlan, all_pairs, circle, retest, screen, write_rounds
+from fabricheck.diagnosis.network.round_plan import RoundsPlan, circle, retest, screen, write_rounds
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.errors import UserError
 from fabricheck.topology.network import node_of
@@ -39,18 +39,9 @@ def test_the_circle_method_has_each_pair_once_and_none_twice_a_round(count: int)
     assert sorted(tuple(pair) for each in rounds for pair in each) == list(combinations(range(count), 2))
 
 
-@given(st.integers(2, 12))
-def test_all_pairs_of_nodes_with_two_ports(count: int) -> None:
-    network = fat_tree(12, 4, 2, nics=2)
-    plan = all_pairs([port for node in network.nodes[:count] for port in network.ports_of(node)])
-    assert no_node_twice(plan)
-    met = Counter(frozenset(map(node_of, pair)) for pairs in plan.pairs for pair in pairs)
-    assert set(met) == set(map(frozenset, combinations(network.nodes[:count], 2)))
-    assert set(met.values()) == {2}
-
-
 def test_the_text_is_that_of_fabricbench() -> None:
-    assert write_rounds(all_pairs(["a", "b", "c", "d"])) == "2-3 0-1\n1-3 0-2\n0-3 1-2\n"
+    plan = RoundsPlan(("a", "b", "c", "d"), tuple(circle(4)))
+    assert write_rounds(plan) == "2-3 0-1\n1-3 0-2\n0-3 1-2\n"
 
 
 @settings(max_examples=effort(40), deadline=None)

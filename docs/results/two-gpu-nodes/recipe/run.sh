@@ -9,6 +9,7 @@ unset OMPI_MCA_plm; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFI
 export DUO=${DUO_AT:-/tmp/duo-run}; export FABRICHECK_SITES=$DUO FABRICHECK_LAUNCHES=1; S=$DUO/site_configs; R=$DUO/reference_values
 rm -rf "$DUO"; mkdir -p "$RES" "$DUO" && cp -r "$H"/* "$DUO"
 [ -n "$UNBOUND" ] && sed -i 's/"mpi": "openmpi",/"mpi": "site",/; s#"launcher_options": \[#"launcher_options": ["--bind-to", "none", #' $S/duo/settings.py
+sed -i "s#rate: 10 Gb/s#rate: $(echo ${RATE:-10gbit} | sed 's/gbit/ Gb\/s/; s/mbit/ Mb\/s/')#" $S/duo/topology.yaml
 for s in quad flot tuna; do cp -r $S/duo $S/$s; done
 for s in quad flot tuna; do sed "s/duo/$s/" $R/duo.yaml > $R/$s.yaml; sed -i "s/\"duo\"/\"$s\"/g" $S/$s/settings.py; sed -i "s/^system: duo/system: $s/" $S/$s/topology.yaml; done
 sed -i 's/"nodes": 2/"nodes": 4/; s/ 16 if gpu/ 8 if gpu/; s#/hosts"#/hosts4"#' $S/quad/settings.py; sed -i 's/"tuning_profile": "default"/"tuning_profile": "alps"/' $S/tuna/settings.py; sed -i 's/nid\[001-002\]/nid[001-004]/g' $S/quad/topology.yaml

@@ -66,6 +66,8 @@ site_configuration = {
             "env_vars": [
                 ["OMPI_MCA_plm_rsh_agent", f"{folder}/agent.sh"],
                 ["OMPI_MCA_pml", "ob1"],
+                # Open MPI names the path of its data; Fabricheck sets this itself where it chooses the binding.
+                ["OMPI_MCA_btl_base_verbose", "1"],
                 ["OMPI_MCA_btl", "tcp,self"],
                 ["OMPI_MCA_btl_tcp_if_include", "hsn0"],
                 ["OMPI_MCA_oob_tcp_if_include", "10.79.0.0/24"],

@@ -1,0 +1,178 @@
+"""Which node kept a job from starting, by what scheduler, launcher, PMIx, MPI and *CCL print.
+
+A node is named where it is accused by name of something that happened on it, where it alone ended by itself, or where
+all connections that failed have it in common. That it was killed with others, or complains of another, names none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+
+from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
+from fabricheck.records.verdict import Verdict
+
+# What srun (-l), Open MPI (--tag-output), Hydra (-prepend-rank) and logs put before each line.
+_PREFIX = re.compile(r"^\s*(?:(?:\[\d+(?:,\d+)?\](?:<\w+>:?)?|\d+:|<\w+>:|std(?:err|out):)\s*)+", re.MULTILINE)
+_NAME = r"(?P<node>[\w.-]+(?:\[[\d,-]+\])?)"
+
+#: What happened on a node that is named, the surest first. Slurm 17 to 25, ORTE, PRRTE, PMIx 3 to 5, Hydra, PALS, PBS.
+_ACCUSED = tuple(
+    re.compile(pattern.replace("NODE", _NAME))
+    for pattern in (
+        r"srun: error: Node failure on NODE",
+        r"Task launch for \S+ failed on node NODE",
+        r"(?:ReqNodeNotAvail, )?UnavailableNodes:NODE",
+        r"fwd_tree_thread: can't find address for host NODE",
+        r"mpi/pmix\S*: \w+: NODE \[\d+\]: [\w.]+:\d+: .*(?:rror|annot|failed|denied)",
+        r"slurmstepd-NODE: error: (?!\*\*\*|Detected)",
+        r"slurmstepd: error: NODE \[\d+\] \S+ \[\w+\] mpi/pmix: ERROR",
+        r"\[NODE:\d+\].*(?:PMIX|OPAL|PRTE|ORTE)[_ ]ERROR(?!.*(?:UNREACH|LOST|TIMEOUT|Unreachable))",
+        r"Remote daemon: .* on node NODE",
+        r"ssh: connect to host NODE port",
+        r"ssh: Could not resolve hostname NODE:",
+        r"NODE: (?:Permission denied|Host key verification failed)",
+        r"\[proxy:\S*@NODE\] .*(?:execvp error|unable to change wdir|chdir|launch_procs .*error)",
+        r"(?:mpiexec|palsd?): .*(?:launch|exec)\S* failed on (?:node )?NODE",
+        r"pbs_mom.*: node \d+ \(NODE\) requested job (?:terminate|die)",
+        r"NODE \(ranks? [\d, -]+\) did not report",
+        # Blocks of Open MPI's help texts.
+        r"(?s:(?:unable to create the|could not access|not find an|unable to launch|unable to start)"
+        r"(?:(?!-{20}).){0,600}?\n\s*(?:Node|Local host|Host(?:name)?):\s+NODE)",
+    )
+)
+#: What happened on a node that is not named here.
+_UNNAMED = re.compile(r"slurmstepd: error: (?:execve\(\)|couldn't chdir|Unable to create|.*[Cc]annot).*")
+_EXITED = re.compile(r"srun: error: NODE: tasks? \S+: Exited with exit code".replace("NODE", _NAME))
+#: One end of a connection, and the other by name or address.
+_CONNECTIONS = (
+    re.compile(
+        r"(?s:unable to complete a TCP connection(?:(?!-{20}).){0,200}?"
+        r"Local host:\s+(?P<near>\S+)\s+Remote host:\s+(?P<far>\S+))"
+    ),
+    re.compile(
+        r"(?s:failed to TCP connect(?:(?!-{20}).){0,300}?Local host:\s+(?P<near>\S+)"
+        r"(?:(?!-{20}).){0,200}?connect\(\) to (?P<far>[\da-f.:]+):\d+ failed)"
+    ),
+    re.compile(
+        r"(?s:IP address that is\s+unexpected(?:(?!-{20}).){0,400}?Local host:\s+(?P<near>\S+)"
+        r"(?:(?!-{20}).){0,200}?Peer hostname:\s+(?P<far>\S+))"
+    ),
+    re.compile(r"\[(?P<near>[\w.-]+)\]\[.*connect\(\) to (?P<far>[\da-f.:]+?)(?::\d+)? failed"),
+    re.compile(r"(?P<near>[\w.-]+):\d+:\d+ \[\d+\].*[Cc]onnect to (?P<far>[\w.-]+)<\d+> (?:failed|returned)"),
+    re.compile(r'unable to connect from "(?P<near>[^"]+)" to "(?P<far>[^"]+)"'),
+)
+#: The own address of a node, which *CCL prints.
+_ADDRESS = re.compile(r"(?P<node>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO .*?Using .*?:(?P<address>\d+\.\d+\.\d+\.\d+)<")
+#: Ranks that ended by a signal. Who ends the others sends SIGTERM, and after a failed launch SIGKILL.
+_SIGNALS = (
+    re.compile(rf"process rank (?P<rank>\d+) with PID .* on node {_NAME} exited on signal"),
+    re.compile(rf"srun: error: {_NAME}: tasks? (?P<rank>\d+)\S*: (?!Exited|Terminated|Killed)"),
+    re.compile(rf"srun: error: {_NAME}: tasks? (?P<rank>\d+)\S*: Killed"),
+    re.compile(rf"srun: error: {_NAME}: tasks? (?P<rank>\d+)\S*: Terminated"),
+)
+_NO_RANKS: Mapping[str, str] = {}
+_OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED|Job step aborted|launch failed")
+
+
+def start_failures(
+    text: str, nodes: Collection[str] = (), job_nodes: int = 0, ranks: Mapping[str, str] = _NO_RANKS
+) -> tuple[Finding, ...]:
+    """What `text` tells of why a job did not start or come to its end, a finding for each node; none for other text.
+
+    `nodes`: names of nodes, to which the `job_nodes` of the job belong (0: all); without any, every name is one.
+    `ranks`: the node of each rank, where that is known: a launcher may know a node by its address alone.
+    """
+    text = _PREFIX.sub("", text)
+    known = {each.partition(".")[0] for each in nodes}
+    addresses = {match["address"]: match["node"] for match in _ADDRESS.finditer(text)}
+
+    def node_of(name: str) -> str:
+        name = addresses.get(name, name)
+        short = name if re.fullmatch(r"[\d.]+|.*:.*", name) else name.partition(".")[0]
+        return short if short in known or (not known and re.match(r"[A-Za-z]", short)) else ""
+
+    accused = _accused(text, node_of)
+    if accused and (len(accused) == 1 or len(accused) <= (job_nodes or len(known)) / 2):
+        return tuple(_of_node(node, line) for node, line in accused.items())
+    if accused:
+        return (Finding("start-failed", Verdict.INCOMPLETE, next(iter(accused.values()))),)
+    return (*_unconnected(text, node_of), *_ended(text, node_of, ranks))[:1]
+
+
+def _accused(text: str, node_of: Callable[[str], str]) -> dict[str, str]:
+    """The nodes on which something failed, each with the line that says so; those of the surest pattern alone."""
+    for pattern in _ACCUSED:
+        lines = {
+            node: _line(match)
+            for match in pattern.finditer(text)
+            for node in map(node_of, _unfolded(match["node"]))
+            if node
+        }
+        if lines:
+            return lines
+    exited = list(dict.fromkeys(node_of(match["node"]) for match in _EXITED.finditer(_before_the_end(text))))
+    local = _UNNAMED.search(text)
+    return {exited[0]: _line(local)} if local and len(exited) == 1 and exited[0] else {}
+
+
+def _unfolded(names: str) -> list[str]:
+    try:
+        return list(NodeSet(names))
+    except NodeSetParseError:
+        return []
+
+
+def _unconnected(text: str, node_of: Callable[[str], str]) -> Iterator[Finding]:
+    """The node that all connections that failed have in common, else what lies between the ends of one."""
+    failed = {}
+    for pattern in _CONNECTIONS:
+        for match in pattern.finditer(text):
+            failed[node_of(match["near"]), node_of(match["far"]) or match["far"]] = _line(match)
+    if not failed:
+        return
+    pairs = {frozenset(ends) for ends in failed}
+    common = frozenset.intersection(*pairs)
+    line = next(iter(failed.values()))
+    ends = sorted(end for end in next(iter(pairs)) if end)
+    shared = node_of(next(iter(common))) if len(common) == 1 and len(pairs) > 1 else ""
+    if shared:
+        yield _of_node(shared, line)
+    elif len(pairs) == 1 and len(ends) == 2 and all(map(node_of, ends)):
+        between = Component.between(Component.of_node(ends[0]), Component.of_node(ends[1]))
+        yield Finding("no-connection", Verdict.INCOMPLETE, line, (between,))
+    else:
+        yield Finding("no-connection", Verdict.INCOMPLETE, line)
+
+
+def _ended(text: str, node_of: Callable[[str], str], ranks: Mapping[str, str]) -> Iterator[Finding]:
+    """The node of the rank that ended first; that one ended first does not prove that its node is at fault."""
+    for pattern in _SIGNALS:
+        is_last = pattern is _SIGNALS[-1]
+        matches = list(pattern.finditer(_before_the_end(text) if is_last else text))
+        names = list(dict.fromkeys(match["node"] for match in matches))
+        if not names or (not is_last and len(names) > 1) or ("Killed" in pattern.pattern and "launch failed" in text):
+            continue
+        node = ranks.get(matches[0]["rank"]) or node_of(names[0])
+        components = (Component.of_node(node),) if node else ()
+        yield Finding("rank-crashed", Verdict.INCOMPLETE, _line(matches[0]), components)
+        return
+
+
+def _before_the_end(text: str) -> str:
+    """What was printed before the launcher ended the other ranks."""
+    match = _OTHERS_ENDED.search(text)
+    return text[: match.start()] if match else text
+
+
+def _of_node(node: str, line: str) -> Finding:
+    return Finding("start-failed", Verdict.INCOMPLETE, f"{node}: {line}", (Component.of_node(node),))
+
+
+def _line(match: re.Match[str]) -> str:
+    """All that was matched, and the rest of its last line."""
+    end = match.string.find("\n", match.end())
+    return " ".join(match.string[match.start() : end if end >= 0 else None].split())
