@@ -124,7 +124,7 @@ class _Table:
         self.price = math.log(len(self.columns)) + DOUBT
         # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
         self.most = np.where(self.slow, np.minimum(self.price + DOUBT, _MOST), _MOST)
-        self.columns = [column for column in self.columns if self.slow[column.rows].sum() > 1]
+        self.columns = [column for column in self.columns if self._may_gain(column, prior)]
         self.prior = np.array([max(prior.get(one, 0.0) for one in column.components) for column in self.columns])
         # Software, and what all have in common, may cost each measurement something else.
         self.uneven = np.array(
@@ -147,6 +147,20 @@ class _Table:
         of_question = np.bincount(self.question)[self.question[self.row[first]]]
         self.whole = np.bincount(self.cell) == of_question
         self.against = self._against(rows)
+
+    def _may_gain(self, column: _Column, prior: Mapping[Component, float]) -> bool:
+        """Whether a column explains several slow rows at all, were each question's least loss its cost."""
+        rows, slow = column.rows, self.slow[column.rows]
+        if slow.sum() < 2:
+            return False
+        questions, place = np.unique(self.question[rows], return_inverse=True)
+        least = np.full(questions.size, np.inf)
+        np.minimum.at(least, place[slow], self.loss[rows[slow]])
+        cost = np.where(np.isfinite(least), least, 0.0)[place]
+        against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
+        gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
+        odds = max(prior.get(one, 0.0) for one in column.components)
+        return float(np.maximum(gains, 0.0).sum()) + odds > self.price
 
     def _against(self, rows: Sequence[Row]) -> Floats:
         """By cell, how far its fast rows speak against its column where the column costs nothing there."""
