@@ -133,6 +133,7 @@ class _Table:
                 for column in self.columns
             ]
         )
+        self.common = np.array([any(one.kind is Kind.SYSTEM for one in column.components) for column in self.columns])
         if not self.columns:
             return
         row = np.concatenate([column.rows for column in self.columns])
@@ -217,7 +218,10 @@ class _Table:
         is_asked = np.bincount(place, is_in, len(self.columns) * number)[place] > 0
         gained = np.bincount(self.cell_column, np.where(is_in, of_cell, 0.0), len(self.columns))
         against = np.where(~is_in & is_asked, self.against, 0.0)
-        price = self.price - self.prior + np.bincount(self.cell_column, against, len(self.columns))
+        speaks = np.bincount(self.cell_column, against, len(self.columns))
+        # A part may fail in one kind of measurement alone; what all have in common may not.
+        speaks = np.where(self.common, speaks, np.minimum(speaks, 2 * DOUBT))
+        price = self.price - self.prior + speaks
         # Of rows that may not cross a component those that it explains do.
         taken = is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
         return _Fit(gained - price, price, np.where(taken, own, np.nan))
