@@ -75,7 +75,7 @@ def photograph(page: Path, picture: Path) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         opened.goto(page.as_uri())
-        opened.wait_for_selector("html[data-drawn]", state="attached")
+        opened.wait_for_selector("html[data-ready]", state="attached")
         opened.screenshot(path=picture)
         browser.close()
 

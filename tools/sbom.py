@@ -2,8 +2,8 @@
 
     python tools/sbom.py > fabricheck.cdx.json
 
-The packages are those that Fabricheck needs and what they depend on in turn; beside them plotly.js, which is in each
-report. Nothing but these and `pip` is imported: this runs in a site's environment as well.
+The packages are those that Fabricheck needs and what they depend on in turn. Nothing but these and `pip` is imported:
+this runs in a site's environment as well.
 """
 
 from __future__ import annotations
@@ -59,15 +59,12 @@ def of_package(name: str, installed: Distribution) -> dict[str, object]:
 def sbom() -> Mapping[str, object]:
     parts = {name: of_package(name, each) for name, each in sorted(reached().items())}
     own = parts.pop(ROOT)
-    from plotly.offline import get_plotlyjs_version
-
-    script = component("plotly.js", get_plotlyjs_version(), "npm", "MIT")
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": own},
-        "components": [*parts.values(), script],
+        "components": [*parts.values()],
     }
 
 

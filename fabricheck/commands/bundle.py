@@ -20,7 +20,9 @@ _MOST_LEFT = 40
     type=click.Path(dir_okay=False, path_type=Path),
     help="The archive to write.  [default: the folder's name with .tar.gz]",
 )
-@click.option("--hide-names", is_flag=True, help="Hide nodes, users, projects, addresses and folders: node1 and so on.")
+@click.option(
+    "--hide-names", is_flag=True, help="Put a hash in place of each node, user, project and address, and hide folders."
+)
 @click.option("--hide", "more", multiple=True, metavar="NAME", help="Hide this name too; may be repeated.")
 def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[str, ...]) -> None:
     """Pack a run into one archive for a vendor.

@@ -6,9 +6,7 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,33 +93,34 @@ def init(
     \b
     fabricheck init --system mysite --partition gpu --access=--account=x
     """
-    from fabricheck.site.doubts import CODES, correct_facts, doubts_of, doubts_of_network
+    from fabricheck.site.facts import read_facts
+    from fabricheck.site.nominal import CODES, doubts_of_network, product_of
     from fabricheck.site.plan import Choices, plan
-    from fabricheck.site.shapes import find_nearest_shape
     from fabricheck.site.write import Site, hardware_text, write_site
 
     if unknown := set(accept) - set(CODES):
         raise UserError(f"--accept {min(unknown)}: there is no such code: {', '.join(CODES)}")
     root = _root(site)
     with tempfile.TemporaryDirectory(prefix="fabricheck-") as temporary:
-        facts = _captured(source) if source is not None else _this_machine(Path(temporary), partitions, access, wait)
+        folder = source or _capture_this_machine(Path(temporary), partitions, access, wait)
+        facts = read_facts(folder, accept)
     name = _system_name(system, facts)
-    doubts, facts = doubts_of(facts), correct_facts(facts, accept)
     planned = plan(facts, name, hardware_text(facts), Choices(partitions, access))
     of_cables, network = doubts_of_network(_network(facts, planned.nodes, ib, lldp), accept)
-    open_ = [each for each in (*doubts, *of_cables) if each.code not in accept]
+    open_ = [each for each in (*facts.doubts, *of_cables) if each.code not in accept]
     written = Site(root, name, network)
     new = write_site(facts, planned, written)
     for file in written.files:
         click.echo(f"{file}{'' if file in new else ' (kept as it was)'}")
     of_settings = planned.partitions if written.files[1] in new else ()
-    like = find_nearest_shape(facts.gpus, facts.nics)
-    seems = f" (looks like {like.name})" if like is not None and not like.lacks else ""
+    like = product_of(facts)
+    seems = f" (looks like {like.name})" if like is not None else ""
     click.echo(f"{name}: {hardware_text(facts)}{seems}{_where(of_settings)}")
     for line in facts.problems:
         click.echo(f"wrong or unknown: {line}", err=True)
     for doubt in open_:
-        click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}", err=True)
+        kept = "" if doubt.changed else "; the files have it as it is"
+        click.echo(f"repair or confirm (--accept {doubt.code}): {doubt.text}{kept}", err=True)
     for line in facts.notes:
         click.echo(f"check this: {line}", err=True)
     for line in planned.left_out if of_settings else ():
@@ -133,7 +132,7 @@ def init(
         )
     if open_:
         parts = f"{len(open_)} {'part' if len(open_) == 1 else 'parts'} to repair or confirm"
-        text = "the files describe it by its data sheet; to confirm, remove what init wrote and run it with --accept"
+        text = "the files describe it as it should be; to confirm, remove what init wrote and run it with --accept"
         click.echo(f"{parts}: {text}", err=True)
     context.exit(0 if ready and not facts.unseen and not open_ else 1)
 
@@ -153,22 +152,9 @@ def _root(site: Path | None) -> Path:
     return suite_root()
 
 
-def _captured(folder: Path) -> NodeFacts:
-    """What a capture says; with the software of this machine where the capture has none, as texts of tools."""
-    from fabricheck.site.facts import read_facts
-    from fabricheck.site.software import find_software
-    from fabricheck.state.capture import SOFTWARE
-
-    facts = read_facts(folder)
-    if (folder / SOFTWARE).exists():
-        return facts
-    software = find_software(facts.vendor)
-    note = f"MPI libraries and compilers: the capture has none, so these are of {socket.gethostname()}"
-    return replace(facts, software=replace(software, notes=(*software.notes, note)))
-
-
-def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> NodeFacts:
-    """What this node says; on a login node without GPUs, what a compute node says that a job of Slurm asks."""
+def _capture_this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, ...], wait: int) -> Path:
+    """The folder with what this node says; on a login node without GPUs, with what a compute node says that a job of
+    Slurm asks."""
     from fabricheck.site.facts import read_facts
     from fabricheck.site.plan import require_partitions
     from fabricheck.site.software import capture_all
@@ -181,16 +167,16 @@ def _this_machine(folder: Path, partitions: tuple[str, ...], access: tuple[str, 
     known = facts.slurm.partitions if facts.slurm is not None else ()
     wanted = [one for one in known if not partitions or one.name in partitions]
     if facts.gpus or not wanted:
-        return facts
+        return folder
     chosen = max(wanted, key=lambda one: (one.gpus > 0, len(one.nodes)))
     if not chosen.gpus and facts.hostname in chosen.nodes:
-        return facts
+        return folder
     # The job's node has to see it: the temporary folder of a login node is its own.
     kept = output_folder() / "captured" / re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name)
     command = ["srun", f"--partition={chosen.name}", "--nodes=1", "--ntasks=1", "--exclusive", "--time=10", *access]
     command += [f"--gres=gpu:{chosen.gres + ':' if chosen.gres else ''}{chosen.gpus}"] if chosen.gpus else []
     _run_job([*command, *module_command("fabricheck", "capture", str(kept))], kept, wait)
-    return read_facts(kept)
+    return kept
 
 
 def _run_job(command: list[str], kept: Path, wait: int) -> None:

@@ -1,8 +1,8 @@
 """What explains a session: one ranked list of causes, each with the measurements that it explains.
 
-Evidence that spoils data is asked first: where nobody knows what was measured on whom, nothing is blamed, and runs that
-measured something else are left out. What is left is one table, and `explain` says which components are at fault.
-What else was found of a component (counters, probes, pairs of the network) is prior weight there.
+Evidence that spoils data comes first: where it is unknown which part was measured, nothing is blamed, and runs that
+measured something else are left out. The rest is one table, and `explain` says which components are at fault. Other
+findings about a component (counters, probes, pairs of the network) are prior weight there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fabricheck.records.verdict import Verdict, worst
 
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
-# Measurements of something else than was asked for: whose speed is whose, nobody knows.
+# Measurements of something else than was requested: it is unknown whose speed is whose.
 _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
 
 
@@ -114,7 +114,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
 
 
 def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> list[Group]:
-    """Those of the runs that measured what was asked for; with parts of the network where a problem names one."""
+    """Those of the runs that measured what was requested; with parts of the network where a problem names one."""
     network = any(not one.nodes and not one.kind.is_software for each in problems for one in each.components)
     sound = [
         number for number, run in enumerate(runs) if not any(each.verdict is Verdict.INVALID for each in run.problems)
@@ -125,15 +125,15 @@ def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> list[G
 def _of_speed(
     groups: Sequence[Group], runs: Sequence[RunJudgement], problems: Sequence[Finding], evidence: Sequence[Finding]
 ) -> Iterator[Cause]:
-    """The causes of what is slow."""
+    """The causes of slow measurements."""
     low = {place for each in problems if not each.components for place in _places(each, runs)}
     sound = [
         row for group in groups for row in group.rows if row.judgement.verdict is not Verdict.INVALID and not row.wrong
     ]
-    for found in explain(rows_of(sound, low), _prior(evidence, sound)):
-        members = [sound[number] for number in found.rows]
-        cause = _cause(found.components, members, groups, evidence)
-        if cause is not None and found.loss >= LEAST_LOSS:
+    for explanation in explain(rows_of(sound, low), _prior(evidence, sound)):
+        members = [sound[number] for number in explanation.rows]
+        cause = _cause(explanation.components, members, groups, evidence)
+        if cause is not None and explanation.loss >= LEAST_LOSS:
             yield cause
 
 
@@ -143,9 +143,9 @@ def _of_wrong_bytes(groups: Sequence[Group], evidence: Sequence[Finding]) -> Ite
     rows = [
         Row(row.question, "bytes", float(row.wrong), LEAST_LOSS, row.wrong, row.crosses, row.own) for row in measured
     ]
-    for found in explain(rows, _prior(evidence, measured)):
-        members = [measured[number] for number in found.rows]
-        components = _named(found.components)
+    for explanation in explain(rows, _prior(evidence, measured)):
+        members = [measured[number] for number in explanation.rows]
+        components = _named(explanation.components)
         yield _made("wrong-bytes", components, members, groups, whole=not components)
 
 
@@ -187,7 +187,7 @@ def _cause(
     groups: Sequence[Group],
     evidence: Sequence[Finding],
 ) -> Cause | None:
-    """What is slow by these components; None where it is the only pair of a node, which clears no device."""
+    """Name the cause by its components; None where it is the only pair of a node, which clears no device."""
     named = _named(components)
     slowed = [each for each in evidence if each.code in _OF_WHOLE_NODES and {*each.components} & {*components}]
     if slowed:

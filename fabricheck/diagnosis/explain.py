@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import DOUBT, MOST, MOST_OF_METRIC, MOST_STEPS, SETTLED
+from fabricheck.judge.constants import DOUBT, MOST, MOST_FOR_ONE, MOST_OF_METRIC, MOST_STEPS, SETTLED
 from fabricheck.records.component import Component, Kind
 
 Floats = npt.NDArray[np.float64]
@@ -29,10 +29,6 @@ Bools = npt.NDArray[np.bool_]
 
 # By chosen column the misfit of its rows, NaN for others, and its price.
 _Chosen = dict[int, tuple[Floats, float]]
-# The log likelihood that one row can add.
-_MOST = MOST_OF_METRIC**2 / 2
-# So many components may be what looked like one.
-_MOST_FOR_ONE = 3
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,8 @@ class _Table:
         self.columns = _columns(rows)
         self.price = math.log(len(self.columns)) + DOUBT
         # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
-        self.most = np.where(self.slow, np.minimum(self.price + DOUBT, _MOST), _MOST)
+        most = MOST_OF_METRIC**2 / 2
+        self.most = np.where(self.slow, np.minimum(self.price + DOUBT, most), most)
         self.columns = [column for column in self.columns if self._may_gain(column, prior)]
         self.prior = np.array([max(prior.get(one, 0.0) for one in column.components) for column in self.columns])
         # Software, and what all have in common, may cost each measurement something else.
@@ -175,7 +172,7 @@ class _Table:
         telling = ~self.slow[self.row] & (among_others | from_elsewhere | far)
         known = (usual[self.column] / self.noise[self.row]) ** 2 / 2
         weight = np.where(telling, self.share * np.minimum(known, DOUBT), 0.0)
-        return np.minimum(np.bincount(self.cell, weight), _MOST)
+        return np.minimum(np.bincount(self.cell, weight), MOST_OF_METRIC**2 / 2)
 
     def _of_columns(self, values: Floats) -> Floats:
         """By column the mean of its slow rows."""
@@ -192,7 +189,7 @@ class _Table:
         return cost
 
     def _misfit(self, loss: Floats, rows: Ints) -> Floats:
-        """The log likelihood that these rows lack where a component costs them so much: a slow one may differ by a
+        """The log likelihood that these rows miss where a component costs them so much: a slow one may differ by a
         quarter."""
         own, slow = np.maximum(self.loss[rows], 0.0), self.slow[rows]
         noise = np.where(slow, np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows])
@@ -264,7 +261,7 @@ class _Table:
         for column in chosen:
             rest = {each: loss for each, loss in chosen.items() if each != column}
             worth = float(self._fit(self._before(rest)).gains[column])
-            others, gained = self._added(rest, without | {column}, _MOST_FOR_ONE)
+            others, gained = self._added(rest, without | {column}, MOST_FOR_ONE)
             if gained > max(worth, 0.0) + SETTLED or worth < 0:
                 return others
         return None

@@ -101,14 +101,14 @@ def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]
     `low`: metrics, by the number of their run and their name, that a finding has slow together, though each passed.
     """
     by_question: dict[Hashable, list[Measurement]] = {}
-    for each in measurements:
-        by_question.setdefault(each.question, []).append(each)
+    for measurement in measurements:
+        by_question.setdefault(measurement.question, []).append(measurement)
     levels = {question: _level(members, low) for question, members in by_question.items()}
     return [_row(each, low, levels[each.question]) for each in measurements]
 
 
-def _is_low(each: Measurement, low: Collection[tuple[int, str]]) -> bool:
-    return each.slow or (each.run, each.judgement.name) in low
+def _is_low(measurement: Measurement, low: Collection[tuple[int, str]]) -> bool:
+    return measurement.slow or (measurement.run, measurement.judgement.name) in low
 
 
 @dataclass(frozen=True)
@@ -133,30 +133,30 @@ def _level(members: Sequence[Measurement], low: Collection[tuple[int, str]]) -> 
     return _Level(total, usual, max(spread, RESOLUTION))
 
 
-def _loss(each: Measurement, level: float) -> float:
+def _loss(measurement: Measurement, level: float) -> float:
     """The logarithm of the loss by its yardstick, or where that is a minimum by healthy peers."""
-    judgement, yardstick = each.judgement, each.judgement.yardstick
+    judgement, yardstick = measurement.judgement, measurement.judgement.yardstick
     if yardstick is not None and yardstick.kind != "floor" and yardstick.value > 0 and judgement.value > 0:
         ratio = yardstick.value / judgement.value
         return math.log(ratio if judgement.better == "higher" else 1 / ratio)
-    return each.total - level if each.total is not None else 0.0
+    return measurement.total - level if measurement.total is not None else 0.0
 
 
-def _row(each: Measurement, low: Collection[tuple[int, str]], level: _Level) -> Row:
-    loss, slow = _loss(each, level.total) - level.usual, _is_low(each, low)
-    of_peers = each.judgement.judged_by in _OF_PEERS
-    if slow and of_peers and each.total is not None:
-        loss = max(loss, each.total - level.total)
+def _row(measurement: Measurement, low: Collection[tuple[int, str]], level: _Level) -> Row:
+    loss, slow = _loss(measurement, level.total) - level.usual, _is_low(measurement, low)
+    of_peers = measurement.judgement.judged_by in _OF_PEERS
+    if slow and of_peers and measurement.total is not None:
+        loss = max(loss, measurement.total - level.total)
     return Row(
-        each.question,
-        each.judgement.unit,
+        measurement.question,
+        measurement.judgement.unit,
         max(loss, LEAST_LOSS) if slow else loss,
         level.spread,
         slow,
-        each.crosses,
-        each.own,
-        each.total if of_peers else None,
-        each.judgement.p is not None,
+        measurement.crosses,
+        measurement.own,
+        measurement.total if of_peers else None,
+        measurement.judgement.p is not None,
     )
 
 
@@ -195,9 +195,9 @@ class _Crossed:
             places = None
         indexes = gpu_of_ranks(judged.run)
         parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in judged.run.ranks}
-        for each in judged.run.ranks:
-            if each.device is not None:
-                parts[each.rank] = gpu_component(None, indexes[each.rank], each.host, each.device.address)
+        for rank in judged.run.ranks:
+            if rank.device is not None:
+                parts[rank.rank] = gpu_component(None, indexes[rank.rank], rank.host, rank.device.address)
         described = topology.network if topology is not None and places is not None else None
         return cls(judged, parts, places, described if network else None)
 
@@ -209,9 +209,9 @@ class _Crossed:
         if self.places is not None and len(ranks) == len(samples.ranks):
             of_pair = samples.operation in PAIRS
             parts = dict.fromkeys(self.places.places(samples)[1].all, 1.0)
-            for each in components_of(self.judged.run, samples, self.judged.topology):
-                if of_pair or each.kind is not Kind.LINK:  # the routes of collectives are unknown
-                    parts.setdefault(each, 1.0)
+            for component in components_of(self.judged.run, samples, self.judged.topology):
+                if of_pair or component.kind is not Kind.LINK:  # the routes of collectives are unknown
+                    parts.setdefault(component, 1.0)
             parts |= dict.fromkeys(ends, 1.0)
             if of_pair:
                 parts |= dict.fromkeys(self._links(samples), 1.0)

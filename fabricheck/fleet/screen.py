@@ -35,7 +35,9 @@ from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import COLLECTIVES_ONLY
 from fabricheck.results.fabricbench import read_run
+from fabricheck.results.node_state import FOLDER
 from fabricheck.results.start_failures import start_failures
+from fabricheck.state.programs import module_command
 from fabricheck.suite import suite_root
 from fabricheck.topology.model import Topology, find_topology
 from fabricheck.topology.network import Network, node_of
@@ -74,7 +76,23 @@ class Screen:
 
     def run(self) -> bool:
         """Whether all of it was measured."""
-        if self.fleet.ended or not self._measure(SCREEN, self._screen):
+        if self.fleet.ended:
+            return False
+        self._ask_nodes("before")
+        whole = self._measured()
+        self._ask_nodes("after")
+        return whole
+
+    def _ask_nodes(self, when: str) -> None:
+        """Leaves the state of each good node beside the results, as the job of any test does; it never fails."""
+        Path(FOLDER).mkdir(exist_ok=True)
+        launcher, *options = self.launcher
+        step = words_of_step(launcher, self.fleet.job, self.fleet.good, self.ranks, options)
+        command = module_command("fabricheck.state.collect", FOLDER, when, self.program[0])
+        run_step([*step, *command], Path(FOLDER) / f"{when}.log", self.patience_s)
+
+    def _measured(self) -> bool:
+        if not self._measure(SCREEN, self._screen):
             return False
         located, suspects = self._located()
         whole = True

@@ -57,7 +57,7 @@ class RunJson(TypedDict):
     hosts: list[str]
     """nodes, in the order of the ranks"""
     busy: list[str]
-    """nodes on which other programs used at least half of the cores"""
+    """nodes on which other programs used more than a third of the cores"""
     platform: str | None
     """as in the result's [header](#result-header)"""
     verdict: str

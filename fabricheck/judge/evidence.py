@@ -71,9 +71,9 @@ class NodeReport:
 
     @property
     def is_busy(self) -> bool:
-        """Whether others kept half of its cores at work before the test began."""
+        """Whether others kept more than a third of its cores at work before the test began."""
         state = self.before
-        return state is not None and state.cores > 0 and 2 * state.busy_cores > state.cores
+        return state is not None and state.cores > 0 and 3 * state.busy_cores > state.cores
 
     @property
     def has_others(self) -> bool:
@@ -264,7 +264,7 @@ def _events(node: NodeReport) -> Iterator[Evidence]:
         quiet = events[-1].network or events[-1].severity == "corrected"
         verdict = Verdict.DEGRADED if waits else None if quiet else Verdict.PASS
         if waits:
-            text += f", and the log has no recovery: {events[-1].recovery}; then `dmesg --clear`"
+            text += f", without recovery: {events[-1].recovery}, then `dmesg --clear`: {events[-1].text}"
         yield Evidence(code, node.host, gpus.get(part, part), text, verdict, network=events[-1].network)
 
 
@@ -275,4 +275,4 @@ _DURING_A_TEST = {"corrected": None, "ended": Verdict.INCOMPLETE}
 def _title(event: KernelEvent) -> str:
     """What it is in two words, such as `Xid 79`."""
     names = {"xid": f"Xid {event.number}", "sxid": f"SXid {event.number} of an NVSwitch"}
-    return names.get(event.kind, f"{event.kind} in the kernel's log")
+    return names.get(event.kind, event.kind.replace("-", " "))

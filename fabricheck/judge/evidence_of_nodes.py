@@ -61,6 +61,13 @@ def _unlike_nodes(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
         for name in names:
             values = {host: one.get(name, "none") for host, one in facts.items()}
             yield from _unlike(name, values)
+    # What a node could not find out is compared with none.
+    builds: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        for name, value in node.last.builds.items():
+            builds.setdefault(f"build of {name}", {})[node.host] = value
+    for name, values in builds.items():
+        yield from _unlike(name, values)
     # A port that only some nodes have, such as a container's, is compared with none.
     ports: dict[str, dict[str, str]] = {}
     for node in nodes:

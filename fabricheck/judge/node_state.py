@@ -220,13 +220,13 @@ def beside_metrics(runs: Sequence[RunJudgement]) -> tuple[RunJudgement, ...]:
 
 
 def _unless_busy(judged: RunJudgement, evidence: Sequence[Evidence]) -> RunJudgement:
-    """The run, in which metrics below the minimum are INCOMPLETE where other programs explain them."""
+    """The run, in which slow metrics are INCOMPLETE where other programs explain them."""
     alone = len({rank.host for rank in judged.run.ranks}) == 1
     metrics = list(judged.judgements)
     if alone and any(item.code == "node-busy" for item in evidence):
         for place, metric in enumerate(metrics):
-            below = metric.code == "below-floor" and metric.verdict is Verdict.FAIL
-            if below and _by_processors(judged.run, metric.samples):
+            is_slow = metric.verdict in (Verdict.DEGRADED, Verdict.FAIL) and metric.code != "wrong-bytes"
+            if is_slow and _by_processors(judged.run, metric.samples):
                 reason = f"machine busy: run again; {metric.reason}"
                 metrics[place] = replace(metric, verdict=Verdict.INCOMPLETE, reason=reason)
     verdict = worst([judged.verdict, *(metric.verdict for metric in metrics)])

@@ -340,7 +340,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The kernel's log reports it during the test: the limit of the job's cgroup, or the node's memory.",
         ("Ask for the whole memory of the node: `--mem=0` in `access` of the partition",
          "Measure smaller sizes: `most_bytes` in `extras` of the partition")),
-    "task-blocked": CatalogueEntry("A process hangs in the kernel", _ENDED, _REPORTED,
+    "task-blocked": CatalogueEntry("has a process that hangs in the kernel", _ENDED, _REPORTED,
         "The kernel's log reports a task that is blocked, or a processor that is stuck.",
         (_DMESG, "The stack in the log names the driver or the file system"), "A node"),
     "rank-hangs": CatalogueEntry("A rank hangs", _ENDED, _REPORTED,
@@ -383,9 +383,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
-    "slow-while-busy": CatalogueEntry("was below the minimum on a busy machine", _ENDED, _REPORTED,
-        "At least half of the cores had other work before the test began. The test needs the processor or host memory "
-        "to move its data.",
+    "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
+        "More than a third of the cores had other work before the test began. The test needs the processor or host "
+        "memory to move its data.",
         ("Is the machine idle? `top -b -n 1`", _AGAIN), "A metric"),
     "gpu-in-use": CatalogueEntry("is in use by another process", _STATE, _REPORTED,
         "The driver lists a process that is not part of the test.",
@@ -510,7 +510,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "Its time differs from that of the other nodes, or of the check.",
         ("On {node}: `chronyc tracking` or `timedatectl`",), "A node"),
     "node-busy": CatalogueEntry("is busy with other work", _STATE, _REPORTED,
-        "At least half of its cores were busy before the test began. That slows a test.",
+        "More than a third of its cores were busy before the test began. That slows a test.",
         ("Find the process: `top -b -n 1` on {node}; run again when the node is idle",), "A node"),
     "host-memory-slow": CatalogueEntry("copies memory slowly", _STATE, _MEASURED,
         "All slow results use host memory. One core copies host memory a third slower than in earlier sessions or on "

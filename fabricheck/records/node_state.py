@@ -162,6 +162,8 @@ class NodeState:
     """before or after the run"""
     time_s: float
     versions: Mapping[str, str] = field(default_factory=dict)
+    builds: Mapping[str, str] = field(default_factory=dict)
+    """of the benchmark's program and of the libraries that move its data, by file name"""
     settings: Mapping[str, str] = field(default_factory=dict)
     cores: int = 0
     """that the node has"""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fabricheck.diagnosis.causes import Cause, Diagnosis
 from fabricheck.diagnosis.table import Group, Measurement
-from fabricheck.history.compare import Comparison
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.overall import SEVERITY, worst_first
@@ -60,7 +59,6 @@ def cards_of(
     *,
     system: str = "",
     watched: WatchResult | None = None,
-    comparison: Comparison | None = None,
 ) -> tuple[Card, ...]:
     """All causes, those that name a component first; none where nothing is wrong. `found`: the diagnosis of `runs`."""
     places = {id(each): place for place, each in enumerate(worst_first(runs), start=1)}
@@ -70,7 +68,6 @@ def cards_of(
         *writer.of_problems(diagnosis),
         *(writer.card(each) for each in diagnosis.causes if not each.finding.components),
         *_of_history(watched),
-        *(_of_comparison(comparison) if comparison is not None else ()),
     )
 
 
@@ -194,12 +191,6 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
         step = f"{program()} watch --system {watched.system}"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
-
-
-def _of_comparison(comparison: Comparison) -> Iterator[Card]:
-    for finding in comparison.findings:
-        evidence = f"{finding.message}; since {comparison.base.selection}"
-        yield Card(finding.place, Verdict.DEGRADED, "comparison", evidence, (), (), "comparison", code=finding.code)
 
 
 def _named(rows: Sequence[Measurement], world: int) -> str:

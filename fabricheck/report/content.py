@@ -203,26 +203,6 @@ def groups_of(judged: RunJudgement) -> tuple[MetricGroup, ...]:
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
 
 
-@dataclass(frozen=True)
-class NotPassed:
-    """What is not PASS of a group of metrics, with one verdict: which metrics, and the reason of the worst."""
-
-    verdict: Verdict
-    what: str
-    reason: str
-
-
-def slow_of(judged: RunJudgement) -> tuple[NotPassed, ...]:
-    """The metrics of a run that are not PASS."""
-    slow = []
-    for group in groups_of(judged):
-        for verdict, alike in group.by_verdict.items():
-            if verdict is not Verdict.PASS:
-                named = few([ranks_text(each.samples, len(judged.run.ranks)) for each in alike])
-                slow.append(NotPassed(verdict, f"{group.name} {named}", reason_without_source(alike[0])))
-    return tuple(slow)
-
-
 def merge_collectives(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
     """Each group of pairs by itself, what goes on under load, and all collectives of a schedule and quantity, of which
     few are in each group; in the order of the groups, which is worst first."""

@@ -1,10 +1,9 @@
 """Judged runs as one HTML file that needs nothing else: no network, no other file.
 
-The first screen says what is wrong, where, and what to do; then come a map and one row for each run, which opens. What
-is not PASS can be read without scripts, as far as there is room; the rest is packed (gzip, base64), as are the figures
-and the script that draws them (plotly), and is unpacked by the browser when it is opened. A content security policy
-forbids every request, and every script but the two whose hashes it names: a name that slipped through the escaping
-would still not run.
+The first screen says what is wrong, where, and what to do; then come a map and one row for each run, which opens. The
+worst runs can be read without scripts, as far as there is room; the rest is packed (gzip, base64), and the browser
+unpacks what is opened. A content security policy forbids every request, and every script but the one that it names by
+its hash: a name that slipped through the escaping would still not run.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import hashlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -29,45 +28,35 @@ from fabricheck.errors import UserError, refused
 from fabricheck.history.text import (
     alert_line,
     closed_line,
-    comparison_counts,
-    incident_evidence,
     incident_name,
     nothing_watched,
-    side_runs,
-    versions,
     watch_summary,
 )
-from fabricheck.judge.overall import SEVERITY, overall, rehearsed, worst_first
+from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
-from fabricheck.report.content import NotPassed, label_of, number, printable, reason_without_source
 from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.figures.comparison import changes_figure
+from fabricheck.report.content import label_of, number, printable, reason_without_source
 from fabricheck.report.figures.curves import figures_of
-from fabricheck.report.figures.history import figures_of_history, states_table
-from fabricheck.report.figures.plot import plotly_js, plotly_notice
-from fabricheck.report.figures.tables import Figure
-from fabricheck.report.lines import problems_shown_once
+from fabricheck.report.figures.history import overview, states_table
 from fabricheck.report.past import Past
-from fabricheck.report.run_view import Explained, RunView, node_of_run, run_view, tables_of, yardstick_text
+from fabricheck.report.run_view import RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, grid_of, share_of_yardstick
 from fabricheck.report.summary import machine, next_of_pass, numbers, qualify_pass, summarise_counts
 from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
 # What keeps the page short where a session is large; what is left out is counted where it would stand.
-_MOST_NOT_PASSED = 30
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
-_MOST_ALERTS, _MOST_KEYS = 12, 64
-# In bytes: runs that can be read without scripts, and after packing the other runs and the figures' data. With the
-# script that draws (2.0 MB) and the map a page has less than 3 MB, which mail and tickets take.
-_IN_THE_OPEN = 200_000
-_RUNS_PACKED = 300_000
-_FIGURES_PACKED = 200_000
+_MOST_ALERTS = 12
+# In bytes: runs that can be read without scripts, and after packing (base64 adds a third) the other runs. With the map
+# a page has less than 1.5 MB, which mail and tickets take.
+_IN_THE_OPEN = 400_000
+_RUNS_PACKED = 500_000
 
 
 def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], ...]:
@@ -77,8 +66,7 @@ def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], .
 
 # What templates call of metrics, of the history of a system, and of what changed.
 _CALLED = (
-    *(alert_line, closed_line, incident_evidence, incident_name, nothing_watched, watch_summary, states_table),
-    *(comparison_counts, side_runs, versions),
+    *(alert_line, closed_line, incident_name, nothing_watched, watch_summary, states_table),
     *(label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of),
 )
 
@@ -160,24 +148,16 @@ def render_html(
     past = past or Past()
     rehearsal = REHEARSAL if rehearsed(runs) else ""
     ranked = worst_first(runs)
-    verdict, all_problems = overall(runs, diagnosis.problems)
+    verdict, problems = overall(runs, diagnosis.problems)
     findings = diagnosis.findings
-    figures, bodies = _Pack(_FIGURES_PACKED), _Pack(_RUNS_PACKED)
-    # In the order of their places on the page.
-    changes = changes_figure(past.comparison) if past.comparison is not None else None
-    comparison_figures = _numbered([changes] if changes is not None else [], figures)
-    history_figures = _numbered(figures_of_history(past.watched) if past.watched is not None else [], figures)
+    bodies = _Pack(_RUNS_PACKED)
+    watched = past.watched
+    drawn = overview(watched) if watched is not None and len(watched.series.sessions) > 1 else None
     marks = is_mixed(each.run for each in runs)
     views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
-    not_passed: list[tuple[RunView | None, Explained | NotPassed]] = []
-    not_passed += [(None, Explained.of(each, system)) for each in all_problems]
-    for view, judged, told in zip(views, ranked, problems_shown_once(ranked), strict=True):
-        not_passed += [(view, Explained.once(each, system, judged.test)) for each in told]
-        not_passed += [(view, each) for each in view.slow]
-    not_passed.sort(key=lambda pair: -SEVERITY[pair[1].verdict])
-    rows = _rows(ranked, views, figures, bodies)
+    rows = _rows(ranked, views, bodies)
     result = past.watched.result if past.watched is not None else None
-    suspects = cards_of(runs, diagnosis, system=system, watched=result, comparison=past.comparison)
+    suspects = cards_of(runs, diagnosis, system=system, watched=result)
     style, script = own_file("report.css"), own_file("report.js")
     return _template("report.html.j2").render(
         title=title,
@@ -195,31 +175,23 @@ def render_html(
         more_suspects=max(0, len(suspects) - _MOST_SUSPECTS),
         numbers=numbers(runs),
         grid=grid_of(ranked, [each.check for each in views], diagnosis),
-        notes=past.notes,
-        comparison=past.comparison,
-        comparison_figures=comparison_figures,
+        notes=[*(each.message for each in problems if each not in diagnosis.problems), *past.notes],
         history=past.watched,
-        history_figures=history_figures,
+        history_figure=drawn,
         shown=rows,
         transports=sorted({each.run.transport for each in rows if each.run.transport}),
         verdicts=[each for each, _ in count_verdicts(each.run.verdict for each in rows)],
-        not_passed=not_passed[:_MOST_NOT_PASSED],
-        more_not_passed=count_verdicts(each.verdict for _, each in not_passed[_MOST_NOT_PASSED:]),
         style=Markup(style),
         script=Markup(script),
         policy=Markup(
-            f"default-src 'none'; script-src {script_hash(script.encode())} {plotly_hash()}; "
+            f"default-src 'none'; script-src {script_hash(script.encode())}; "
             "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
         ),
-        # Base64 of megabytes, in which nothing has to be escaped.
-        plotly=Markup(packed_plotly()),
-        plotly_notice=Markup(plotly_notice()),
-        plots=Markup(pack(f"[{','.join(figures.texts)}]".encode())),
         packed=Markup(pack(json.dumps(bodies.texts).encode())),
     )
 
 
-def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pack, bodies: _Pack) -> list[_Row]:
+def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], bodies: _Pack) -> list[_Row]:
     """The runs with what is shown of each when it is opened."""
     rows, used = [], 0
     for judged, view in zip(ranked, views, strict=True):
@@ -230,8 +202,7 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
             run=view,
             ranks=judged.run.ranks,
             tables=tables_of(judged),
-            node=node_of_run(judged),
-            figures=_numbered(figures_of(judged), figures),
+            figures=figures_of(judged),
         )
         used += len(body)
         in_the_open = used <= _IN_THE_OPEN or not rows
@@ -239,13 +210,8 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], figures: _Pa
     return rows
 
 
-def _numbered(drawn: Sequence[Figure], figures: _Pack) -> tuple[Figure, ...]:
-    return tuple(replace(each, number=figures.add(each.plot)) if each.plot else each for each in drawn)
-
-
 def prepare_page() -> None:
     """What a page takes a second for before anything is known that is to be on it."""
-    packed_plotly()
     for name in _environment().list_templates(extensions=["j2"]):
         _template(name)
 
@@ -266,7 +232,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "size": format_size}
     environment.globals |= {each.__name__: each for each in _CALLED}
-    environment.globals |= {"most_alerts": _MOST_ALERTS, "most_keys": _MOST_KEYS}
+    environment.globals["most_alerts"] = _MOST_ALERTS
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
 
@@ -291,15 +257,3 @@ def pack(content: bytes) -> str:
 def script_hash(script: bytes) -> str:
     """The hash of a script, as a content security policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
-
-
-@lru_cache(maxsize=1)
-def plotly_hash() -> str:
-    """The hash of plotly's script for the content security policy of a page."""
-    return script_hash(plotly_js())
-
-
-@lru_cache(maxsize=1)
-def packed_plotly() -> str:
-    """Plotly's script as a page embeds it."""
-    return pack(plotly_js())

@@ -18,7 +18,7 @@ from fabricheck.records.component import Kind
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict, worst
-from fabricheck.report.content import groups_of, number, percent, unit_shown
+from fabricheck.report.content import MetricGroup, groups_of, number, percent, unit_shown
 from fabricheck.report.figures.tables import Cell
 from fabricheck.units import format_size, plural
 
@@ -61,14 +61,16 @@ def share_of(judged: Judgement) -> float | None:
 
 
 def shares_of(judgements: Sequence[Judgement]) -> tuple[list[float | None], str]:
-    """The shares of metrics that are compared with each other, and of what: of the yardsticks where all have one, else
-    of their own median."""
+    """The shares of metrics that are compared with each other, and of what: of the yardsticks where all have one of
+    the same kind, else of the median of those that are PASS, or of all."""
     shares = [share_of(each) for each in judgements]
     kinds = {each.judged_by for each in judgements}
-    if all(share is not None for share in shares):
-        return shares, OF_KIND[kinds.pop()] if len(kinds) == 1 else "the baseline of each"
-    usual = statistics.median(each.value for each in judgements)
-    return [_share(each, usual) for each in judgements], "their median"
+    if len(kinds) == 1 and all(share is not None for share in shares):
+        return shares, OF_KIND[kinds.pop()]
+    passed = [each.value for each in judgements if each.verdict is Verdict.PASS]
+    usual = statistics.median(passed or [each.value for each in judgements])
+    of = "the median of those that are PASS" if 0 < len(passed) < len(judgements) else "their median"
+    return [_share(each, usual) for each in judgements], of
 
 
 def _share(judged: Judgement, of: float) -> float | None:
@@ -224,69 +226,70 @@ def _cell(verdict: Verdict, share: float | None, title: str, link: str = "") -> 
 
 
 def _of_gpus(runs: Sequence[RunJudgement], checks: Sequence[str]) -> Grid | None:
-    """For each ordered pair of a node's GPUs their most direct transfer, and where a check is not PASS the worst."""
-    ranks: dict[int, str] = {}
-    measured: dict[tuple[int, int], list[_Pair]] = {}
+    """The map of one group of pairs: of those with the worst verdict the one that shows most pairs most directly.
+
+    None where no group has three GPUs or more, or more than a map has room for.
+    """
+    best: _PairMap | None = None
     for position, (run, check) in enumerate(zip(runs, checks, strict=True), start=1):
         if "host" in str(run.run.header.get("plan", {}).get("buffers")):
             continue
-        place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
-        for rank in run.run.ranks:
-            ranks.setdefault(place[rank.rank], f"GPU {rank.device.index}" if rank.device else f"rank {rank.rank}")
         for group in groups_of(run):
-            if not group.is_pairs or group.quantity != "goodput":
-                continue
-            for judgement in group.judgements:
-                a, b = (place.get(rank) for rank in judgement.samples.ranks)
-                if a is None or b is None:  # of a file that was damaged
-                    continue
-                if a == b:  # two ranks on one GPU: no link between GPUs
-                    continue
-                measured.setdefault((a, b), []).append(_Pair(run, judgement, check, f"run{position}"))
-    numbers = sorted({rank for pair in measured for rank in pair})
-    if len(numbers) < 2 or len(numbers) > _MOST_COLUMNS:
-        return None
-    cells = tuple(tuple(_of_pair(measured.get((a, b), []), a, b) for b in numbers) for a in numbers)
-    direct = Counter(min(pairs, key=lambda pair: pair.indirectness).what for pairs in measured.values()).most_common(1)[
-        0
-    ][0]
-    labels = tuple(ranks[each] for each in numbers)
-    return Grid(
-        "GPU to GPU" if all(label.startswith("GPU") for label in labels) else "Rank to rank",
-        "from \\ to",
-        labels,
-        labels,
-        cells,
-        f"of the baseline of {direct}, or the worst if a check of the pair is not PASS. ok: above the minimum",
-    )
+            if group.is_pairs and group.quantity == "goodput":
+                pair_map = _PairMap.of(run, group, check, f"run{position}")
+                if 3 <= len(pair_map.labels) <= _MOST_COLUMNS and (best is None or pair_map.rank < best.rank):
+                    best = pair_map
+    return best.grid() if best is not None else None
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """A metric of a pair, and the run and check that it is of."""
+class _PairMap:
+    """A group of pairs, by the places of its two ends; `labels` of these places."""
 
     run: RunJudgement
-    judged: Judgement
+    group: MetricGroup
     check: str
     link: str
+    labels: Mapping[int, str]
+    pairs: Mapping[tuple[int, int], Judgement]
+
+    @classmethod
+    def of(cls, run: RunJudgement, group: MetricGroup, check: str, link: str) -> _PairMap:
+        """The worst of several ranks on one GPU stands for it; two ranks on one have no link between GPUs."""
+        place = {each.rank: each.device.index if each.device is not None else each.rank for each in run.run.ranks}
+        name = {
+            place[each.rank]: f"GPU {each.device.index}" if each.device is not None else f"rank {each.rank}"
+            for each in run.run.ranks
+        }
+        pairs: dict[tuple[int, int], Judgement] = {}
+        for judgement in group.judgements:  # worst first
+            a, b = (place.get(rank) for rank in judgement.samples.ranks)
+            if a is not None and b is not None and a != b:
+                pairs.setdefault((a, b), judgement)
+        labels = {number: name[number] for number in sorted({end for pair in pairs for end in pair})}
+        return cls(run, group, check, link, labels, pairs)
 
     @property
-    def indirectness(self) -> tuple[bool, bool, bool, int]:
-        return indirectness(self.run, self.judged.samples)
+    def rank(self) -> tuple[int, int, tuple[bool, bool, bool, int]]:
+        """Sorts maps: the one to show first."""
+        directness = indirectness(self.run, self.group.judgements[0].samples)
+        return -SEVERITY[self.group.verdict], -len(self.pairs), directness
 
-    @property
-    def what(self) -> str:
-        samples = self.judged.samples
-        return f"{samples.operation} {format_size(samples.bytes)} over {self.run.run.header.get('transport', '?')}"
+    def grid(self) -> Grid:
+        """The map, in % of the yardstick that all its pairs have, else of their median."""
+        known, of = shares_of(list(self.pairs.values()))
+        shares = dict(zip(self.pairs, known, strict=True))
+        labels = tuple(self.labels.values())
+        cells = tuple(tuple(self._cell((a, b), shares.get((a, b))) for b in self.labels) for a in self.labels)
+        transport = self.run.run.header.get("transport", "?")
+        what = f"{self.group.operation} {self.group.schedule} {format_size(self.group.bytes)} over {transport}"
+        kind = "GPU to GPU" if all(label.startswith("GPU") for label in labels) else "Rank to rank"
+        return Grid(f"{kind}: {what}", "from \\ to", labels, labels, cells, f"of {of}")
 
-
-def _of_pair(pairs: Sequence[_Pair], a: int, b: int) -> Cell:
-    if not pairs:
-        return Cell("", title="" if a == b else f"{a}→{b}: not measured")
-    bad = [pair for pair in pairs if pair.judged.verdict is not Verdict.PASS]
-    shown = min(bad, key=lambda pair: (-SEVERITY[pair.judged.verdict], share_of(pair.judged) or 0.0), default=None)
-    shown = shown or min(pairs, key=lambda pair: pair.indirectness)
-    judged = shown.judged
-    title = f"{'→'.join(map(str, judged.samples.ranks))} {judged.name} in {shown.check}: {judged.verdict.value}, "
-    title += f"{number(judged.value)} {unit_shown(judged.unit)}"
-    return _cell(judged.verdict, share_of(judged), title, shown.link if bad else "")
+    def _cell(self, pair: tuple[int, int], share: float | None) -> Cell:
+        judged = self.pairs.get(pair)
+        if judged is None:
+            return Cell("", title="" if pair[0] == pair[1] else f"{pair[0]}→{pair[1]}: not measured")
+        title = f"{'→'.join(map(str, judged.samples.ranks))} {judged.name} in {self.check}: {judged.verdict.value}, "
+        title += f"{number(judged.value)} {unit_shown(judged.unit)}"
+        return _cell(judged.verdict, share, title, self.link if judged.verdict is not Verdict.PASS else "")

@@ -18,7 +18,7 @@ from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run, describe_places, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.proof_logs import facts_of_remarks, reasons_of
+from fabricheck.results.proof_logs import facts_of_remarks, normal_path, reasons_of
 
 
 def require(
@@ -297,8 +297,9 @@ def path_mistakes(
     """
     paths = sorted(proof["paths"])
     instead = f"the site's path is {described}" if described else "a fall-back"
-    wrong = [path for path in paths if any(pattern.search(path) for pattern in forbidden)]
-    missed = [each for each in required if not any(each.search(path) for path in paths)]
+    names = {path: normal_path(path) for path in paths}
+    wrong = [path for path in paths if any(pattern.search(names[path]) for pattern in forbidden)]
+    missed = [each for each in required if not any(each.search(name) for name in names.values())]
     why = "".join(f"; {reason}" for reason in reasons_of(proof.get("facts", {}), described, paths))
     if wrong:
         told = ", ".join(f"{path}{(where or {}).get(path, '')}" for path in wrong)

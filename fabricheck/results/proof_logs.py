@@ -24,6 +24,16 @@ FALL_BACKS = (
 )
 # Of the OFI plugin.
 _PROVIDER = "NET/OFI provider"
+# What a library calls a provider of libfabric: by its name, by a domain (EFA: `rdmap0s31-rdm`), or with the layers
+# on it, which pass on or stay in the node (`tcp;ofi_rxm`, `shm+cxi:lnx`).
+_OFI_NAME = re.compile(r"^((?:NET/)?OFI provider )(\S+)")
+_OFI_LAYER = re.compile(r"(?:lnx|shm|sm2|ofi_\w+)$")
+_OFI_DOMAINS = (
+    (re.compile(r"rdmap\w+|efa[-_]?\d"), "efa"),
+    (re.compile(r"cxi\d"), "cxi"),
+    (re.compile(r"(?:mlx|bnxt_re|irdma|roce|hns)\w*\d"), "verbs"),
+    (re.compile(r"hfi1_\d"), "opx"),
+)
 # Inside a node whose GPUs see each other: the data must not go through the host's memory.
 HOST_STAGING = (r"^SHM", r"^NET/", r"^(?:cuda|rocm): .*\b(?:cuda_copy|rocm_copy|cma|sysv|posix|tcp)/")
 
@@ -38,6 +48,20 @@ class TransportProof:
     paths: Mapping[str, int] = field(default_factory=dict)
     evidence: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def normal_path(path: str) -> str:
+    """The path with the core provider of libfabric below it, whatever the library calls it."""
+    match = _OFI_NAME.match(path)
+    if match is None:
+        return path
+    providers = []
+    for name in re.split("[;+:]", match[2]):
+        if not _OFI_LAYER.match(name):
+            providers.append(next((provider for domain, provider in _OFI_DOMAINS if domain.match(name)), name))
+    # Sockets below another provider are the slower of both.
+    providers.sort(key=lambda provider: provider not in ("tcp", "sockets", "udp", "net"))
+    return path.replace(match[2], providers[0], 1) if providers else path
 
 
 def merge_proofs(*proofs: TransportProof) -> TransportProof:

@@ -31,8 +31,16 @@ _MPI = (
     ("", r"mpicxx|mpic\+\+|mpicc"),
 )
 #: By backend: what compiles for its GPUs, its library of collectives, and what brings that.
-_TOOLS = {"cuda": r"cuda|nvhpc|nvidia", "hip": r"rocm|hip(cc)?\b|craype-accel-amd", "sycl": r"oneapi|icpx|sycl|dpc"}
-_CCL = {"cuda": ("nccl", r"nccl|nvhpc"), "hip": ("rccl", r"rccl|rocm"), "sycl": ("oneccl", r"ccl|oneapi")}
+_TOOLS = {
+    "cuda": r"cuda|nvhpc|nvidia",
+    "hip": r"rocm|hip(cc)?\b|craype-accel-amd|(prgenv-|cpe)amd",
+    "sycl": r"oneapi|icpx|sycl|dpc",
+}
+_CCL = {
+    "cuda": ("nccl", r"nccl|nvhpc"),
+    "hip": ("rccl", r"rccl|rocm|(prgenv-|cpe)amd"),
+    "sycl": ("oneccl", r"ccl|oneapi"),
+}
 #: Modules by their usual names, to be changed to the site's.
 _SNIPPET = {"cuda": ("OpenMPI", "CUDA", "NCCL"), "hip": ("OpenMPI", "ROCm"), "sycl": ("impi", "intel-compilers")}
 _ARCHITECTURES = (("cuda", r"sm_?(\d+a?)$"), ("hip", r"(gfx\w+)$"), ("sycl", r"(intel_gpu_\w+|pvc)$"))
@@ -41,6 +49,11 @@ _GPU_AWARE = (
     r"|mpich_gpu_support_enabled=1|i_mpi_offload=[1-9]"
 )
 
+#: Works at the end of any settings, also where functions have put environments into them.
+_PASTE = 'site_configuration["environments"].append({}); '
+_PASTE_FOR_ALL = (
+    'for part in sum([system["partitions"] for system in site_configuration["systems"]], []) if part.get("devices")]'
+)
 DOCUMENT = "docs/your-own-reframe.md"
 
 
@@ -131,16 +144,11 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
     if gpus is not None and all(each.extras.get("backend", "host") == "host" for each in partition.environs):
         own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
         modules = [*map(str, next(own, _SNIPPET[gpus.backend][:1])), *_SNIPPET[gpus.backend][1:]]
-        yield f"{partition.fullname}: no environment drives its GPUs; add to environments and to its environs: " + (
-            json.dumps(
-                {
-                    "name": "gpu",
-                    "target_systems": [partition.fullname.partition(":")[0]],
-                    "modules": modules,
-                    "features": ["mpi"],
-                }
-            )
-        )
+        system = partition.fullname.partition(":")[0]
+        environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
+        paste = _PASTE.format(json.dumps(environment)) + '[part.update(environs=[*part["environs"], "gpu"]) '
+        paste += _PASTE_FOR_ALL
+        yield f"{partition.fullname}: no environment drives its GPUs; add to the end of the settings: {paste}"
 
 
 def _hint(partition: Any) -> str:

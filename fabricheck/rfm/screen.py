@@ -14,6 +14,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
+from fabricheck.results.node_state import FOLDER
 from fabricheck.rfm.guarded import read_guarded
 from fabricheck.rfm.job_end import not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
@@ -35,7 +36,7 @@ class FleetScreen(FabricbenchCheck):
     node_state = False
     job_time = "30m"
     fleet_launcher = "fabricheck.fleet.screen"
-    further_files = ("*.jsonl*", LAUNCHES)
+    further_files = ("*.jsonl*", LAUNCHES, FOLDER)
 
     def fitting_systems(self) -> list[str]:
         """Partitions that are a fleet inside of its job; with GPUs, where the transport needs them."""

@@ -135,7 +135,7 @@ def _build(session: FinishedSession, measured: _Measured) -> Iterator[str]:
         if case.is_build and case.folder is not None and case.environment == measured.case.environment
     )
     built = next((line for script in scripts for line in script if "build_once.sh" in line), "")
-    options = [word for word in _words(built) if word.startswith("-D")]
+    options = [_in_archive(word) for word in _words(built) if word.startswith("-D")]
     options = options or [f"-DFABRICHECK_BACKEND={read_run(measured.file).header.get('backend', 'host')}"]
     build = _build_folder(measured)
     yield f"cmake -S {SOURCES} -B {build} {shlex.join(options)}"
@@ -149,7 +149,16 @@ def _build_folder(measured: _Measured) -> str:
 def _launch(measured: _Measured) -> Iterator[str]:
     """The line that started the ranks, with its launcher."""
     for line, program in job_script.launches(measured.script):
-        yield line.replace(program, f"{_build_folder(measured)}/fabricbench", 1)
+        yield _in_archive(line.replace(program, f"{_build_folder(measured)}/fabricbench", 1))
+
+
+def _in_archive(line: str) -> str:
+    """The line with the files of fabricbench's sources where the archive has them, wherever they were."""
+
+    def place(path: re.Match[str]) -> str:
+        return f"{SOURCES}/{path[1]}" if (suite_root() / "src" / path[1]).exists() else path[0]
+
+    return re.sub(r"/[^\s='\",]*/src/([\w./-]+)", place, line)
 
 
 def _words(line: str) -> list[str]:
@@ -177,9 +186,9 @@ def write_bundle(
 ) -> Bundle:
     """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it.
 
-    `hide`: nodes, users, addresses and folders are called node1, user1 and so on everywhere, and so is what `more`
-    names; `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is not a run that
-    was judged, or the archive cannot be written.
+    `hide`: the names of nodes, users and addresses, and those of `more`, are hashes everywhere, and folders are /path;
+    `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is not a run that was
+    judged, or the archive cannot be written.
     """
     if not (folder / VERDICT).is_file():
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
@@ -233,7 +242,13 @@ def _hiding(
     called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
     # What the instructions start is nobody's, also where another run was busy with it.
     processes = {*_processes(folder)} - {*re.findall(r"[\w.+-]+", instructions)}
-    return Hiding(known, users, more, processes, called)
+    return Hiding(known, [*users, *processes, *more], called, _public_text)
+
+
+def _public_text() -> str:
+    """All of fabricbench's sources and of the checks: none of their words is a name of a site."""
+    files = [*(suite_root() / "src").rglob("*"), *(suite_root() / "checks").glob("*.py")]
+    return "\n".join(f"{file.stem} {file.read_text('utf-8', 'replace')}" for file in files if file.is_file())
 
 
 def _processes(folder: Path) -> Iterator[str]:

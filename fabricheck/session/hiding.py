@@ -1,6 +1,6 @@
 """What is taken out of texts before others see them: secrets out of a run, names out of a bundle.
 
-Names are those of nodes, users, projects and addresses, known ones and others; a name is called the same throughout.
+Names are those of nodes, users, projects and addresses, known ones and others; a name has the same hash throughout.
 What neither is known nor looks like a name is left; `Hiding.left` lists what a person should look at before the bundle
 goes to others.
 """
@@ -8,8 +8,10 @@ goes to others.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
 import re
+import secrets
 import shutil
 import sqlite3
 from collections import Counter
@@ -40,14 +42,14 @@ def scrub(folder: Path, environment: Mapping[str, str]) -> None:
     Nothing of Fabricheck's records secrets; but a library's log shows all variables that begin as its own do, and a
     job script has the launcher's options. A file that cannot be read or written is left alone.
     """
-    secrets = sorted(map(str.encode, secrets_of(environment)), key=len, reverse=True)
+    hidden = sorted(map(str.encode, secrets_of(environment)), key=len, reverse=True)
     for file in folder.rglob("*"):
         with contextlib.suppress(OSError):
             if file.is_symlink() or not file.is_file() or not 0 < file.stat().st_size <= _LARGEST:
                 continue
             content = file.read_bytes()
             # Programs and Parquet files have zeros.
-            clean = content if b"\0" in content[:8192] else _clean(content, secrets)
+            clean = content if b"\0" in content[:8192] else _clean(content, hidden)
             if clean != content:
                 with whole_file(file) as new:  # a full disk costs nothing of it
                     new.write_bytes(clean)
@@ -56,14 +58,14 @@ def scrub(folder: Path, environment: Mapping[str, str]) -> None:
 
 def scrub_database(database: Path, session: str, environment: Mapping[str, str]) -> None:
     """The same for what ReFrame keeps of a session in its database, where that can be written."""
-    secrets = sorted(map(str.encode, secrets_of(environment)), key=len, reverse=True)
+    hidden = sorted(map(str.encode, secrets_of(environment)), key=len, reverse=True)
     with (
         contextlib.suppress(sqlite3.Error),
         contextlib.closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True)) as opened,
     ):
         opened.execute("PRAGMA secure_delete = ON")
         for (text,) in opened.execute("SELECT json_blob FROM sessions WHERE uuid = ?", (session,)).fetchall():
-            clean = _clean(text.encode("utf-8", "surrogatepass"), secrets).decode("utf-8", "surrogatepass")
+            clean = _clean(text.encode("utf-8", "surrogatepass"), hidden).decode("utf-8", "surrogatepass")
             if clean != text:
                 opened.execute("UPDATE sessions SET json_blob = ? WHERE uuid = ?", (clean, session))
                 opened.commit()
@@ -85,8 +87,8 @@ def _secret_parts(name: str, value: str) -> Iterator[str]:
                 yield part
 
 
-def _clean(content: bytes, secrets: list[bytes]) -> bytes:
-    for secret in secrets:
+def _clean(content: bytes, hidden: list[bytes]) -> bytes:
+    for secret in hidden:
         content = content.replace(secret, _REDACTED)
     content = _USER_INFORMATION.sub(_REDACTED, content)
     return _OPTION.sub(_without_value, content)
@@ -122,44 +124,40 @@ _NUMBER = re.compile(
 _SERIAL = re.compile(
     r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}(?:[a-z][0-9]*)*|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])"
 )
+# What a name became, and a hash.
+_HIDDEN = re.compile(rf"x{_HEX}{{8}}\w*|[A-Za-z-]*{_HEX}{{8,}}")
 _FILES = (".so", ".json", ".jsonl", ".py", ".log", ".txt", ".sh", ".yaml", ".out", ".err", ".prom", ".xml", ".html")
 
 
 @dataclass
 class Hiding:
-    """Gives a text without names. `paths`: what folders are called; the others are names that are known."""
+    """Gives a text in which names are hashes of one archive. `paths`: what folders are called; the others are known
+    names. A salt that is thrown away keeps others from trying names."""
 
     nodes: Iterable[str] = ()
-    users: Iterable[str] = ()
     more: Iterable[str] = ()
-    processes: Iterable[str] = ()
     paths: dict[str, str] = field(default_factory=dict)
-    _called: dict[str, str] = field(default_factory=dict)
-    _counts: Counter[str] = field(default_factory=Counter)
+    public: Callable[[], str] = str
+    """a text without names of a site"""
+    _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list)
     _words: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         for path, name in sorted(self.paths.items(), key=lambda each: -len(each[0])):
             self._rules.append((re.compile(rf"{re.escape(path)}(?![\w.-])"), partial(_always, name)))
-        nodes = dict.fromkeys(self.nodes)
-        hosts = {each.partition(".")[0] for each in nodes}
-        domains = {each.partition(".")[2] for each in nodes}
-        stems = {each: stem for each in hosts if (stem := _stem(each))}
-        self._rules.append((_MAIL, partial(self._named, "mail")))
-        self._add_names("name", self.more)
-        self._add_names("process", self.processes)
-        self._add_names("user", self.users)
-        self._add_names("domain", domains)
-        # Those that are numbered as the known ones are nodes too, such as those that were down, and lists of them.
-        for stem in sorted(set(stems.values()), key=len, reverse=True):
-            self._rules.append((re.compile(stem, re.IGNORECASE), partial(self._named, "node")))
-        self._add_names("node", hosts - set(stems))
+        hosts = {part for node in self.nodes for part in (node.partition(".")[0], node.partition(".")[2])}
+        self._rules.append((_MAIL, self._hash))
+        names = {name for name in (*self.more, *hosts) if len(name) > 1}
+        for name in sorted(names, key=lambda name: (-len(name), name)):
+            # Those that are numbered as known ones are nodes too, such as those that were down, and lists of them.
+            pattern = (name in hosts and _stem(name)) or _of(name)
+            self._rules.append((re.compile(pattern, re.IGNORECASE), self._hash))
         self._rules += [
-            (_HARDWARE, partial(self._named, "address")),
+            (_HARDWARE, self._hash),
             (_ADDRESS, self._address),
-            (_OWNER, lambda found: found[1] + self._call("name", found[2])),
-            (_NUMBER, lambda found: found[1] + self._call("number", found[2])),
+            (_OWNER, lambda found: found[1] + self._of_name(found[2])),
+            (_NUMBER, lambda found: found[1] + self._of_name(found[2])),
             (_PATH, self._path),
         ]
 
@@ -172,23 +170,15 @@ class Hiding:
     @property
     def left(self) -> tuple[str, ...]:
         """Words that are still there and may be names, those of most files first."""
-        own = {f"{kind}{number}" for kind, most in self._counts.items() for number in range(1, most + 1)}
-        words = (each for each, _ in self._words.most_common() if each not in own and not each.endswith(_FILES))
-        return tuple(words)
+        public = set(_SERIAL.findall(self.public()))
+        words = (word for word, _ in self._words.most_common() if word not in public and not _HIDDEN.fullmatch(word))
+        return tuple(word for word in words if not word.endswith(_FILES))
 
-    def _add_names(self, kind: str, names: Iterable[str]) -> None:
-        for name in sorted({each for each in names if len(each) > 1}, key=lambda each: (-len(each), each)):
-            self._rules.append((re.compile(_of(name), re.IGNORECASE), partial(self._named, kind)))
+    def _of_name(self, name: str) -> str:
+        return f"x{hashlib.sha256(self._salt + name.lower().encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
-    def _named(self, kind: str, match: re.Match[str]) -> str:
-        return self._call(kind, match[0])
-
-    def _call(self, kind: str, name: str) -> str:
-        key = f"{kind} {name.lower()}"
-        if key not in self._called:
-            self._counts[kind] += 1
-            self._called[key] = f"{kind}{self._counts[kind]}"
-        return self._called[key]
+    def _hash(self, match: re.Match[str]) -> str:
+        return self._of_name(match[0])
 
     def _address(self, match: re.Match[str]) -> str:
         text = match[0].rstrip(".")
@@ -196,7 +186,7 @@ class Hiding:
             address = ipaddress.ip_address(text.rstrip(":") if text.endswith(":") and not text.endswith("::") else text)
         except ValueError:
             return match[0]
-        return match[0] if address.is_loopback or address.is_unspecified else self._call("address", text)
+        return match[0] if address.is_loopback or address.is_unspecified else self._of_name(text)
 
     def _path(self, match: re.Match[str]) -> str:
         if match[1] in _SYSTEM or f"/{match[1]}" in (RUN, SUITE):

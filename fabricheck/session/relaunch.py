@@ -1,4 +1,4 @@
-"""What a session shows to be DEGRADED is launched again, on the same nodes, and the launches decide together."""
+"""What a session shows to be slow is launched again, on the same nodes, and the launches decide together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fabricheck.judge.node_state import errors_counted
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
 from fabricheck.records.finding import Finding
+from fabricheck.records.finding_texts import SYMPTOMS
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.session.launches import (
     Chance,
@@ -58,7 +59,7 @@ class Again:
     has_locks: bool = True
 
     def judge(self, session: FinishedSession) -> tuple[FinishedSession, Outcome | None]:
-        """The session with the launch that counts in place of each that was DEGRADED; what it comes to, where known.
+        """The session with the launch that counts in place of each that was slow; what it comes to, where known.
 
         A test is launched, `most` times in all, until most launches pass or chance does not explain the slow results
         (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
@@ -85,7 +86,7 @@ class Again:
             return self._launched(session, outcome, fleet)
         except (OSError, UserError) as error:
             reason = reason_of_system(error) if isinstance(error, OSError) else error
-            self.tell(f"the DEGRADED tests could not be relaunched, so the verdict stands: {reason}")
+            self.tell(f"the slow tests could not be relaunched, so the verdict stands: {reason}")
             return session
 
     def _launched(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
@@ -106,7 +107,7 @@ class Again:
             if not left or ended_by:
                 break
             names = few([each.name for each in left])
-            self.tell(f"DEGRADED so far; launching again ({number} of {self.most} times at most): {names}")
+            self.tell(f"slow so far; launching again ({number} of {self.most} times at most): {names}")
             made, ended_by = self._launch(session.folder, number, left, hosts, fleet)
             changed = session
             for attempt in left:
@@ -225,7 +226,8 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
     for case in session.cases if fleet is None else ():
         if not case.is_build:
             key = str(case), ""
-            launches[key] = [case.verdict, *([] if case.result_files() else [Verdict.INCOMPLETE])]
+            checked = case.judged.findings if case.judged is not None else ()
+            launches[key] = [_vote(case.verdict, checked), *([] if case.result_files() else [Verdict.INCOMPLETE])]
             slow[key] = set()
     by_file: dict[str, Key] = {}
     runs: dict[Key, list[RunJudgement]] = {}
@@ -233,21 +235,22 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
     for key, judged in _by_key(outcome):
         by_file[judged.run.path] = key
         runs.setdefault(key, []).append(judged)
-        launches.setdefault(key, []).append(judged.final_verdict)
-        own = {each.name for each in judged.judgements if each.verdict is Verdict.DEGRADED}
+        launches.setdefault(key, []).append(_vote(judged.final_verdict, judged.findings))
+        bad = (each for each in judged.judgements if each.verdict is not Verdict.PASS)
+        own = {each.name for each in bad if _vote(each.verdict, [each.finding]) is Verdict.DEGRADED}
         metrics[key] += len(own)
         every[key] += len(judged.judgements)
         slow.setdefault(key, set()).update(own, *map(_things, judged.problems))
         told.setdefault(key, []).extend(judged.problems)
     for problem in outcome.problems:
         for key in {by_file[file] for file in problem.files if file in by_file}:
-            launches[key].append(problem.verdict)
+            launches[key].append(_vote(problem.verdict, [problem]))
             slow[key] |= _things(problem)
             told[key].append(problem)
     for case in session.cases:  # only its check found that
         key = str(case), ""
-        if case.verdict is Verdict.DEGRADED and slow.get(key) == set():
-            findings = case.judged.findings if case.judged is not None else ()
+        findings = case.judged.findings if case.judged is not None else ()
+        if _vote(case.verdict, findings) is Verdict.DEGRADED and slow.get(key) == set():
             slow[key] = set[Thing]({case.test}).union(*map(_things, findings))
     return {
         key: Launch(
@@ -262,9 +265,16 @@ def launches_of(session: FinishedSession, outcome: Outcome, fleet: Fleet | None 
     }
 
 
+def _vote(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
+    """How a launch counts: FAIL for speed alone is launched again as DEGRADED is, and wrong data are not."""
+    failed = [each for each in findings if each.verdict is Verdict.FAIL]
+    of_speed = all(each.entry.symptom == SYMPTOMS[0] for each in failed)
+    return Verdict.DEGRADED if verdict is Verdict.FAIL and failed and of_speed else verdict
+
+
 def _things(problem: Finding) -> set[Thing]:
     """The parts that are slow, else the metrics, else what its code means; nothing where it is not about speed."""
-    if problem.verdict is not Verdict.DEGRADED:
+    if _vote(problem.verdict, [problem]) is not Verdict.DEGRADED:
         return set()
     return set(problem.components or problem.metrics or (problem.code,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import networkx as nx
 
 from fabricheck.errors import UserError, reason_of
+from fabricheck.site import texts
 from fabricheck.site.found import (
     FoundGpu,
     FoundLink,
@@ -25,115 +26,13 @@ from fabricheck.site.found import (
     pcie_link,
 )
 from fabricheck.site.nics import associate, gpudirect, one_a_card
+from fabricheck.site.nominal import nominal, product_of, with_data_sheets
 from fabricheck.site.nvidia import TopoTable, from_nvidia_topo, from_nvml, nvlink_domain, read_topo, switch_reduces
 from fabricheck.site.other_gpus import from_kfd, from_rocm_topo, from_xpu_smi, read_json
-from fabricheck.site.shapes import find_nearest_shape
-from fabricheck.site.slurm import as_captured, read_slurm
+from fabricheck.site.slurm import Slurm, as_captured, read_slurm
 from fabricheck.site.software import NodeSoftware, software_of
 from fabricheck.state import capture
-
-NVIDIA_SMI_TOPO = "nvidia-smi topo -m"
-LSCPU = "lscpu"
-IBSTAT = "ibstat"
-SINFO = "sinfo"
-SRUN_MPI = "srun --mpi=list"
-SCONTROL_CONFIG = "scontrol show config"
-# By the tool, what only its output has.
-_MARKS = {
-    NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0\b", re.MULTILINE),
-    LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
-    IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
-    SINFO: re.compile(r"^(?=.*\bPARTITION\b)(?=.*\bNODELIST\b)|^[^|\s]+\|\d+(?:\|[^|\s]+){4}$", re.MULTILINE),
-    SRUN_MPI: re.compile(r"^MPI plugin types are", re.MULTILINE),
-    SCONTROL_CONFIG: re.compile(r"^Configuration data as of ", re.MULTILINE),
-}
-TOOLS = ", ".join(f"`{tool}`" for tool in _MARKS)
-# Outputs of hundreds of nodes are smaller; logs and archives beside them are not looked at.
-_MOST_BYTES = 1 << 20
-
-
-def pasted_texts(directory: Path) -> dict[str, Path]:
-    """By the tool, the file with its output. Raises UserError where two files have the output of one tool."""
-    texts: dict[str, Path] = {}
-    for file in sorted(directory.iterdir()):
-        if file.name in capture.FILES or not file.is_file() or file.stat().st_size > _MOST_BYTES:
-            continue
-        text = _text(file)
-        for tool, mark in _MARKS.items():
-            if not mark.search(text):
-                continue
-            if tool in texts:
-                both = f"{texts[tool].name} and {file.name}"
-                raise UserError(f"{directory}: {both} both have the output of `{tool}`: keep that of one node")
-            texts[tool] = file
-    return texts
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
-
-
-def _fields(text: str) -> dict[str, str]:
-    """The values of lines such as `Rate: 400` by their names."""
-    return {
-        name.strip(): value.strip()
-        for name, colon, value in (line.partition(":") for line in text.splitlines())
-        if colon
-    }
-
-
-def numa_of_lscpu(file: Path) -> dict[str, Any]:
-    """As `fabricheck.state.capture.numa_facts`."""
-    fields = _fields(_text(file))
-    nodes = [
-        {"index": int(match[1]), "cpus": cpus}
-        for name, cpus in fields.items()
-        if (match := re.fullmatch(r"NUMA node(\d+) CPU\(s\)", name)) and cpus
-    ]
-    sockets = int(fields.get("Socket(s)", 1))
-    return {"nodes": nodes, "cores": int(fields.get("Core(s) per socket", 0)) * sockets, "sockets": sockets}
-
-
-def nics_of_ibstat(file: Path) -> list[dict[str, Any]]:
-    """As `fabricheck.state.capture.nic_facts`, of the active ports; ibstat names no NUMA node and no PCI address."""
-    nics = []
-    _, *cards = re.split(r"^CA '(\S+)'$", _text(file), flags=re.MULTILINE)
-    for name, card in zip(cards[::2], cards[1::2], strict=True):
-        about, *ports = re.split(r"^[ \t]+Port (\d+):$", card, flags=re.MULTILINE)
-        for number, text in zip(ports[::2], ports[1::2], strict=True):
-            port = _fields(text)
-            if port.get("State") == "Active":
-                nics.append(
-                    {
-                        "name": name if number == "1" else f"{name}_{number}",
-                        "kind": port.get("Link layer", "InfiniBand"),
-                        "rate": f"{port['Rate']} Gb/sec" if "Rate" in port else None,
-                        "numa_node": None,
-                        "card": "".join(re.findall(r"CA type: (\S+)", about)),
-                    }
-                )
-    return nics
-
-
-def slurm_of_texts(texts: Mapping[str, Path]) -> dict[str, str]:
-    """As `fabricheck.state.capture.ask_slurm`."""
-    outputs = {"mpi": SRUN_MPI, "config": SCONTROL_CONFIG}
-    captured = {name: _text(texts[tool]) for name, tool in outputs.items() if tool in texts}
-    return {**captured, "sinfo": _rows_of_sinfo(_text(texts[SINFO]))} if SINFO in texts else captured
-
-
-def _rows_of_sinfo(text: str) -> str:
-    """`partition|nodes|gres|names||state` of a table whose header names its columns; without a header, the text."""
-    header, *rows = [line.replace("|", " ").split() for line in text.splitlines() if line.strip()] or [[]]
-    if "NODELIST" not in header:
-        return text
-    cells = [dict(zip(header, row, strict=False)) for row in rows]
-    return "\n".join(
-        "|".join([row["PARTITION"].rstrip("*"), row.get("NODES", ""), row.get("GRES", ""), row["NODELIST"], "", ""])
-        for row in cells
-        if {"PARTITION", "NODELIST"} <= row.keys()
-    )
-
+from fabricheck.units import few
 
 #: What is written for UPI, or AMD's Infinity Fabric between sockets.
 BETWEEN_CPUS = "link between CPUs"
@@ -149,44 +48,104 @@ _TELLING = (
 )
 
 
-def read_facts(directory: Path) -> NodeFacts:
-    """Everything that the captures in a directory tell. Raises UserError if there are none, or one is not readable."""
+def read_facts(directory: Path, accepted: Collection[str] = ()) -> NodeFacts:
+    """The node of the captures in a directory as it should be, but for the doubts whose codes are `accepted`.
+
+    Raises UserError if there are no captures, or one is not readable.
+    """
     if not directory.is_dir():
         raise UserError(f"{directory}: is not a directory of captures: make one with `fabricheck capture {directory}`")
     try:
-        return _read_facts(directory)
+        return _associated(nominal(_read_facts(directory), accepted))
+    except UserError as error:
+        raise UserError(str(error) if str(directory) in str(error) else f"{directory}: {error}") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
         reason = f"a capture is not as `fabricheck capture` or its tool writes it ({reason_of(error)})"
         raise UserError(f"{directory}: {reason}: capture the node again") from None
 
 
 def _read_facts(directory: Path) -> NodeFacts:
+    """What the captures tell, before anything is concluded from it."""
     notes: dict[str, list[str]] = defaultdict(list)
     problems: list[str] = [*map(str, read_json(directory / capture.PROBLEMS) or [])]
-    pasted = pasted_texts(directory)
-    numa_nodes, cores, sockets = _numa(directory, pasted)
-    topo = pasted.get(NVIDIA_SMI_TOPO, directory / capture.NVIDIA_TOPO)
-    table = read_topo(topo, problems) if topo.exists() else None
-    vendor, gpus, links = _gpus(directory, table, numa_nodes, notes["links"], problems)
-    if table is not None and any(gpu.model == "unknown" for gpu in gpus):
-        notes["gpus"].append("nvidia-smi topo names no models and no architectures: fill in model and arch")
-    links += _between_cpus(gpus, links, numa_nodes)
-    ports = read_json(directory / capture.NICS) or (nics_of_ibstat(pasted[IBSTAT]) if IBSTAT in pasted else [])
-    nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
-    host = read_json(directory / capture.HOST) or {}
+    pasted = texts.pasted_texts(directory)
+    of_nccl = texts.read_nccl_topology(pasted[texts.NCCL_TOPOLOGY]) if texts.NCCL_TOPOLOGY in pasted else {}
+    numa_nodes, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
+    slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
+    topo = pasted.get(texts.NVIDIA_SMI_TOPO) or _text(directory / capture.NVIDIA_TOPO)
+    table = read_topo(topo, problems) if topo else None
+    gres = _gres(slurm, len(table.rows) if table is not None else 0)
+    nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
     on_bus = read_json(directory / capture.PCI_GPUS) or []
-    software = _software(directory)
+    if nvml.get("gpus"):
+        vendor, (gpus, links) = "nvidia", _of_nvml(nvml["gpus"], on_bus, table, numa_nodes, problems)
+    else:
+        names = texts.names_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
+        vendor, gpus, links = _of_tools(directory, table, names, gres, notes["links"])
+        if gpus and gres and not names:
+            notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
+    gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
+    if any(gpu.model == "unknown" for gpu in gpus):
+        notes["gpus"].append(_ASK_MODEL.get(vendor, "fill in model, and arch in settings.py"))
+    ports = read_json(directory / capture.NICS) or of_nccl.get("nics")
+    if ports is None:
+        ports = texts.ports_of_ibstat(pasted[texts.IBSTAT]) if texts.IBSTAT in pasted else []
+    nics = one_a_card(gpus, _nics(ports, notes["nics"]), links, table, notes["nics"])
     if not gpus and not numa_nodes and not nics:
-        some = f"none of {', '.join(_TELLING)}, and no text of {TOOLS}"
+        some = f"none of {', '.join(_TELLING)}, and no text of {texts.TOOLS}"
         raise UserError(f"{directory}: has no captures of GPUs, NICs or NUMA domains: {some}")
-    association, nics, of_nics = associate(gpus, nics, table)
+    host = read_json(directory / capture.HOST) or {}
+    return NodeFacts(
+        hostname=str(host.get("hostname", "")),
+        vendor=vendor,
+        gpus=gpus,
+        numa_nodes=numa_nodes or (0,),
+        cores=cores,
+        sockets=sockets,
+        nics=nics,
+        links=tuple(links),
+        has_switch=False,
+        switch_reduces=False,
+        notes_at={place: tuple(lines) for place, lines in notes.items()},
+        problems=tuple(dict.fromkeys(problems)),
+        software=_software(directory),
+        unseen=0 if gpus else len(on_bus),
+        on_bus=tuple(one for one in on_bus if one["vendor"] == vendor),
+        table=table,
+        slurm=slurm,
+    )
+
+
+# What names the models of GPUs, where the source has none.
+_ASK_MODEL = {
+    "nvidia": "the models of the GPUs are not in the captures: add the output of `nvidia-smi -L` to the folder",
+    "amd": "the models of the GPUs are not in the captures: run `fabricheck capture` on the node",
+}
+
+
+def _gres(slurm: Slurm | None, gpus: int) -> str:
+    """The model of GPUs as Slurm's nodes with so many offer it, such as `H100`, else all nodes; empty where they offer
+    none, or several."""
+    partitions = slurm.partitions if slurm is not None else ()
+    offered = {part.gres: part.gpus for part in partitions if part.gpus and part.gres and not part.slices}
+    kinds = {kind for kind, count in offered.items() if count == gpus} or {*offered}
+    words = re.sub(r"^(?:nvidia|amd|intel)[_-]", "", kinds.pop()) if len(kinds) == 1 else ""
+    return words.replace("_", " ").upper()
+
+
+def _associated(facts: NodeFacts) -> NodeFacts:
+    """The node with what follows from its parts: which GPU uses which NIC, and notes."""
+    notes = {place: [*lines] for place, lines in facts.notes_at.items()}
+    notes = defaultdict(list, notes)
+    links = [*facts.links, *_between_cpus(facts.gpus, facts.links, facts.numa_nodes)]
+    association, nics, of_nics = associate(facts.gpus, facts.nics, facts.table)
     notes["nic_association"] += of_nics
-    links += _to_nics(gpus, nics, numa_nodes, notes["links"])
+    links += _to_nics(facts.gpus, nics, facts.numa_nodes, notes["links"])
     gdr = None
     if association is not None:
-        gdr = gpudirect(vendor, gpus, nics, links, software=software, association=association)
-    like = find_nearest_shape(gpus, nics)
-    if gdr is not None and like is not None and not like.lacks and all("C2C" not in one.technology for one in links):
+        gdr = gpudirect(facts.vendor, facts.gpus, nics, links, software=facts.software, association=association)
+    like = product_of(facts)
+    if gdr is not None and like is not None and all("C2C" not in link.technology for link in links):
         # In a guest the PCI tree is flat, and NCCL is given a topology file; the product has its NICs behind switches.
         notes["gpudirect_rdma"].append(
             f"NCCL would not use GPUDirect RDMA everywhere by distance ({gdr[1]}); {like.name} has it, so it is "
@@ -203,57 +162,62 @@ def _read_facts(directory: Path) -> NodeFacts:
             "GPUs of different NUMA domains use the links between CPUs: give their total rate in one direction (UPI, "
             "Infinity Fabric; the CPU's data sheet)"
         )
-    notes["nics"] += [f"the rate of {one.name} is not in the captures" for one in nics if one.rate_gbps is None]
-    return NodeFacts(
-        hostname=str(host.get("hostname", "")),
-        vendor=vendor,
-        gpus=gpus,
-        numa_nodes=numa_nodes or (0,),
-        cores=cores,
-        sockets=sockets,
+    unrated = [nic.name for nic in nics if nic.rate_gbps is None]
+    notes["nics"] += [f"the rate of {few(unrated)} is not in the captures"] if unrated else []
+    return replace(
+        facts,
         nics=nics,
         links=tuple(links),
         has_switch=any("nvswitch" in link.ends for link in links),
         switch_reduces=switch_reduces(links),
         notes_at={place: tuple(dict.fromkeys(lines)) for place, lines in notes.items()},
-        problems=tuple(dict.fromkeys(problems)),
         association=association,
-        software=software,
-        unseen=0 if gpus else len(on_bus),
-        on_bus=sum(one["vendor"] == vendor for one in on_bus),
-        slurm=read_slurm(as_captured(read_json(directory / capture.SLURM) or slurm_of_texts(pasted))),
         gpudirect=gdr,
-        nvlink_domain=nvlink_domain(gpus, links),
+        nvlink_domain=nvlink_domain(facts.gpus, links),
     )
 
 
-def _gpus(
-    directory: Path, table: TopoTable | None, numa_nodes: tuple[int, ...], notes: list[str], problems: list[str]
+_Parts = tuple[tuple[FoundGpu, ...], list[FoundLink]]
+
+
+def _of_nvml(
+    entries: Sequence[dict[str, Any]],
+    on_bus: Sequence[dict[str, Any]],
+    table: TopoTable | None,
+    numa_nodes: tuple[int, ...],
+    problems: list[str],
+) -> _Parts:
+    numa = {one["bus_id"][-12:]: one["numa_node"] for one in on_bus if one["numa_node"] is not None}
+    of_table = table.numa if table is not None else {}
+    numa |= {gpu["bus_id"][-12:]: of_table[gpu["index"]] for gpu in entries if gpu["index"] in of_table}
+    speeds = {one["bus_id"][-12:]: pcie_generation(one.get("path_speed") or "") for one in on_bus}
+    gpus, links = from_nvml(entries, numa, numa_nodes, problems, speeds)
+    places = {one["bus_id"][-12:]: one["pci"] for one in on_bus}
+    places |= {gpu["bus_id"][-12:]: gpu["pci"] for gpu in entries if "pci" in gpu}
+    return tuple(replace(gpu, pci=places.get(gpu.bus_id)) for gpu in gpus), links
+
+
+def _of_tools(
+    directory: Path, table: TopoTable | None, names: Mapping[int, str], gres: str, notes: list[str]
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
     """The vendor, GPUs and links, by the source that knows most."""
-    on_bus = read_json(directory / capture.PCI_GPUS) or []
-    nvml = read_json(directory / capture.NVML) or {}
     amd = read_json(directory / capture.AMD)
-    tables = [directory / each for each in (capture.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO) if (directory / each).exists()]
-    if nvml.get("gpus"):
-        numa = {one["bus_id"][-12:]: one["numa_node"] for one in on_bus if one["numa_node"] is not None}
-        of_table = table.numa if table is not None else {}
-        numa |= {gpu["bus_id"][-12:]: of_table[gpu["index"]] for gpu in nvml["gpus"] if gpu["index"] in of_table}
-        speeds = {one["bus_id"][-12:]: pcie_generation(one.get("path_speed") or "") for one in on_bus}
-        gpus, links = from_nvml(nvml["gpus"], numa, numa_nodes, problems, speeds)
-        places = {one["bus_id"][-12:]: one["pci"] for one in on_bus}
-        of_bus = {gpu["index"]: places.get(gpu["bus_id"][-12:]) for gpu in nvml["gpus"]}
-        return "nvidia", tuple(replace(gpu, pci=of_bus[gpu.index]) for gpu in gpus), links
+    tables = [directory / name for name in (capture.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO) if (directory / name).exists()]
+    tiles = directory / capture.XPU_SMI_TOPO
+    numa_nodes, _, _ = _numa(directory, {}, None)
     if table is not None and table.rows:
-        return "nvidia", *from_nvidia_topo(table, notes)
+        return "nvidia", *from_nvidia_topo(table, names, gres, notes)
     if amd:
         return "amd", *from_kfd(amd, numa_nodes)
     if tables:
         return "amd", *from_rocm_topo(tables[0], numa_nodes, notes)
-    tiles = directory / capture.XPU_SMI_TOPO
     if tiles.exists():
         more = (directory / capture.XPU_SMI_DISCOVERY, directory / capture.INTEL)
         return "intel", *from_xpu_smi(tiles, *more, notes)
+    if names:
+        raise UserError(
+            f"{len(names)} GPUs are named, and no source has their links: add the output of `nvidia-smi topo -m`"
+        )
     return "none", (), []
 
 
@@ -274,7 +238,7 @@ def _to_nics(
 ) -> list[FoundLink]:
     """The links of NICs to their CPUs, where some GPU is at another CPU than one of them."""
     places = {known_numa(numa, numa_nodes) for numa in (*(gpu.numa for gpu in gpus), *(nic.numa for nic in nics))}
-    if not gpus or len(places) < 2 or None in places or any(nic.pcie is None for nic in nics):
+    if not gpus or not nics or len(places) < 2 or None in places or any(nic.pcie is None for nic in nics):
         return []
     notes.append(
         "GPUs and NICs are at different NUMA domains: nothing is expected of these until links between CPUs are given "
@@ -285,11 +249,17 @@ def _to_nics(
 
 def _software(directory: Path) -> NodeSoftware:
     content = read_json(directory / capture.SOFTWARE)
-    return software_of(content) if content else NodeSoftware()
+    return software_of(content) if content else NodeSoftware(unknown=True)
 
 
-def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...], int, int]:
-    """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else from sysfs, else from lscpu."""
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+
+def _numa(
+    directory: Path, pasted: Mapping[str, str], of_nccl: Mapping[str, Any] | None
+) -> tuple[tuple[int, ...], int, int]:
+    """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else sysfs, lscpu, or NCCL's file."""
     path = directory / capture.LSTOPO
     if path.exists():
         try:
@@ -305,7 +275,9 @@ def _numa(directory: Path, pasted: Mapping[str, Path]) -> tuple[tuple[int, ...],
             )
         )
         return indexes, objects["Core"], objects["Package"]
-    numa = read_json(directory / capture.NUMA) or (numa_of_lscpu(pasted[LSCPU]) if LSCPU in pasted else None)
+    numa = read_json(directory / capture.NUMA)
+    if not numa:
+        numa = texts.numa_of_lscpu(pasted[texts.LSCPU]) if texts.LSCPU in pasted else of_nccl
     if not numa:
         return (), 0, 0
     return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])
@@ -318,11 +290,53 @@ def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic
     if physical and len(physical) < len(entries):
         notes.append(f"{len(entries) - len(physical)} virtual functions are left out: they share ports")
     special = [one for one in physical or entries if one["kind"] != "net"]
-    nics = [_nic(one) for one in special or physical or entries]
-    if special:
-        return _rails(nics, notes)
-    fastest = max((one.rate_gbps or 0 for one in nics), default=0)
-    return tuple(one for one in nics if one.rate_gbps == fastest)
+    ports = [_nic(one) for one in special or physical or entries]
+    nics = _of_cards([nic for nic in ports if nic.up], notes)
+    if not special:
+        fastest = max((one.rate_gbps or 0 for one in nics), default=0)
+        return tuple(one for one in nics if one.rate_gbps == fastest)
+    rails = _rails(nics, notes)
+    wanted = [nic for nic in ports if not nic.up and _is_missed(nic, rails)]
+    named = [nic.name for nic in ports]
+    return tuple(sorted((*rails, *wanted), key=lambda nic: named.index(nic.name)))
+
+
+def _is_missed(nic: FoundNic, rails: Sequence[FoundNic]) -> bool:
+    """Whether a port that is down should be up: its card is like those of the others, and has no port that is up. Of
+    cards with two ports the second is often unused."""
+    alike = any((nic.card, nic.model.split()[0]) == (one.card, one.model.split()[0]) for one in rails)
+    return alike and _card(nic) not in {_card(one) for one in rails}
+
+
+def _card(nic: FoundNic) -> str:
+    """The card of a port: by its system's GUID, else by its place without the function, else the port itself."""
+    return nic.system_guid or (nic.pci or nic.name).rpartition(".")[0] or nic.name
+
+
+def _of_cards(nics: Sequence[FoundNic], notes: list[str]) -> list[FoundNic]:
+    """The ports with the least rate of port, PCIe and cable. Functions whose PCIe carries less than their port, and
+    that are the same function of the same card in several slots or PCI domains, drive one cable together."""
+    cables: dict[tuple[str, ...], list[FoundNic]] = defaultdict(list)
+    for nic in nics:
+        carries = pcie_link(nic.name, "", *nic.pcie, "").rate_gbps if nic.pcie is not None else None
+        narrow = carries is not None and nic.rate_gbps is not None and carries < nic.rate_gbps
+        place = (nic.pci or "").rpartition("/")[2]
+        same = (nic.system_guid, place[-1:]) if nic.system_guid else (nic.card, place[5:])
+        cables[same if narrow and place else (nic.name,)].append(nic)
+    shared = {nic.name: len(of_cable) for of_cable in cables.values() for nic in of_cable}
+    at_most = []
+    for nic in nics:
+        carries = pcie_link(nic.name, "", *nic.pcie, "").rate_gbps if nic.pcie is not None else None
+        rates = [rate for rate in (nic.rate_gbps and nic.rate_gbps / shared[nic.name], carries) if rate]
+        at_most.append(replace(nic, rate_gbps=min(rates)) if nic.rate_gbps is not None else nic)
+    together = [nic.name for nic in nics if shared[nic.name] > 1]
+    if together:
+        notes.append(f"{few(together)}: functions of one card share its cable, and each counts as its part of it")
+    return at_most
+
+
+# RDMA device ids of BlueField (the kernel's hca_type): DPUs for the host's storage and front-end.
+_DPU = re.compile(r"MT4168[26]|MT41692|BlueField")
 
 
 def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
@@ -334,16 +348,22 @@ def _rails(nics: Sequence[FoundNic], notes: list[str]) -> tuple[FoundNic, ...]:
     def total(ports: Sequence[FoundNic]) -> float:
         return sum(nic.rate_gbps or 0.0 for nic in ports)
 
+    if not kinds:
+        return ()
     main = max(kinds.values(), key=total)
-    few = [
+    front = [
         nic.name
         for ports in kinds.values()
-        if 2 * len(ports) < len(main) and max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0)
+        if 2 * len(ports) < len(main)
+        and (
+            max(nic.rate_gbps or 0.0 for nic in ports) < (main[0].rate_gbps or 0.0) or _DPU.search(ports[0].card or "")
+        )
         for nic in ports
     ]
-    if few:
-        notes.append(f"{', '.join(few)}: left out as front-end: slower than the {len(main)} others and of another kind")
-    return tuple(nic for nic in nics if nic.name not in few)
+    if front:
+        text = f"left out as front-end: a DPU, or slower than the {len(main)} others, and of another kind"
+        notes.append(f"{few(front)}: {text}")
+    return tuple(nic for nic in nics if nic.name not in front)
 
 
 def _nic(reported: Mapping[str, Any]) -> FoundNic:
@@ -354,10 +374,21 @@ def _nic(reported: Mapping[str, Any]) -> FoundNic:
     model = {"cxi": "Slingshot (cxi)", "net": "Ethernet"}.get(kind) or f"{kind} {reported['rate'] or ''}".strip()
     sources = {"cxi": "/sys/class/cxi", "net": "/sys/class/net"}
     source = sources.get(reported["kind"], "/sys/class/infiniband")
-    more = str(reported.get("card") or ""), tuple(map(str, reported.get("interfaces") or ()))
     generation, width = pcie_generation(reported.get("link_speed") or ""), reported.get("link_width") or ""
-    pcie = (generation, int(width)) if generation and width.isdecimal() else None
-    return FoundNic(reported["name"], model, rate, reported["numa_node"], source, reported.get("pci"), *more, pcie)
+    is_up = bool(reported.get("up", True))
+    return FoundNic(
+        reported["name"],
+        model,
+        rate if is_up else None,
+        reported["numa_node"],
+        source,
+        reported.get("pci"),
+        str(reported.get("card") or ""),
+        tuple(map(str, reported.get("interfaces") or ())),
+        (generation, int(width)) if generation and width.isdecimal() else None,
+        is_up,
+        str(reported.get("system_guid") or ""),
+    )
 
 
 def _kind(reported: Mapping[str, Any]) -> str:

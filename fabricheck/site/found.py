@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fabricheck.site.slurm import Slurm
 from fabricheck.site.software import NodeSoftware
@@ -32,6 +33,7 @@ class FoundGpu:
     memory_source: str = ""
     links: int | None = None
     links_of_driver: int = 0
+    bus_id: str = ""
 
     def __post_init__(self) -> None:
         """Raises TypeError for what no capture writes."""
@@ -70,6 +72,19 @@ class FoundNic:
     card: str = ""
     interfaces: tuple[str, ...] = ()
     pcie: tuple[int, int] | None = None
+    up: bool = True
+    system_guid: str = ""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """`components` have less than they should. `text`: how much of what, and what to look at. `changed`: whether the
+    site's files have what it should be, and not what it is."""
+
+    code: str
+    components: tuple[str, ...]
+    text: str
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,8 @@ class NodeFacts:
 
     `notes_at`: what has to be checked by hand, by its place in a site's files. `problems`: what could not be asked,
     or is wrong with the node. `unseen`: GPUs on the PCI bus where no GPU could be asked; `on_bus`: all that are there.
+    `table`: `nvidia-smi topo -m`, a TopoTable. `doubts`: what the node has less of than it should, which the other
+    fields have (`fabricheck.site.nominal`).
     `gpudirect`: which channels between nodes use GPUDirect RDMA by default, and why, where those are not all.
     `nvlink_domain`: how many nodes NVLink joins, and who says so.
     """
@@ -112,7 +129,9 @@ class NodeFacts:
     software: NodeSoftware = field(default_factory=NodeSoftware)
     slurm: Slurm | None = None
     unseen: int = 0
-    on_bus: int = 0
+    on_bus: tuple[Mapping[str, Any], ...] = ()
+    table: Any = None
+    doubts: tuple[Doubt, ...] = ()
     gpudirect: tuple[str, str] | None = None
     nvlink_domain: tuple[int, str] | None = None
 

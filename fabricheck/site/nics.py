@@ -284,7 +284,7 @@ def associate(
     """
     if not gpus or not nics:
         return None, nics, []
-    distances, source = _distances(gpus, nics, table)
+    distances, source = distances_of(gpus, nics, table)
     if distances is None:
         return (
             Association("dynamic", tuple(nic.name for nic in nics), "no source states which NIC is near which GPU"),
@@ -292,7 +292,7 @@ def associate(
             [],
         )
     taken: Counter[str] = Counter()
-    near = {gpu.index: _nearest(distances[gpu.index]) for gpu in gpus}
+    near = {gpu.index: nearest(distances[gpu.index]) for gpu in gpus}
     levels = _levels(gpus, nics, table)
     chosen = []
     for gpu in gpus:
@@ -316,12 +316,13 @@ def associate(
     return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}", levels), used, notes
 
 
-def _nearest(distances: Mapping[str, int]) -> list[str]:
+def nearest(distances: Mapping[str, int]) -> list[str]:
+    """The names with the least distance."""
     least = min(distances.values())
     return [name for name, distance in distances.items() if distance == least]
 
 
-def _distances(
+def distances_of(
     gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None
 ) -> tuple[dict[int, dict[str, int]] | None, str]:
     """By GPU and NIC a number that is the larger, the farther they are from each other; None where nothing states."""

@@ -6,22 +6,24 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fabricheck.errors import UserError
 from fabricheck.site.found import FoundGpu, FoundLink, cpu_of, known_numa, memory_gbps, pcie_link, short_model
+from fabricheck.topology.hardware import gpu_product
 
 # NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
 _NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
-_NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5, "sm_103": 5}
+NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5, "sm_103": 5}
 # Nominal Gb/s of one link in one direction by generation (NVIDIA's architecture papers). What the driver tells
 # (26,562 MB/s for the fourth) is the speed on the wire.
 _NVLINK_GBPS = {1: 160.0, 2: 200.0, 3: 200.0, 4: 200.0, 5: 400.0}
 # From this generation on, a switch reduces and multicasts (NVLink SHARP).
 _NVLINK_SHARP_GENERATION = 4
 
+#: Who says the rate of a GPU that can do more than the bridges, or the CPU, above it.
+SLOWEST_ON_THE_WAY = "the kernel: the slowest link to the CPU"
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -53,14 +55,15 @@ def from_nvml(
             links.append(FoundLink((f"gpu{gpu['index']}", cpu), "NVLink-C2C", gpu["c2c_links"], rate, "NVML"))
         elif gpu["pcie_generation"] and gpu["pcie_width"]:
             own, path = gpu["pcie_generation"], of_paths.get(gpu["bus_id"][-12:])
-            least, source = (path, "the kernel: the slowest link to the CPU") if path and path < own else (own, "NVML")
+            least, source = (path, SLOWEST_ON_THE_WAY) if path and path < own else (own, "NVML")
             links.append(pcie_link(f"gpu{gpu['index']}", cpu, least, gpu["pcie_width"], source))
     return gpu_facts, links
 
 
 def _numa_of(gpu: Mapping[str, Any], numa: Mapping[str, int], numa_nodes: tuple[int, ...]) -> int | None:
-    told = gpu["numa_node"] if gpu["numa_node"] is not None else numa.get(gpu["bus_id"][-12:])
-    return known_numa(told, numa_nodes)
+    # NVML names the NUMA node of a GPU's own memory, where it has one, as on Grace.
+    nodes = (numa.get(gpu["bus_id"][-12:]), gpu["numa_node"])
+    return next((node for node in nodes if known_numa(node, numa_nodes) is not None), None)
 
 
 def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
@@ -76,6 +79,7 @@ def _gpu(gpu: Mapping[str, Any], numa: int | None) -> FoundGpu:
         source,
         len(gpu["nvlinks"]),
         int(gpu.get("nvlinks_total") or 0),
+        str(gpu["bus_id"])[-12:],
     )
 
 
@@ -92,8 +96,8 @@ def _nvlinks(
             other = f"gpu{peer}" if peer is not None else kinds.get(link["remote_kind"])
             if other is None or (peer is not None and peer < me):
                 continue  # counted from the other end
-            generation = _NVLINK_GENERATION.get(link["version"], _NVLINK_OF_ARCH.get(gpu["arch"]))
-            counted[f"gpu{me}", other, generation, _nvlink_gbps(generation, link["speed_mbps"])] += 1
+            generation = _NVLINK_GENERATION.get(link["version"], NVLINK_OF_ARCH.get(gpu["arch"]))
+            counted[f"gpu{me}", other, generation, nvlink_gbps(generation, link["speed_mbps"])] += 1
     return [
         FoundLink((me_, other), f"NVLink{generation or ''}", count, rate, "NVML")
         for (me_, other, generation, rate), count in counted.items()
@@ -119,7 +123,8 @@ def nvlink_domain(gpus: Sequence[FoundGpu], links: Sequence[FoundLink]) -> tuple
     return _DOMAINS[model], f"NVIDIA {model} NVL72 data sheet: 18 compute trays a rack; a smaller domain: change it"
 
 
-def _nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
+def nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
+    """Nominal Gb/s of one link in one direction, by its generation, else by the driver's speed on the wire."""
     if generation in _NVLINK_GBPS:
         return _NVLINK_GBPS[generation]
     return speed_mbps * 8 / 1000 if speed_mbps else None
@@ -133,6 +138,7 @@ class TopoTable:
     rows: Mapping[int, Mapping[str, str]]
     numa: Mapping[int, int]
     of_nics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    hides_links: bool = False
 
     @property
     def nics(self) -> tuple[str, ...]:
@@ -141,15 +147,15 @@ class TopoTable:
         return tuple(name for name in row if not re.fullmatch(r"GPU\d+", name))
 
 
-def read_topo(path: Path, notes: list[str]) -> TopoTable:
-    """Raises UserError for a file that is not that table. GPUs whose rows are missing are told in `notes`."""
-    text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
+def read_topo(text: str, notes: list[str]) -> TopoTable:
+    """Raises UserError for a text that is not that table. GPUs whose rows are missing are told in `notes`."""
+    text = _ESCAPES.sub("", text)
     # A terminal's copy has blanks for tabs.
     between = "\t" if "\t" in text else " {2,}"
     table = [[cell.strip() for cell in re.split(between, line)] for line in text.splitlines()]
     header = next((cells for cells in table if "GPU0" in cells), None)
     if header is None:
-        raise UserError(f"{path}: has no table of GPUs: it is not the output of `nvidia-smi topo -m`")
+        raise UserError("a table without GPUs is not the output of `nvidia-smi topo -m`")
     # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
     names = dict(re.findall(r"^\s*(NIC\d+): (\S+)", text, re.MULTILINE))
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
@@ -169,41 +175,63 @@ def read_topo(path: Path, notes: list[str]) -> TopoTable:
             numa[index] = int(cells[of_numa])
     missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
     if missing:
-        notes.append(f"{path.name} has no whole row of {', '.join(missing)}: it is cut off; capture it again")
-    return TopoTable(rows, numa, of_nics)
+        notes.append(f"nvidia-smi topo has no whole row of {', '.join(missing)}: it is cut off; capture it again")
+    # That of `topo -mp` shows PCIe where there are NVLinks; its legend has none.
+    return TopoTable(rows, numa, of_nics, hides_links="Legend:" in text and "NV#" not in text)
 
 
-def from_nvidia_topo(table: TopoTable, notes: list[str]) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`nvidia-smi topo -m` alone: counts of NVLinks between GPUs; it has no models, rates and switches."""
-    gpus = tuple(FoundGpu(index, "unknown", "unknown", table.numa.get(index)) for index in table.rows)
+def from_nvidia_topo(
+    table: TopoTable, names: Mapping[int, str], gres: str, notes: list[str]
+) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
+    """`nvidia-smi topo -m`: counts of NVLinks between GPUs; it has no rates and switches. `names`: models by index;
+    `gres`: what the scheduler calls them.
+
+    Raises UserError for the table of `topo -mp`, which hides NVLinks.
+    """
+    if table.hides_links:
+        raise UserError(
+            "the table of GPUs is that of `nvidia-smi topo -mp`, which hides NVLinks: give that of `topo -m`"
+        )
     counts = {
         (index, int(name[3:])): int(match[1])
         for index, row in table.rows.items()
         for name, cell in row.items()
         if (match := re.fullmatch(r"NV(\d+)", cell)) and int(name[3:]) in table.rows
     }
-    one_way = {pair: count for pair, count in counts.items() if pair[0] < pair[1]}
-    links = _switch_or_direct(len(gpus), one_way, notes)
-    numa_links = [
-        FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, "nvidia-smi topo -m") for gpu in gpus
+    gpus = tuple(
+        FoundGpu(
+            index,
+            short_model(names.get(index, gres or "unknown")),
+            "unknown",
+            table.numa.get(index),
+            links=max((count for pair, count in counts.items() if pair[0] == index), default=0),
+        )
+        for index in table.rows
+    )
+    product = gpu_product(gpus[0].model)
+    links = _switch_or_direct(gpus, counts, product.links if product is not None else None, notes)
+    links += [FoundLink((f"gpu{gpu.index}", f"numa{gpu.numa or 0}"), "PCIe", 1, None, _TOPO) for gpu in gpus]
+    return gpus, links
+
+
+_TOPO = "nvidia-smi topo -m"
+
+
+def _switch_or_direct(
+    gpus: Sequence[FoundGpu], counts: Mapping[tuple[int, int], int], of_sheet: int | None, notes: list[str]
+) -> list[FoundLink]:
+    """`NVn` between pairs is a switch with n links a GPU where direct links would need more than a GPU has (`of_sheet`,
+    else 18, the most up to Blackwell)."""
+    needed = {gpu.index: sum(count for pair, count in counts.items() if pair[0] == gpu.index) for gpu in gpus}
+    most = max(counts.values(), default=0)
+    linked = [gpu for gpu in gpus if needed[gpu.index]]
+    everyone = len(counts) == len(linked) * (len(linked) - 1)
+    if everyone and len(linked) > 1 and (max(needed.values()) > (of_sheet or 18) or most == of_sheet):
+        if of_sheet is None:
+            notes.append(f"NV{most} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
+        return [FoundLink((f"gpu{gpu.index}", "nvswitch"), "NVLink", gpu.links or most, None, _TOPO) for gpu in linked]
+    return [
+        FoundLink((f"gpu{a}", f"gpu{b}"), "NVLink", count, None, _TOPO)
+        for (a, b), count in sorted(counts.items())
+        if a < b
     ]
-    return gpus, links + numa_links
-
-
-def _switch_or_direct(gpus: int, counts: dict[tuple[int, int], int], notes: list[str]) -> list[FoundLink]:
-    """`NVn` between all pairs is a switch with n links a GPU where direct links would need more than a GPU has."""
-    if not counts:
-        return []
-    widths = set(counts.values())
-    most = 18  # NVLinks of one GPU, up to Blackwell
-    everyone = len(counts) == gpus * (gpus - 1) // 2
-    if everyone and len(widths) == 1 and next(iter(widths)) * (gpus - 1) > most:
-        count = next(iter(widths))
-        notes.append(f"NV{count} between all pairs is taken for an NVSwitch: a GPU does not have that many links")
-        ends = [(f"gpu{index}", "nvswitch") for index in range(gpus)]
-    else:
-        return [
-            FoundLink((f"gpu{a}", f"gpu{b}"), "NVLink", count, None, "nvidia-smi topo -m")
-            for (a, b), count in sorted(counts.items())
-        ]
-    return [FoundLink(pair, "NVLink", count, None, "nvidia-smi topo -m") for pair in ends]

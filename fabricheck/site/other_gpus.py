@@ -68,7 +68,7 @@ def from_kfd(
                 )
             elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
                 found_link = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
-                links.append(_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
+                links.append(link_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
             links.append(to_cpu)
@@ -79,8 +79,8 @@ def from_kfd(
     return tuple(gpus), links
 
 
-def _of_arch(link: FoundLink, arch: str) -> FoundLink:
-    """The links of two GPUs at the rate of their architecture, where that has one of its own."""
+def link_of_arch(link: FoundLink, arch: str) -> FoundLink:
+    """The links of two GPUs at the nominal rate of their architecture, where that has one of its own."""
     if arch not in _XGMI:
         return link
     generation, rate = _XGMI[arch]

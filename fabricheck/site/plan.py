@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricheck import mpi
 from fabricheck.errors import UserError
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.slurm import Partition, Slurm
-from fabricheck.site.software import APIS, Library
+from fabricheck.site.software import APIS, Library, assumed_software
 from fabricheck.topology.network import fold
 
 _LINKS = (("NVLink", "nvlink"), ("Infinity Fabric", "xgmi"), ("Xe Link", "xelink"))
@@ -70,6 +70,8 @@ def plan(facts: NodeFacts, system: str, description: str, choices: Choices) -> S
     """
     of_partitions: list[str] = []
     left_out: list[str] = []
+    if facts.software.unknown:
+        facts = replace(facts, software=assumed_software(facts.vendor))
     require_partitions(facts, choices.partitions)
     slurm, chosen = facts.slurm, _partitions(facts, choices, of_partitions)
     libraries = [*facts.software.libraries]

@@ -68,7 +68,7 @@ class NodeSoftware:
     """`compiler`: of the GPUs' API, empty where there is none. `ccl`: its name (`nccl`), version and folder, if any.
 
     `libfabric`: the folder of one that fabricbench can be built with and that has a provider for the GPUs' memory, or
-    of a node without GPUs for the host's; empty where there is none.
+    of a node without GPUs for the host's; empty where there is none. `unknown`: it was not captured.
     """
 
     libraries: tuple[Library, ...] = ()
@@ -77,10 +77,25 @@ class NodeSoftware:
     libfabric: str = ""
     modules_system: str = "nomod"
     notes: tuple[str, ...] = ()
+    unknown: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Its fields as JSON can hold them."""
         return asdict(self)
+
+
+def assumed_software(vendor: str) -> NodeSoftware:
+    """The software to write for a node without a capture of it: unknown is not absent, so all checks are selected."""
+    ccl = _CCL[APIS[vendor]][0] if vendor in APIS else ""
+    what = " and ".join(
+        filter(None, ("an MPI library that takes device memory" if ccl else "an MPI library", ccl.upper()))
+    )
+    note = (
+        f"nothing, though the capture has no software: settings.py expects {what} on the PATH; name modules, `mpi` and "
+        "`mpicxx` there"
+    )
+    library = Library("openmpi", "Open MPI", "", "mpicxx", gpu_aware=bool(ccl), collectives=bool(ccl))
+    return NodeSoftware((library,), ccl=(ccl, "", "/usr") if ccl else None, notes=(note,))
 
 
 def capture_all(directory: Path) -> list[str]:

@@ -434,16 +434,20 @@ def numa_facts(sysfs: Path) -> Dict[str, Any]:
 
 
 def nic_facts(sysfs: Path) -> List[Dict[str, Any]]:
-    """Active ports of InfiniBand, Slingshot and Ethernet adapters: name, kind, the kernel's rate text, NUMA node, and
-    where on the PCI tree they are; driver and model of the card, interfaces, whether it is a virtual function, and its
-    PCIe link's speed and width at most. Ethernet counts as such only where no RDMA device is the same card."""
+    """Ports of InfiniBand and Slingshot that are not disabled, and active ones of Ethernet adapters.
+
+    Of each its name, kind, the kernel's rate text, NUMA node, and where on the PCI tree it is; driver and model of the
+    card, the GUID that its functions share, interfaces, whether it is up, whether a virtual function, and its PCIe
+    link's speed and width at most. Ethernet counts as such only where no RDMA device is the same card.
+    """
     facts = []
     for name, port, device in infiniband_ports(sysfs):
         rate = read(port / "rate")
-        if rate and "ACTIVE" in read(port / "state"):
+        if rate and "Disabled" not in read(port / "phys_state"):
             interfaces = interfaces_of(device, int(port.name) if port.name.isdecimal() else 1)
             rate = _bonded(sysfs, interfaces) or rate
-            facts.append(_nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces))
+            nic = _nic(name, read(port / "link_layer") or "InfiniBand", rate, device, interfaces)
+            facts.append({**nic, "up": "ACTIVE" in read(port / "state")})
     for device, speed in slingshot_ports(sysfs):
         facts.append(_nic(device.name, "cxi", speed or None, device, interfaces_of(device)))
     cards = {one["pci"] for one in facts if one["pci"]}
@@ -469,6 +473,7 @@ def _nic(name: str, kind: str, rate: Optional[str], device: Path, interfaces: Tu
         "card": " ".join(filter(None, (read(device / "hca_type"), read(device / "board_id")))) or None,
         "interfaces": list(interfaces),
         "virtual": is_virtual(device),
+        "system_guid": read(device / "sys_image_guid") or None,
         "link_speed": _path_speed(device / "device"),
         "link_width": read(device / "device" / "max_link_width") or None,
     }

@@ -1,6 +1,6 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after
+    python -m fabricheck.state.collect FOLDER before|after [PROGRAM]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
 a job: whatever happens, its exit status is 0, and what it could not ask stands in the file.
@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 from fabricheck.records.node_state import BlockedPath, GpuState, NicState, NodeState, When
 from fabricheck.state import events, kernel, nics, other_gpus
+from fabricheck.state.builds import builds_of
 
 #: Seconds that one source may take; then its absence is noted and the others stand.
 PATIENCE_S = 10.0
@@ -34,8 +35,11 @@ Answer = TypeVar("Answer")
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
 
 
-def collect(when: When, folder: Path | None = None) -> NodeState:
-    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other."""
+def collect(when: When, folder: Path | None = None, program: Path | None = None) -> NodeState:
+    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
+
+    `program`: what the job runs.
+    """
     notes: list[str] = []
     no_gpus: _Gpus = ("", (), ())
     no_load: tuple[float, tuple[str, ...]] = (0.0, ())
@@ -52,6 +56,7 @@ def collect(when: When, folder: Path | None = None) -> NodeState:
         when=when,
         time_s=time.time(),
         versions={**versions, **({"GPU driver": driver} if driver else {})},
+        builds=_within("builds", lambda: builds_of(program), unknown, notes) if program else unknown,
         settings=_within("settings", kernel.settings, unknown, notes),
         cores=os.cpu_count() or 0,
         busy_cores=round(busy, 2),
@@ -125,7 +130,7 @@ def _gpus_now() -> _Gpus:
     return "", (), silent
 
 
-def write(folder: Path, when: When) -> None:
+def write(folder: Path, when: When, program: Path | None = None) -> None:
     """Write the state of this node, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     draft = folder / f"{name}.{when}.draft"
@@ -133,15 +138,15 @@ def write(folder: Path, when: When) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder))
+    content: Any = dataclasses.asdict(collect(when, folder, program))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, and `before` or `after`."""
-    folder, when = arguments
-    write(Path(folder), cast(When, when))
+    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and the program of the job."""
+    folder, when, *program = arguments
+    write(Path(folder), cast(When, when), Path(program[0]) if program else None)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.suite import site_root
 from fabricheck.topology.network import Network, network_from
-from fabricheck.topology.schema import DirectedRate, FabricEntry, MemoryEntry, TopologyFile
+from fabricheck.topology.schema import DirectedRate, FabricEntry, MemoryEntry, SwitchEntry, TopologyFile
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import YamlFile, read_yaml
 
@@ -36,12 +37,12 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch between GPUs; `in_network_reduction`: it reduces and multicasts (NVLink SHARP); `host_only`: it joins
-    GPUs with a CPU, and never with each other."""
+    """A switch between GPUs; `in_network_reduction`: it reduces and multicasts (NVLink SHARP), None where that is
+    unknown; `host_only`: it joins GPUs with a CPU, and never with each other."""
 
     name: str
     model: str
-    in_network_reduction: bool = False
+    in_network_reduction: bool | None = False
     host_only: bool = False
 
 
@@ -172,7 +173,7 @@ def load_topology(path: Path) -> Topology:
         description=entry.description,
         gpus=tuple(Gpu(gpu.name, gpu.index, gpu.model, gpu.package) for gpu in entry.gpus),
         cpus=tuple(Cpu(cpu.name, parse_rate(cpu.device_rate) if cpu.device_rate else None) for cpu in entry.cpus),
-        switches=tuple(Switch(one.name, one.model, one.in_network_reduction, one.host_only) for one in entry.switches),
+        switches=tuple(Switch(one.name, one.model, _reduces(one, entry), one.host_only) for one in entry.switches),
         nics=tuple(Nic(nic.name, nic.model, parse_rate(nic.rate), nic.source, nic.burst_bytes) for nic in entry.nics),
         links=tuple(
             Link((pair[0], pair[1]), link.technology, link.count, *_rates(link.rate, link.source))
@@ -191,6 +192,14 @@ def load_topology(path: Path) -> Topology:
         gpudirect_rdma=entry.gpudirect_rdma.channels if entry.gpudirect_rdma else None,
         nvlink_domain_nodes=entry.nvlink_domain.nodes if entry.nvlink_domain else 1,
     )
+
+
+def _reduces(switch: SwitchEntry, entry: TopologyFile) -> bool | None:
+    """As the file has it; else None where its links may be NVLinks of the fourth generation or later, whose switches
+    can (NVIDIA H100 architecture white paper)."""
+    own = [link.technology for link in entry.links if any(switch.name in pair for pair in link.pairs)]
+    unknown = any(re.match(r"NVLink(?! ?[123]\b)", technology) for technology in own)
+    return None if switch.in_network_reduction is None and unknown else bool(switch.in_network_reduction)
 
 
 def _rates(rate: str | DirectedRate, source: str) -> tuple[float, str, float | None]:

@@ -204,6 +204,12 @@ class Network:
         parts = map(frozenset, nx.connected_components(self._switch_graph))
         return {switch: part for part in parts for switch in part}
 
+    @property
+    def is_rail_only(self) -> bool:
+        """Whether no switches join some ports of a node: data change the rail inside nodes."""
+        fabrics = ({self._fabric[self.leaf_of(port)] for port in self.ports_of(node)} for node in self.nodes)
+        return any(len(own) > 1 for own in fabrics)
+
     def apart(self) -> tuple[str, ...]:
         """The nodes that no switches join with some of the others; none where all have a way to all."""
         fabrics = {

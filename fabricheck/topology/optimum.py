@@ -55,8 +55,8 @@ def _collective(topology: Topology, operation: str, gpus: frozenset[Gpu], root: 
     network = node_graph(topology).network(sorted(gpus, key=lambda gpu: gpu.index))
     if root is not None:
         return _ROOTED[operation](network, root.name)
-    if operation == "allreduce" and any(switch.in_network_reduction for switch in topology.switches):
-        return least_cut(network)  # the switches reduce
+    if operation == "allreduce" and any(switch.in_network_reduction is not False for switch in topology.switches):
+        return least_cut(network)  # the switches reduce, or may
     return _UNROOTED[operation](network)
 
 

@@ -56,8 +56,12 @@ class SwitchEntry(_Strict):
     name: Name
     model: Annotated[str, Field(min_length=1)]
     in_network_reduction: Annotated[
-        bool, Field(description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes")
-    ] = False
+        bool | None,
+        Field(
+            description="it can reduce and multicast (NVLink SHARP), so an allreduce may move half the bytes; left "
+            "out: unknown, it bounds what is plausible"
+        ),
+    ] = None
     host_only: Annotated[
         bool,
         Field(description="GPUs share its links to a CPU and do not use it to reach other GPUs (PCIe of two tiles)"),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fabricheck.errors import UserError
 from fabricheck_lab.emulate_faults import cluster_of, fault
+
+if TYPE_CHECKING:
+    from fabricheck.topology.network import Network
 
 _name = click.option("--name", default="emulated", show_default=True, help="The cluster's name.")
 
@@ -63,8 +68,19 @@ def up(*, system: str | None, nodes: int, scale: float | None, topology: Path | 
         cluster = Cluster.up(topology or suite_root() / "site_configs" / "emulated" / "topology.yaml", name)
     network = cluster.layout.network
     click.echo(f"{name}: {len(network.nodes)} nodes are idle after {time.monotonic() - begin:.1f} s")
+    for limit in limits_of(network, in_miniature=system is not None and system != "emulated"):
+        click.echo(f"{name}: {limit}")
     if len(network.switches) == 1 and len(network.nodes) > 1:
         click.echo(f"{name}: all are on one switch: leaves and trunks need `network` in topology.yaml")
+
+
+def limits_of(network: Network, *, in_miniature: bool) -> Iterator[str]:
+    """What a fault on this cluster does not show, and what does not run there, a line each."""
+    if in_miniature:
+        yield "a loss of less than a third that all links have is not found here: nothing healthy is beside them"
+        yield "parts that are slow now and then are not looked for here: processes that wait for a core look the same"
+    if network.is_rail_only:
+        yield "no switches join its rails: MPI uses all NICs, and the stand-in of NCCL has no way between two rails"
 
 
 @emulate.command()

@@ -121,10 +121,12 @@ def _environments(suite: Path, system: str) -> list[str]:
 def prolog(topology: Topology, cluster: str, libraries: Path) -> str:
     """What each rank is told before it starts: its node's GPUs, and the NIC of its own GPU for MPI.
 
-    A node has a rank for each GPU, or for each NIC.
+    A node has a rank for each GPU, or for each NIC. On rails that nothing joins each rank has all NICs: MPI has no way
+    between two of them, and does not forward inside a node.
     """
     gpus = sorted(topology.gpus, key=lambda gpu: gpu.index)
-    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in (gpus_of_ports(topology), gpus)}
+    counts = () if topology.network is not None and topology.network.is_rail_only else (gpus_of_ports(topology), gpus)
+    of_ranks = {len(each): [nic_of(topology, gpu) for gpu in each] for each in counts}
     nics_in_turn = itertools.cycle(topology.nics or [None])  # of GPUs that nobody associates with one
     cases = "".join(
         f'  {ranks}/{rank}) echo "export OMPI_MCA_btl_tcp_if_include={nic.name}" ;;\n'

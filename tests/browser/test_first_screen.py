@@ -110,16 +110,7 @@ FOCUS = """() => {
 }"""
 
 
-# Whether the figures that are near are drawn, which the page does as they come; then their buttons can be reached.
-DRAWN = """() => [...document.querySelectorAll(".plot")].every((each) => {
-  const box = each.getBoundingClientRect();
-  const near = each.checkVisibility() && box.bottom > -800 && box.top < innerHeight + 800;
-  return !near || each.querySelector(".modebar-btn[data-title^=Download]");
-})"""
-
-
 def press(page: Page, key: str) -> None:
-    page.wait_for_function(DRAWN)
     page.keyboard.press(key)
 
 

@@ -10,7 +10,6 @@ import pytest
 from fabricheck.cli import main
 from tests.support.commands import run
 from tests.support.result_files import CUDA, HOST
-from tests.support.sessions import add
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCES = """
@@ -104,77 +103,3 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
     assert run("report", result, "--system", "local", "--output", result) == 2
     assert "is a result file" in capsys.readouterr().err
     assert result.read_bytes() == HOST.read_bytes()
-
-
-def test_without_a_file_it_is_the_latest_session_of_the_store(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store, page = suite / "output" / "store", suite / "report.html"
-    for night in range(3):
-        add(suite, store, night)
-    assert run("report", "--system", "local", "--output", page) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"the report is in {page}"
-    text = page.read_text()
-    assert (
-        "<title>PASS, uncalibrated: local, session 00000002-0000-4000-8000-000000000000 of 2026-09-03T02:00:00Z</title>"
-        in text
-    )
-    assert '<h2 id="history">History</h2>' in text
-    assert "local: 3 sessions up to 2026-09-03" in text
-    assert "Before and after" not in text
-    first = text
-    assert run("report", "--system", "local", "--output", page) == 0
-    assert page.read_text() == first
-
-
-def test_an_older_session_and_what_changed(suite: Path, tmp_path: Path) -> None:
-    store, page = tmp_path / "elsewhere", suite / "report.html"
-    for night in range(3):
-        add(suite, store, night)
-    base = ["--base", "00000000"]
-    assert run("report", "--system", "local", "--output", page, "--store", store, "--session", "00000001", *base) == 0
-    text = page.read_text()
-    assert "local: 2 sessions up to 2026-09-02" in text
-    assert '<h2 id="comparison">Before and after</h2>' in text
-    assert "session:00000001-0000-4000-8000-000000000000" in text
-    assert run("report", "--system", "local", "--output", page, "--store", store, *base, "--candidate", "00000001") == 0
-    assert "local: 3 sessions up to" in page.read_text()
-
-
-def test_the_exit_status_is_that_of_the_verdict_whatever_the_history_says(
-    suite: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store, page = suite / "output" / "store", suite / "report.html"
-    add(suite, store, 0)
-    file = suite / "reference_values" / "local.yaml"
-    file.write_text(REFERENCES.replace("Ping:", "PingPong:").replace("{Ping:", "{PingPong:").replace("GOODPUT", "110"))
-    (suite / "reference_values" / "accepted").mkdir()
-    (suite / "reference_values" / "accepted" / "local.yaml").write_text("{}\n")
-    assert run("report", "--system", "local", "--output", page) == 1
-    captured = capsys.readouterr()
-    notes = captured.err.splitlines()
-    assert notes[0] == "fabricheck: Changed since the session was stored: references"
-    assert "No history is shown: " in notes[1]
-    assert all(each.removeprefix("fabricheck: ") in page.read_text() for each in notes)
-
-
-def test_mistakes_about_the_store_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from fabricheck.history.folders import remove_samples
-
-    store, page = suite / "output" / "store", suite / "report.html"
-
-    def fails(message: str, *arguments: str | Path) -> None:
-        assert run("report", "--system", "local", "--output", page, *arguments) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
-        assert not page.exists()
-
-    fails("there is no store")
-    entry, _ = add(suite, store, 0)
-    fails("no session '9'", "--session", "9")
-    fails("--session is for a stored session", HOST, "--session", "0")
-    fails("--base is for a stored session", HOST, "--base", "0")
-    fails("--test is for result files", "--test", "Ping")
-    fails("--key is for result files", "--key", "a=b")
-    fails("give --base", "--candidate", "0")
-    fails("no run with the tag 'x'", "--base", "tag:x")
-    remove_samples(entry, "2026-11-21T00:00:00Z")
-    fails("were pruned")

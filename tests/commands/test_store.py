@@ -177,7 +177,6 @@ def test_a_link_to_nowhere_in_a_store(suite: Path, capsys: pytest.CaptureFixture
             ("compare", "0", "1"),
             ("replay",),
         ),
-        ("report", "--system", "local", "--output", suite / "report.html"),
         ("store", "import", result_file(suite, 2), *options),
     ):
         status = run(*words)

@@ -21,6 +21,7 @@ PROGRAM = ["fabricbench", "--operations=unidirectional", "--sizes=2MiB", "--time
 SRUN = """\
 #!/bin/sh
 for word; do case $word in --nodelist=*) nodes=${{word#*=}};; --output=*) file=${{word#*=}};; esac; done
+[ -n "$file" ] || {{ echo "$nodes" >> asked; exit 0; }}  # the state of the nodes
 echo "$nodes $file" >> launched
 [ -e "$file" ] && exit 2  # as fabricbench, which writes over no result
 echo partial > "$file"
@@ -63,6 +64,7 @@ def test_a_node_that_slurm_names_is_tried_first(screen: Screen) -> None:
     # The launch, the others, the node twice with them, and then what is left to do.
     files = ["screen.jsonl", "start", "start", "start", "screen.jsonl", "together.jsonl"]
     assert [file for _, file in launched] == files
+    assert ["nid006" in nodes for nodes in Path("asked").read_text().splitlines()] == [True, False]
     assert ["nid006" in nodes for nodes, _ in launched] == [True, False, True, True, False, False]
     assert screen.fleet.good == tuple(node for node in NODES if node != "nid006")
 

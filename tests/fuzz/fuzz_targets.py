@@ -293,7 +293,6 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
         "- {since: 2026-09-02, reason: the new driver, metrics: ['pingpong*', '*latency']}\n"
         "- {since: 2026-09-01, reason: a better cable, keep: true}\n",
     )
-    report: Words = ["report", "--system", "local", "--output", folder / "out" / "stored.html"]
     whole: Words = ["--store", store]
     nights: Words = ["--store", history]
     rules = ROOT / "config" / "policy.yaml"
@@ -302,8 +301,6 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     yield Target("store verify", stored, of("store", "verify"), not_as_stored)
     yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
     yield Target("watch", of_history, over("watch", "--system", "local", "--warm-up", "8"))
-    yield Target("report of a store", whole_or_sealed, of_sealed(*report))
-    yield Target("report --base", whole_or_sealed, of_sealed(*report, "--base", "00000000"))
     yield Target("replay", whole_or_sealed, of_sealed("replay", "--system", "local"))
     yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
     yield Target("calibrate", of_history, over("calibrate", "--system", "local"))

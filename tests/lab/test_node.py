@@ -30,7 +30,6 @@ from fabricheck.records.node_state import NodeState
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.node_state import read_state
-from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.model import Topology, find_topology
@@ -210,7 +209,7 @@ def test_what_init_finds_on_a_node_is_the_node(standins: Path, tmp_path: Path) -
     }
     assert found.gpus[0].model in str(describe(topology, Choices(1.0))["gpus"][0])
     assert found.gpus[0].memory_gbps == pytest.approx(topology.gpu_memory_gbps, rel=0.01)
-    assert "missing-links" in {each.code for each in doubts_of(broken)}
+    assert "missing-links" in {each.code for each in broken.doubts}
 
 
 def test_links_are_shared_max_min_fairly(standins: Path) -> None:

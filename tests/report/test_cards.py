@@ -19,8 +19,8 @@ from fabricheck.topology.model import Topology
 from tests.support.findings import at, bad_finding
 from tests.support.nodes import node
 from tests.support.pages import cards_of
-from tests.support.pasts import compared, past_with_everything, watched
 from tests.support.pasts import pair_metrics as metrics
+from tests.support.pasts import past_with_everything, watched
 from tests.support.synthetic import GIB, judged, judgement, pair_run, rank, samples
 
 NO_PART, NOT_ALIKE = (CATALOGUE[code].sentence for code in ("all-slow", "no-healthy-majority"))
@@ -46,7 +46,7 @@ def bad(*slow: tuple[int, int], verdict: Verdict = Verdict.FAIL) -> dict[tuple[i
 def test_nothing_is_listed_where_nothing_is_wrong() -> None:
     quiet = metrics(slow=None)
     assert suspects(pair_run(), pair_run(), topology=STAR) == []
-    found = suspects(pair_run(), topology=STAR, watched=watched(quiet).result, comparison=compared(quiet))
+    found = suspects(pair_run(), topology=STAR, watched=watched(quiet).result)
     assert found == []
 
 
@@ -220,20 +220,17 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         topology=SQUARE,
         problems=(problem, bad_finding(Verdict.FAIL, "something else")),
         watched=past.watched.result,
-        comparison=past.comparison,
     )
     assert [(each.part, each.source, each.link) for each in found] == [
         ("nid001 link GPU 0 - GPU 1", "pingpong over ccl", "run1"),
         ("nid002:hsn0", "session", ""),
         ("something else", "session", ""),
         ("n2:nic0 or n2", "history", "incident1"),
-        ("n2:nic0 or n2", "comparison", "comparison"),
     ]
     assert found[1].loss == "loses 10% (8% to 12%): 6 pairs over it"
     assert found[3].loss.startswith("6 of 6 metrics that use it got worse; worst: ")
     assert "since 2026-04-11 02:00 (s100)" in found[3].loss
     assert "changed then: nccl: 2.28.3 -> 2.29.1" in found[3].loss
-    assert found[4].loss.startswith("6 of 6 metrics that use it regressed; since 2026-04-01..")
 
 
 @pytest.mark.parametrize(

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.run import Rank
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.figures.chart import ChartLine, axis_of, line_chart
 from fabricheck.report.figures.curves import figures_of
 from fabricheck.report.figures.tables import Curves, Figure, Matrix, Rows
-from fabricheck.results.fabricbench import read_run
-from tests.support.burn_ins import burn_in_lines, write_burn_in
 from tests.support.nodes import system
 from tests.support.pages import render_html
 from tests.support.synthetic import GIB, MIB, judged, judgement, pair_run, rank, samples, with_yardstick
 
 
 def find(run: RunJudgement, title: str) -> Figure:
-    (found,) = [each for each in figures_of(run) if each.title.startswith(title) and each.kind != "distributions"]
-    return found
-
-
-def distribution(run: RunJudgement, title: str) -> Figure:
-    (found,) = [each for each in figures_of(run) if each.title.startswith(title) and each.kind == "distributions"]
+    (found,) = [each for each in figures_of(run) if each.title.startswith(title)]
     return found
 
 
 def rows_of(figure: Figure) -> list[tuple[str, ...]]:
     assert isinstance(figure.table, Rows)
     return [tuple(cell.text for cell in row) for row in figure.table.rows]
-
-
-def plot(figure: Figure) -> Any:
-    def refuse(constant: str) -> Any:
-        raise AssertionError(f"{constant} is not JSON")
-
-    return json.loads(figure.plot, parse_constant=refuse)
 
 
 def test_a_matrix_is_in_percent_of_the_yardstick_and_names_what_is_bad() -> None:
@@ -117,20 +103,6 @@ def test_one_table_has_one_measure() -> None:
     assert find(run, "pingpong uncontended 1GiB goodput").title.endswith("% of their median")
 
 
-def test_a_label_has_one_colour_in_all_charts_of_a_run() -> None:
-    run = pair_run(ranks=8, bad={(6, 2): Verdict.DEGRADED}, sizes=(8, 64, 512, 4096, MIB, 4 * MIB, 16 * MIB, GIB))
-    colours: dict[str, set[str]] = {}
-    for figure in figures_of(run):
-        own = {}
-        for trace in plot(figure)["data"] if figure.plot else ():
-            if trace.get("text") and "dash" in trace["line"]:
-                own[trace["name"]] = trace["line"]["color"]
-        assert len(set(own.values())) == len(own)
-        for name, colour in own.items():
-            colours.setdefault(name, set()).add(colour)
-    assert len(colours["6→2"]) == 1
-
-
 def test_a_pair_that_was_planned_and_not_measured_is_not_blank() -> None:
     whole = pair_run()
     rest = [each for each in whole.judgements if each.samples.ranks != (2, 1)]
@@ -178,7 +150,7 @@ def test_latency_is_shown_for_small_sizes_only() -> None:
 
 @pytest.mark.parametrize("sizes", [(GIB,), (1024, MIB, GIB)])
 def test_few_sizes_make_no_curve(sizes: tuple[int, ...]) -> None:
-    assert {each.kind for each in figures_of(pair_run(sizes=sizes))} == {"matrix", "distributions"}
+    assert {each.kind for each in figures_of(pair_run(sizes=sizes))} == {"matrix"}
 
 
 def test_collectives_share_a_figure() -> None:
@@ -194,17 +166,13 @@ def test_collectives_share_a_figure() -> None:
     assert [each.label for each in table.curves] == ["allreduce all 4", "alltoall all 4"]
 
 
-def test_the_legend_stays_short_and_names_the_worst_first() -> None:
+def test_lines_that_have_no_colour_are_counted_and_the_worst_has_the_first() -> None:
     figure = find(pair_run(ranks=8, bad={(6, 2): Verdict.DEGRADED}), "pingpong uncontended: goodput over size")
-    traces = plot(figure)["data"]
-    legend = [each["name"] for each in traces if each.get("showlegend", True)]
-    assert len(legend) <= 8
-    assert "51 others" in legend
-    # The order is reversed in the legend; the expected value is drawn last.
-    assert legend[-2:] == ["6→2", "expected 1,200 Gb/s"]
-    # Five that are told apart, by dash and symbol as well as by colour.
-    shown = [each for each in traces if each.get("name") in legend[1:-1]]
-    assert len({each["line"]["dash"] for each in shown}) == len({each["marker"]["symbol"] for each in shown}) == 5
+    chart = ElementTree.fromstring(figure.chart)
+    texts = [each.text for each in chart.iter("text")]
+    assert texts.count("6→2") == texts.count("48 more lines") == texts.count("expected 1,200") == 1
+    worst = next(each for each in chart.iter("g") if each.get("class") == "k0")
+    assert worst.findtext("title") == "6→2"
     assert isinstance(figure.table, Curves)
     assert len(figure.table.curves) == 56
 
@@ -227,39 +195,32 @@ def test_names_cannot_be_markup_in_a_figure() -> None:
     ranks: list[Rank] = [rank(number, evil) for number in range(4)]
     run = pair_run()
     run = judged(run.judgements, run.run.samples, ranks=ranks, operations=[evil])
-    drawn = [each for each in figures_of(run) if each.plot]
+    drawn = [each for each in figures_of(run) if each.chart]
     assert drawn
     for each in drawn:
-        assert "<a " not in json.dumps(plot(each))
-
-
-def test_plotly_itself_would_take_every_plot(tmp_path: Path) -> None:
-    """Plots are plain dictionaries, for speed; plotly's own classes know each attribute and its values."""
-    run = pair_run(ranks=8, sizes=(8, 1024, 4096, MIB, GIB), bad={(0, 3): Verdict.FAIL})
-    load = read_run(write_burn_in(tmp_path, burn_in_lines(nodes=2, together=20)))
-    drawn = [*figures_of(run), *figures_of(RunJudgement(load, Verdict.PASS, (), ()))]
-    assert [each.kind for each in drawn].count("load") == 2
-    for each in drawn:
-        if each.plot:
-            go.Figure(plot(each))
+        assert "<a " not in each.chart
 
 
 def test_samples_do_not_travel() -> None:
     """The size of a figure does not depend on the number of iterations."""
-    few, many = (sum(len(each.plot) for each in figures_of(pair_run(iterations=n))) for n in (11, 1001))
+    few, many = (sum(len(each.chart) for each in figures_of(pair_run(iterations=n))) for n in (11, 1001))
     assert many == pytest.approx(few, rel=0.05)
 
 
-def test_axes_have_titles_with_units_and_latencies_are_logarithmic() -> None:
-    layouts = {
-        each.title.rpartition(": ")[2]: json.loads(each.plot)["layout"]
-        for each in figures_of(pair_run(sizes=(8, 64, 512, 4096, MIB, GIB)))
-        if each.kind == "curves"
-    }
-    assert {title: each["yaxis"]["title"]["text"] for title, each in layouts.items()} == {
-        "goodput over size": "goodput in Gb/s",
-        "latency over size": "latency in µs",
-    }
-    assert layouts["latency over size"]["yaxis"]["type"] == "log"
-    assert layouts["goodput over size"]["yaxis"]["rangemode"] == "tozero"
-    assert all(each["xaxis"]["title"]["text"] for each in layouts.values())
+POSITIVE = st.floats(1e-3, 1e9)
+
+
+@given(st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=12), st.booleans(), st.booleans())
+def test_all_of_a_line_is_inside_its_axes_and_ticks_are_in_order(
+    points: list[tuple[float, float]], is_log: bool, from_zero: bool
+) -> None:
+    values = tuple(y for _, y in points)
+    axis = axis_of("y", values, is_log=is_log, from_zero=from_zero and not is_log)
+    assert axis.low <= min(values) * (1 + 1e-9) and max(values) <= axis.high * (1 + 1e-9)
+    ticks = [tick for tick, _ in axis.ticks]
+    assert ticks == sorted(set(ticks)) and 2 <= len(ticks) <= 15
+    shares = [axis.share(value) for value in sorted(values)]
+    assert shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
+    line = ChartLine("line", tuple(x for x, _ in points), values, ("",) * len(points))
+    chart = ElementTree.fromstring(line_chart("t", [line], axis_of("x", line.x), axis))
+    assert len(list(chart.iter("circle"))) == len(points)

@@ -130,13 +130,15 @@ def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> Non
     said = [line.removeprefix("fabricheck: ") for line in job.stderr.splitlines() if line.startswith("fabricheck: ")]
     begin = [
         "theirs:login is left out: it runs on this machine",
-        'theirs:snellius: no environment drives its GPUs; add to environments and to its environs: {"name": "gpu"',
+        "theirs:snellius: no environment drives its GPUs; add to the end of the settings: "
+        'site_configuration["environments"].append({"name": "gpu"',
         "theirs:gpu_rome_a100_40: no environment drives its GPUs",
         "theirs:clariden: its jobs ask for no GPU: add the resource",
         "theirs:clariden: no environment drives its GPUs",
         "theirs:b200: its resource gpu is taken for _rfm_gpu: --gres=gpu:{num_gpus_per_node}",
         "theirs:pbs: GPUs of PBS belong into the chunk: _rfm_gpu is taken for ngpus={num_gpus_per_node}",
-        'theirs:cray: no environment drives its GPUs; add to environments and to its environs: {"name": "gpu", '
+        "theirs:cray: no environment drives its GPUs; add to the end of the settings: "
+        'site_configuration["environments"].append({"name": "gpu", '
         '"target_systems": ["theirs"], "modules": ["cpeGNU", "ROCm"]',
         'theirs:lumi: its GPUs are left out: add "devices": [{"type": "gpu", "arch": "gfx90a", "num_devices": 8}]',
         'theirs:t4: its GPUs are left out: add "devices": [{"type": "gpu", "arch": "sm_75", "num_devices": 8}]',

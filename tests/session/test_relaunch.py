@@ -128,3 +128,16 @@ def test_one_pair_a_launch_that_is_another_each_time_is_outvoted(
 def test_the_same_pair_in_each_launch_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, outcome = judged_again(tmp_path, monkeypatch, [{pairs(4)[0]: 0.05}] * MOST_LAUNCHES)
     assert outcome.verdict is Verdict.DEGRADED
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdicts"),
+    [((0.9, 0.0, 0.0), {Verdict.PASS, Verdict.DEGRADED}), ((0.9,) * MOST_LAUNCHES, {Verdict.FAIL})],
+)
+def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...], verdicts: set[Verdict]
+) -> None:
+    crossing = [{way: loss for way in pairs(4) if 3 in way} for loss in losses]
+    session, outcome = judged_again(tmp_path, monkeypatch, crossing)
+    assert outcome.verdict in verdicts
+    assert len(read_launched(session.folder)[0].said) > 1

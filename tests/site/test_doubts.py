@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.site import init
-from fabricheck.site.doubts import CODES, correct_facts, doubts_of, doubts_of_network
 from fabricheck.site.facts import read_facts
+from fabricheck.site.nominal import CODES, doubts_of_network
+from fabricheck.site.write import topology_text
 from fabricheck.topology.model import load_topology
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
 
@@ -111,13 +112,14 @@ def test_what_is_less_than_its_equals_or_its_data_sheet(case: str, tmp_path: Pat
     gpus, nics, wanted = CASES[case]
     found: dict[str, Any] = {"amd": gpus} if "node" in gpus[0] else {"nvml": gpus}
     facts = read_facts(capture_of(tmp_path, nics=nics, numa=2, **found))
-    told = {(each.code, part) for each in doubts_of(facts) for part in each.components}
+    told = {(each.code, part) for each in facts.doubts for part in each.components}
     assert told == wanted
-    # As the files say it at first, nothing is less; accepted, all is as it was found.
-    again = correct_facts(facts, ())
-    left = {each.code for each in doubts_of(again)} - {"missing-links"}  # of NVLinks the links are put right
-    assert not left
-    assert correct_facts(facts, CODES) == facts
+    # Of each code the files have what should be, or the doubt says that they have not; accepted, they have what is.
+    accepted = read_facts(tmp_path, CODES)
+    assert [doubt.code for doubt in accepted.doubts] == [doubt.code for doubt in facts.doubts]
+    assert not any(doubt.changed for doubt in accepted.doubts)
+    differ = topology_text(facts, "found") != topology_text(accepted, "found")
+    assert differ == any(doubt.changed for doubt in facts.doubts)
 
 
 def rates(suite: Path, system: str) -> tuple[set[float], set[tuple[int, float]]]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.site.doubts import correct_facts, doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.plan import Choices, plan
 from fabricheck.site.write import topology_text
@@ -41,7 +40,7 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
     lines = topology_text(facts, "found").splitlines()
     # At their places: of the GPUs before them, and NICs that no text has where they would be.
     places = {line.partition(":")[0]: number for number, line in enumerate(lines) if line[0] not in "# "}
-    assert lines[places["gpus"] - 1].startswith("# Check: nvidia-smi topo names no models")
+    assert lines[places["gpus"] - 1].startswith("# Check: the models of the GPUs are not in the captures")
     between = lines[places["switches"] + 2 : places["links"]]
     assert between[0].startswith("# Left out: nics: ") and all(line.startswith("# Check: ") for line in between[1:])
     file.write_text("\n".join(lines), encoding="utf-8")
@@ -98,6 +97,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
         put(f"class/infiniband/mlx5_0/ports/{port}/state", state)
         put(f"class/infiniband/mlx5_0/ports/{port}/rate", "200 Gb/sec (4X HDR)")
         put(f"class/infiniband/mlx5_0/ports/{port}/link_layer", "InfiniBand")
+    put("class/infiniband/mlx5_0/sys_image_guid", "a088:c203:0012:3456")
     put("class/infiniband/mlx5_0/device/numa_node", "1")
     put("class/cxi/cxi0/device/port/speed", "BS_200G")
     put("class/cxi/cxi2/device/port/0/link/speed", "ck400G")  # of Cassini 2
@@ -111,7 +111,7 @@ def test_nics_and_numa_from_sysfs(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / capturing.NICS).write_text(json.dumps(sysfs_of.nic_facts(sysfs)), encoding="utf-8")
     (tmp_path / "kept" / capturing.NUMA).write_text(json.dumps(sysfs_of.numa_facts(sysfs)), encoding="utf-8")
-    facts = read_facts(tmp_path / "kept")
+    facts = read_facts(tmp_path / "kept", ["slow-port"])
     assert [(one.name, one.rate_gbps, one.numa) for one in facts.nics] == [
         ("mlx5_0", 200.0, 1),
         ("cxi0", 200.0, 0),
@@ -218,10 +218,11 @@ def kept(tmp_path: Path, change: Any) -> Path:
 
 
 def test_a_link_that_is_down_is_said_and_has_to_be_missed(tmp_path: Path) -> None:
-    facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop()))
-    assert [(each.code, each.components) for each in doubts_of(facts)] == [("missing-links", ("gpu2",))]
+    directory = kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop())
     for accepted, counts in ((), {18}), (("missing-links",), {17, 18}):
-        links = correct_facts(facts, accepted).links
+        facts = read_facts(directory, accepted)
+        assert [(each.code, each.components) for each in facts.doubts] == [("missing-links", ("gpu2",))]
+        links = facts.links
         assert {link.count for link in links if link.technology == "NVLink4"} == counts
 
 
@@ -238,7 +239,7 @@ def test_gpus_that_a_container_hides_are_counted(tmp_path: Path) -> None:
         for at in range(8)
     ]
     (directory / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
-    assert [each.code for each in doubts_of(read_facts(directory))] == ["hidden-gpus"]
+    assert [each.code for each in read_facts(directory).doubts] == ["hidden-gpus"]
 
 
 def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_half_a_table_names_the_rows_that_are_missing(tmp_path: Path) -> None:
     facts = read_facts(tmp_path)
     assert [gpu.index for gpu in facts.gpus] == [0, 1]
     (line,) = facts.problems
-    assert line == f"{capturing.NVIDIA_TOPO} has no whole row of GPU2, GPU3: it is cut off; capture it again"
+    assert "no whole row of GPU2, GPU3" in line
 
 
 def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:
@@ -326,7 +327,9 @@ def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> No
     (kept / capturing.NVML).write_text(json.dumps(nvml), encoding="utf-8")
     (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
     links = {
-        link.ends[0]: (link.technology, link.rate_gbps) for link in read_facts(kept).links if "PCIe" in link.technology
+        link.ends[0]: (link.technology, link.rate_gbps)
+        for link in read_facts(kept, ["slow-pcie"]).links
+        if "PCIe" in link.technology
     }
     assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from fabricheck.judge.expected_table import expected_rows
-from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
-from fabricheck.site.shapes import find_nearest_shape
+from fabricheck.site.nominal import product_of
 from fabricheck.topology.nic import node_gbps
 from tests.site.test_shapes import topology_of
 from tests.support.captured import amd_gpu, capture_of, nic, nvidia_gpus, xgmi
@@ -117,9 +116,9 @@ PRODUCTS: dict[str, tuple[dict[str, Any], str, float, float]] = {
 def test_a_product_is_known_and_has_what_its_data_sheet_says(product: str, tmp_path: Path) -> None:
     files, name, node, pair = PRODUCTS[product]
     facts = read_facts(capture_of(tmp_path / "kept", **{"numa": 2, **files}))
-    like = find_nearest_shape(facts.gpus, facts.nics)
-    assert like is not None and like.name.startswith(name) and not like.lacks
-    assert doubts_of(facts) == ()
+    like = product_of(facts)
+    assert like is not None and like.name.startswith(name)
+    assert facts.doubts == ()
     topology = topology_of(facts, tmp_path)
     assert node_gbps(topology) == node
     ends = ("gpu0", "gpu1")
@@ -141,7 +140,7 @@ def test_a_part_that_is_not_there_is_missed(product: str, change: Any, tmp_path:
     files: dict[str, Any] = {name: list(content) for name, content in PRODUCTS[product][0].items()}
     change(files)
     facts = read_facts(capture_of(tmp_path, numa=2, **files))
-    assert "unlike-product" in {each.code for each in doubts_of(facts)}
+    assert "unlike-product" in {each.code for each in facts.doubts}
 
 
 @pytest.mark.parametrize(
@@ -156,4 +155,4 @@ def test_a_part_that_is_not_there_is_missed(product: str, change: Any, tmp_path:
 )
 def test_another_machine_is_like_none(files: dict[str, Any], tmp_path: Path) -> None:
     facts = read_facts(capture_of(tmp_path, numa=2, **files))
-    assert find_nearest_shape(facts.gpus, facts.nics) is None
+    assert product_of(facts) is None

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.site.doubts import doubts_of
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.nics import network_of_lldp
@@ -236,7 +235,7 @@ def test_two_kinds_of_rails_in_a_node(tmp_path: Path) -> None:
     nics = [nic(f"mlx5_{at}", card="MT4129") for at in range(4)]
     nics += [nic(f"mlx5_{at}", rate="200 Gb/sec (4X HDR)", card="MT4123") for at in range(4, 8)]
     facts = read_facts(capture_of(tmp_path / "kept", nvml=h100(), nics=nics))
-    assert doubts_of(facts) == () and node_gbps(topology_of(facts, tmp_path)) == 2400
+    assert facts.doubts == () and node_gbps(topology_of(facts, tmp_path)) == 2400
 
 
 def test_a_front_end_port_that_is_near_no_gpu_is_no_rail(tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         if source.as_uri() in opened.requests:  # Chromium tells of the page itself, too
             opened.requests.remove(source.as_uri())
         if options.get("java_script_enabled", True):
-            opened.page.wait_for_selector("html[data-drawn]", state="attached")
-            assert opened.page.locator("html").get_attribute("data-drawn") == expect
+            opened.page.wait_for_selector("html[data-ready]", state="attached")
+            assert opened.page.locator("html").get_attribute("data-ready") == expect
         return opened
 
     yield open_it

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fabricheck.history.accepted import Accepted
-from fabricheck.history.compare import Comparison, compare
 from fabricheck.history.watch import Watched, watch_series
 from fabricheck.report.past import Past
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
@@ -37,12 +36,8 @@ def watched(metrics: Sequence[Made], *accepted: Accepted, **more: Any) -> Watche
     return watch_series(history(metrics, **more), SYSTEM, accepted, now=NOW)
 
 
-def compared(metrics: Sequence[Made], base: str = BEFORE, candidate: str = AFTER, **more: Any) -> Comparison:
-    return compare(history(metrics, **more), SYSTEM, base, candidate, now=NOW)
-
-
 def past_with_everything(metrics: Sequence[Made] | None = None, **more: Any) -> Past:
     """An open incident about n2:nic0 since the session s100, in which NCCL changed, and ten sessions on either side."""
     made = pair_metrics() if metrics is None else metrics
     more = {"software": UPGRADE, **more}
-    return Past(watched(made, **more), compared(made, **more), ("A note.",))
+    return Past(watched(made, **more), ("A note.",))

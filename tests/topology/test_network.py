@@ -65,6 +65,7 @@ RAILS = (
 
 def test_rails_without_a_spine(tmp_path: Path) -> None:
     network = load(tmp_path, RAILS)
+    assert network.is_rail_only and not load(tmp_path).is_rail_only
     ((*_, first, _, _),) = (each.components for each in network.routes("nid001:hsn0", "nid004:hsn0"))
     assert first == "nid004:hsn0--rail0"
     assert [each.components[3] for each in network.routes("nid001", "nid004")] == ["rail0", "rail1"]

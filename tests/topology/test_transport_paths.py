@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from fabricheck.results.guards import compile_patterns, path_mistakes
-from fabricheck.topology.model import find_topology
+from fabricheck.topology.model import Nic, find_topology
 from fabricheck.topology.transport_paths import Paths, ccl_paths, mpi_paths, nic_paths
+from tests.support.effort import effort
 from tests.support.nodes import ROOT
 
 
@@ -150,3 +152,26 @@ def test_nics_are_used_by_their_own_provider_and_reach_device_memory(
     system: str, taken: list[str], wrong: bool
 ) -> None:
     assert bool(mistakes(nic_paths(find_topology(system, ROOT / "site_configs")), *taken)) == wrong
+
+
+# What libraries call a core provider: by name, by its domains on machines of each kind.
+_NAMES = {
+    "cxi": ("cxi", "cxi0", "cxi3"),
+    "efa": ("efa", "rdmap0s31-rdm", "rdmap16s27-dgrm", "efa_0-rdm"),
+    "verbs": ("verbs", "mlx5_0", "mlx5_bond_0", "bnxt_re3", "rocep1s0f1"),
+    "tcp": ("tcp", "sockets"),
+}
+_LAYERED = ("{}", "{};ofi_rxm", "shm+{}:lnx", "{};ofi_rxd", "sm2+{}:lnx")
+_SYSTEMS = {"cxi": "alps", "efa": "alps", "verbs": "leonardo"}
+
+
+@pytest.mark.parametrize("seed", range(effort(200)))
+def test_a_provider_is_the_same_by_whatever_name(seed: int) -> None:
+    rng = random.Random(seed)
+    demanded = rng.choice(list(_SYSTEMS))
+    core = rng.choice([demanded, demanded, "tcp"])
+    path = f"OFI provider {rng.choice(_LAYERED).format(rng.choice(_NAMES[core]))}"
+    topology = find_topology(_SYSTEMS[demanded], ROOT / "site_configs")
+    if demanded == "efa":
+        topology = replace(topology, nics=(Nic("rdmap0s0", "EFA 200 Gb/sec", 200.0, "made"),))
+    assert bool(mistakes(mpi_paths(topology, 2), path)) == (core != demanded), f"seed {seed}: {path}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby, pairwise
 
+from markupsafe import Markup
+
 from fabricheck.errors import UserError
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
@@ -59,7 +61,7 @@ def matrix_of(group: MetricGroup, judged: RunJudgement) -> Figure:
     table: Matrix | Rows = Matrix(*ends, cells, hosts, legend)
     if len(sources) * len(destinations) > _SPARSE * len(pairs) + 100:
         table = Rows(("pair", "value"), tuple((Cell(f"{a}→{b}"), cell((a, b))) for a, b in sorted(pairs)))
-    return Figure("matrix", f"{group.name}: pairs, in % of {of}", _summary(shares, measured, planned), "", table)
+    return Figure("matrix", f"{group.name}: pairs, in % of {of}", _summary(shares, measured, planned), Markup(), table)
 
 
 def _summary(

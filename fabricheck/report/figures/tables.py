@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from markupsafe import Markup
+
 from fabricheck.records.verdict import Verdict
 
 # Rows of a table with one for each curve; those that are left out are counted.
@@ -91,17 +93,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: `plot` is plotly's JSON, `summary` one line that says what is to be seen, `table` the same numbers.
+    """A figure: `chart` is its SVG, empty where the table is the figure; `summary` one line that says what is to be
+    seen, `table` the same numbers."""
 
-    `plot` is empty where the table is the figure. `number`: its place among the plots that a page carries; -1 for none.
-    """
-
-    kind: Literal["matrix", "curves", "distributions", "history", "changes", "load"]
+    kind: Literal["matrix", "curves", "history"]
     title: str
     summary: str
-    plot: str
+    chart: Markup
     table: Matrix | Curves | Rows
-    number: int = -1
 
 
 def cells(*texts: object) -> tuple[Cell, ...]:

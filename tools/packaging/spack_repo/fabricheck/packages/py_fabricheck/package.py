@@ -32,7 +32,6 @@ class PyFabricheck(PythonPackage):
         depends_on("py-networkx@3.2:")
         depends_on("py-numpy@1.26:")
         depends_on("py-nvidia-ml-py@12.535:")
-        depends_on("py-plotly@6:")
         depends_on("py-polars@1.20:")
         depends_on("py-prometheus-client@0.20:")
         depends_on("py-pydantic@2.11:")
