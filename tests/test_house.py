@@ -45,6 +45,7 @@ FLOORS = (
     ),
     ("records",),
     ("results",),
+    ("vendor",),
     ("tuning", "extras"),
     ("state",),
     ("topology",),

@@ -15,7 +15,8 @@ The output of a run that is not PASS begins with the verdict, the suspect part, 
 
 ```
 DEGRADED    1 run: 1 DEGRADED; 24 metrics: 6 DEGRADED, 18 PASS, baseline:
-            peers for 24; 4 of 4 nodes and their network tested
+            peers for 24; inside of 0 of 4 nodes; network of 4 of 4, 6 of 6
+            pairs, 2 of 2 trunks not seen
 SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
             run at 89.2 % of their peers
             next: on nid002: ethtool -S hsn0, or the counters in

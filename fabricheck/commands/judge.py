@@ -6,7 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabricheck.commands.options import FILE, JSON, POLICY, REFERENCES
-from fabricheck.errors import UserError, refused
+from fabricheck.errors import UserError
 from fabricheck.records.verdict import EXIT_CODES, Verdict, worst
 
 if TYPE_CHECKING:
     from fabricheck.judge.system import SystemJudge
     from fabricheck.judge.verdicts import RunJudgement
-    from fabricheck.records.finding import Finding
-    from fabricheck.results.vendor_output import VendorOutput
-
-_LARGEST_TEXT = 64 << 20
-_MOST_NAMED = 3
+    from fabricheck.records.vendor_output import VendorOutput
 
 
 @click.command()
@@ -55,10 +51,12 @@ _MOST_NAMED = 3
 @click.option(
     "--gpus",
     type=click.IntRange(min=1, max=1024),
-    help="With --part: the number of GPUs in a node, if the output does not state it.",
+    help="For a vendor tool's output: the number of GPUs in a node, if the output does not state it.",
 )
-@click.option("--nodes", type=click.IntRange(min=1, max=10_000), default=1, help="With --part: the number of nodes.")
-@click.option("--nics", help="With --part: number and rate of the NICs in a node, such as '8 x 400 Gb/s'.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1, max=10_000), help="The number of nodes, if the output does not state it."
+)
+@click.option("--nics", help="Number, rate and link layer of the NICs in a node, such as '8 x 400 Gb/s InfiniBand'.")
 @JSON
 @click.pass_context
 def judge(
@@ -75,7 +73,7 @@ def judge(
     tool: str | None,
     part: str | None,
     gpus: int | None,
-    nodes: int,
+    nodes: int | None,
     nics: str | None,
     as_json: bool,
 ) -> None:
@@ -86,10 +84,10 @@ def judge(
     A result file names its system and its test. Without a baseline (the system's files, --topology or --references) a
     metric is INCOMPLETE.
 
-    A FILE may also contain one or more outputs of OMB, nccl-tests, rccl-tests, IMB, nvbandwidth,
-    p2pBandwidthLatencyTest, TransferBench or perftest, or a log of NCCL. An output does not prove where it ran, so its
-    best verdict is INCOMPLETE: the answer is the column `share`. With --part, an output is compared with the links of
-    that GPU or NIC, and with values that others measured or require.
+    A FILE may also be a paste: outputs of OMB, nccl-tests, rccl-tests, IMB, oneCCL's benchmark, nvbandwidth,
+    p2pBandwidthLatencyTest, nvloom, TransferBench, perftest, ucx_perftest, fi_pingpong or nixlbench, and logs of NCCL,
+    as any launcher prints them. They are compared with the links of the GPU that they name (or --part), and with values
+    that others measured or require. Of two pastes of one test (BEFORE AFTER) the sizes are compared as well.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.
@@ -98,54 +96,53 @@ def judge(
     fabricheck judge result.jsonl
     fabricheck judge mail.txt --ranks 256 --tool alltoall_perf
     fabricheck judge output.txt --part H200 --gpus 8
+    fabricheck judge before.txt after.txt
     """
     from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.as_json import run_as_json
+    from fabricheck.judge.compare_part import NodeDescription
     from fabricheck.judge.system import ByHand, Judged, without_references
     from fabricheck.records.case import parse_attribute
+    from fabricheck.report.compare_pastes import side_by_side
+    from fabricheck.report.normal import is_normal
+    from fabricheck.suite import suite_root
 
-    if part is not None or gpus is not None or nics is not None:
-        asked_beside = system or topology or references or test or keys
-        if asked_beside or as_json:
-            raise UserError(
-                "--part needs no site: leave out --system, --topology, --references, --test, --key and --json"
-            )
-        context.exit(EXIT_CODES[worst(_normal(file, part, gpus, nodes, nics) for file in files)])
+    if part is not None and (system or topology or references or test or keys):
+        raise UserError("--part needs no site: leave out --system, --topology, --references, --test and --key")
+    described = NodeDescription(part, gpus, nodes, nics)
+    count = ranks or (gpus * (nodes or 1) if gpus is not None else None)
     judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
     by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
-    judged: list[RunJudgement | VendorJudgement] = []
+    judged: list[RunJudgement] = []
     results: list[Judged] = []
+    pastes: list[tuple[VendorOutput, ...]] = []
+    verdicts: list[Verdict] = []
     for file in files:
-        of_vendor = judge_vendor_file(file, ranks, tool)
-        judged += of_vendor
-        if not of_vendor:
+        text, outputs = _pasted(file, count, tool)
+        if text is None or not (outputs or part is not None):
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
+            continue
+        answer = is_normal(outputs, text, str(file), described, suite_root())
+        pastes.append(outputs)
+        verdicts.append(answer.verdict)
+        _say(() if as_json else answer.lines)
     if note := without_references(results):
         if references is not None:
             raise UserError(note)
         click.echo(f"fabricheck: {note}", err=True)
     if as_json:
-        content = [_vendor_as_json(one) if isinstance(one, VendorJudgement) else run_as_json(one) for one in judged]
-        click.echo(json.dumps(content, indent=2, allow_nan=False))
+        content = [_vendor_as_json(output) for outputs in pastes for output in outputs]
+        click.echo(json.dumps([*content, *map(run_as_json, judged)], indent=2, allow_nan=False))
     else:
-        for run in judged:
-            for line in vendor_table(run) if isinstance(run, VendorJudgement) else _table(run):
-                click.echo(line)
-    context.exit(EXIT_CODES[worst(each.verdict for each in judged)])
+        _say(line for run in judged for line in _table(run))
+        _say(side_by_side(*pastes) if len(pastes) == len(files) == 2 else ())
+    context.exit(EXIT_CODES[worst([*verdicts, *(each.verdict for each in judged)])])
 
 
-def _normal(file: Path, part: str | None, gpus: int | None, nodes: int, nics: str | None) -> Verdict:
-    """Says whether the numbers in a file are normal."""
-    from fabricheck.judge.compare_part import NodeDescription, is_normal
-    from fabricheck.suite import suite_root
-
-    with refused(repr(str(file)), "read"):
-        text = file.read_bytes()[:_LARGEST_TEXT].decode("utf-8", "replace")
-    answer = is_normal(text, str(file), NodeDescription(part, gpus, nodes, nics), suite_root())
-    for line in answer.lines:
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
         click.echo(line)
-    return answer.verdict
 
 
 def _judge(
@@ -209,41 +206,31 @@ def _wrapped(verdict: Verdict, text: str) -> Iterator[str]:
     )
 
 
-@dataclass(frozen=True)
-class VendorJudgement:
-    """An output with the problems that its parser found, and that it proves nothing of where it ran."""
+def _pasted(file: Path, ranks: int | None, tool: str | None) -> tuple[str | None, tuple[VendorOutput, ...]]:
+    """The text of a paste, and its outputs."""
+    from fabricheck.vendor.block import Asked
+    from fabricheck.vendor.paste import read_paste
 
-    output: VendorOutput
-    problems: tuple[Finding, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst verdict of its problems; it always has one, since an output does not prove where it ran."""
-        return worst(each.verdict for each in self.problems)
+    text = _text_of(file)
+    return text, read_paste(text, str(file), Asked(ranks, tool)) if text is not None else ()
 
 
-def judge_vendor_file(file: Path, ranks: int | None, tool: str | None) -> tuple[VendorJudgement, ...]:
-    """The outputs of vendor tools in a file; none where it is another file, such as a result of fabricbench."""
-    from fabricheck.results.vendor import not_judged, read_vendor_outputs
+def _text_of(file: Path) -> str | None:
+    """The text of a paste; None of a result of fabricbench. Raises UserError for one that is too large."""
+    from fabricheck.vendor.paste import LARGEST
     from fabricheck.wholefile import open_file
 
     try:
         with open_file(file, sys.maxsize) as stream:
-            begin = stream.read(4096)
+            content = stream.read(LARGEST + 1)
     except OSError:
-        return ()  # whoever reads the result file says why it cannot be read
-    if begin.startswith(b"{") and b'"record"' in begin:
-        return ()
-    outputs = read_vendor_outputs(file, ranks=ranks, tool=tool)
-    # What is not read needs no second reason, and wrong data are wrong wherever it ran.
-    return tuple(
-        VendorJudgement(each, each.problems if _has_reason(each) else (*each.problems, not_judged(each)))
-        for each in outputs
-    )
-
-
-def _has_reason(output: VendorOutput) -> bool:
-    return any(each.code == "other-tool" or each.verdict is Verdict.FAIL for each in output.problems)
+        return None  # whoever reads the result file says why it cannot be read
+    if content.startswith(b"{") and b'"record"' in content[:4096]:
+        return None
+    if len(content) > LARGEST:
+        limit = f"{LARGEST >> 20} MiB at most"
+        raise UserError(f"{file}: too large for a paste: give the results alone, {limit}")
+    return content.decode("utf-8", "replace")
 
 
 def _without_path(message: str, path: str) -> str:
@@ -252,21 +239,26 @@ def _without_path(message: str, path: str) -> str:
     return message if rest == message else f"line {rest}" if rest[:1].isdigit() else rest.lstrip()
 
 
-def _vendor_as_json(judged: VendorJudgement) -> dict[str, Any]:
-    output = judged.output
+def _vendor_as_json(output: VendorOutput) -> dict[str, Any]:
     return {
         "file": output.path,
+        "source": "vendor",
         "tool": output.tool,
         "version": output.version,
+        "transport": output.transport,
         "ranks": output.ranks,
+        "hosts": list(output.hosts),
+        "devices": list(output.devices),
         "facts": dict(output.facts),
-        "verdict": judged.verdict.value,
-        "problems": [{"verdict": one.verdict.value, "message": one.message} for one in judged.problems],
+        "variables": dict(output.variables),
+        "remarks": [asdict(remark) for remark in output.remarks],
+        "problems": [{"verdict": one.verdict.value, "message": one.message} for one in output.problems],
         "samples": [
             {
                 "operation": each.operation,
                 "schedule": each.schedule,
                 "placement": each.placement,
+                "ranks": list(each.ranks),
                 "bytes": each.bytes,
                 "statistic": each.statistic,
                 "times_ns": each.times_ns.tolist(),
@@ -275,24 +267,3 @@ def _vendor_as_json(judged: VendorJudgement) -> dict[str, Any]:
             for each in output.samples
         ],
     }
-
-
-def vendor_table(judged: VendorJudgement) -> Iterator[str]:
-    """Yields the lines of a judged output for a terminal: verdict, program and ranks, then problems and values."""
-    output = judged.output
-    ranks = f", {output.ranks} ranks" if output.ranks is not None else ""
-    version = f" {output.version}" if output.version else ""
-    tool, _, benchmarks = output.tool.partition(" ")
-    several = benchmarks.count(",") >= _MOST_NAMED
-    title = (
-        f"{tool}{version}{ranks}, {benchmarks.count(',') + 1} benchmarks"
-        if several
-        else f"{output.tool}{version}{ranks}"
-    )
-    yield f"{judged.verdict.value}  {output.path}: {title}"
-    for problem in judged.problems:
-        yield from _wrapped(problem.verdict, _without_path(problem.message, output.path))
-    for samples in output.samples:
-        time = float(samples.one_way_ns.mean()) / 1e3
-        words = " ".join(word for word in (samples.operation, samples.placement) if word)
-        yield f"  {words:30} {samples.bytes:>14,} B {time:>14,.2f} us {8e-3 * samples.bytes / time:>12,.2f} Gb/s"

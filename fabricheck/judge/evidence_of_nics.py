@@ -261,7 +261,8 @@ def evidence_of_paths(nodes: Sequence[NodeReport], topology: Topology | None) ->
     described &= {nic.name for node in nodes for nic in node.last.nics}
     by_port: dict[str, list[tuple[str, BlockedPath]]] = {}
     for node in nodes:
-        for way in node.last.blocked:
+        before = node.before.blocked if node.before is not None else ()
+        for way in dict.fromkeys((*before, *node.last.blocked)):
             by_port.setdefault(way.port, []).append((node.host, way))
     for port, ways in by_port.items():
         verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
@@ -278,6 +279,10 @@ def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdic
         left = [each for each in left if each not in own]
         lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
         where = "to and from this node" if alone else f"between {fold(sorted(ends))}"
+        if passed == 0:
+            text = f"no connection {where} ({_ways(own)})"
+            yield Evidence("no-connection", host, port, text, verdict, network=True)
+            continue
         text = (
             f"packets of {lost:,} bytes are lost {where}, packets of {passed:,} bytes pass ({_ways(own)}): "
             "a port on the path has a smaller MTU"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fabricheck.judge.constants import LARGE_TO_LINKS
 from fabricheck.judge.policy import LatencyRule, Policy
 from fabricheck.judge.statistics import fewest_for_interval, median_interval
 from fabricheck.judge.verdicts import RunJudgement
@@ -32,30 +33,29 @@ def strongest_level(
     known: Iterable[Yardstick],
     policy: Policy,
 ) -> Yardstick | None:
-    """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best."""
-    yardsticks = list(known)
-    if reference is not None:
-        yardsticks.append(of_reference(metric, reference))
-    if expectation.achievable is not None and metric.quantity == "goodput":
-        yardsticks.append(_achievable(metric, expectation, expectation.achievable, policy))
-    levels = [each for each in yardsticks if not each.alarm]
-    return _with_alarms(metric, _closest(metric, levels), levels, [each for each in yardsticks if each.alarm])
+    """The strongest yardstick that says how fast a metric has to be; None where there is a floor at best.
 
-
-def _with_alarms(
-    metric: Metric, level: Yardstick | None, levels: Iterable[Yardstick], alarms: Iterable[Yardstick]
-) -> Yardstick | None:
-    """The strictest of what owners require, where that is stricter than the level's bound; else the level.
-
-    Owners differ, by platform: what the same was measured to give below an alarm, here or elsewhere, contradicts it.
+    An owner's bound counts for more than what links could carry. Owners of one fabric differ: the loosest of their
+    bounds counts, and none that is beyond what the same was measured to give.
     """
+    levels = [each for each in known if not each.alarm]
+    loosest = _loosest(metric, known)
+    if reference is not None:
+        levels.append(of_reference(metric, reference))
+    elif loosest is None and expectation.achievable is not None:
+        levels.append(_achievable(metric, expectation, expectation.achievable, policy))
+    level = _closest(metric, levels)
+    if level is None or loosest is None:
+        return level or loosest
     sign = 1 if metric.better == "higher" else -1
-    measured = [each.value for each in levels if each.kind != "achievable"]
-    kept = [one for one in alarms if all(sign * one.bound <= sign * value for value in measured)]
-    strictest = max(kept, key=lambda one: sign * one.bound, default=None)
-    if strictest is None or (level is not None and sign * level.bound > sign * strictest.bound):
-        return level
-    return strictest
+    contradicted = sign * loosest.bound > sign * level.value
+    return level if contradicted or sign * level.bound > sign * loosest.bound else loosest
+
+
+def _loosest(metric: Metric, yardsticks: Iterable[Yardstick]) -> Yardstick | None:
+    """The bound of the owner who requires the least."""
+    sign = 1 if metric.better == "higher" else -1
+    return min((one for one in yardsticks if one.alarm), key=lambda one: sign * one.bound, default=None)
 
 
 def _closest(metric: Metric, yardsticks: Iterable[Yardstick]) -> Yardstick | None:
@@ -98,10 +98,14 @@ def of_reference(metric: Metric, reference: Reference) -> Yardstick:
 
 def _achievable(metric: Metric, expectation: Expectation, value: float, policy: Policy) -> Yardstick:
     collective = metric.samples.operation in COLLECTIVES
-    usual = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
-    margin = usual if expectation.achievable_margin is None else expectation.achievable_margin
+    margin = policy.achievable_margin_of_collectives if collective else policy.achievable_margin
+    if expectation.achievable_margin is not None:
+        margin = expectation.achievable_margin
+    if metric.samples.bytes < LARGE_TO_LINKS:
+        margin = policy.achievable_margin_of_small
+    bound = value * (1 - margin) if metric.better == "higher" else value / (1 - margin)
     source = f"{expectation.achievable_source}; {expectation.source}; margin {margin:.0%}"
-    return Yardstick("achievable", value, value * (1 - margin), source)
+    return Yardstick("achievable", value, bound, source)
 
 
 # What a metric should be, in its unit; the second argument is `goodput` or `latency`.
@@ -254,9 +258,16 @@ def _judge(
             interval = median_interval(metric.values, policy.confidence, in_order=of.in_order, rank_error=of.rank_error)
     broken = _broken(metric, expectation, reference)
     decided = _Decided(Verdict.INVALID, broken or "")
+    alarms: tuple[Yardstick, ...] = ()
     if broken is None:
-        level = strongest_level(metric, expectation, reference, known(metric, expectation), policy)
+        yardsticks = tuple(known(metric, expectation))
+        level = strongest_level(metric, expectation, reference, yardsticks, policy)
         floor = _floor(metric, expectation, latency)
+        alarms = tuple(one for one in yardsticks if one.alarm)
+        loosest = _loosest(metric, alarms)
+        if loosest is not None and floor[0] is not None:  # what an owner accepts is not broken
+            least = min if metric.better == "higher" else max
+            floor = (least(floor[0], loosest.bound), floor[1])
         ceiling = _ceiling(metric, expectation, reference, latency, policy)
         decided = _decide(_Case(metric, value, interval, level, policy, *floor, *ceiling))
     return Judgement(
@@ -272,6 +283,7 @@ def _judge(
         reference=reference,
         samples=metric.samples,
         yardstick=decided.yardstick,
+        alarms=alarms,
     )
 
 

@@ -12,6 +12,7 @@ from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
 from fabricheck.judge.part_values import RunContext, Unmapped, alarm_of
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
+from fabricheck.topology.nic import link_layer
 from fabricheck.topology.schema import Rate
 from fabricheck.units import parse_rate
 from fabricheck.yamlfile import read_yaml
@@ -32,6 +33,8 @@ class NicValue(BaseModel):
     value: Annotated[float, Field(gt=0)]
     unit: Literal["Gb/s", "us"]
     alarm_of: _Text | None = None
+    layer: Literal["InfiniBand", "Ethernet", "EFA", "Slingshot"] | None = None
+    """the link layer, where the model has several"""
     conditions: _Text
     """under which it was measured"""
     source: _Text
@@ -89,11 +92,13 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
         tool, least = "ib_write_lat", max
     else:
         return
+    layer = link_layer(model)
     required = [
         (nic, value)
         for nic in nics
         if model.startswith(nic.nic) and parse_rate(nic.rate) == rate
         for value in nic.values
+        if layer is None or value.layer in (None, layer)
         if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit) and value.alarm_of is not None
     ]
     if required:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import MOST_OF_METRIC
 from fabricheck.judge.policy import Policy, host_memory_of, scope_of
-from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
+from fabricheck.judge.where import Unit, Where, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import BETTER, UNITS, Metric
 from fabricheck.records.operations import (
@@ -30,11 +30,13 @@ from fabricheck.records.operations import (
 )
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.run import Device, Run, Samples
+from fabricheck.topology.achievable import TimeOverSize
 from fabricheck.topology.board import Board
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Topology
 from fabricheck.topology.network import node_of
+from fabricheck.topology.nic import link_layer
 from fabricheck.topology.placement import ends_of_ranks, gpu_of_ranks
 from fabricheck.topology.question import FLOOR_FRACTION
 from fabricheck.units import parse_size, plural
@@ -64,6 +66,38 @@ class PartValue(BaseModel):
     source: _Text
     alarm_of: _Text | None = None
     conditions: _Text | None = None
+
+
+class CurveOfPart(BaseModel):
+    """Time over size, as a table has it: of all sizes between the first and the last of its points.
+
+    `python -m tools.fit_curves` fits the numbers to the points, in us by size, and prints the largest relative error.
+    """
+
+    model_config = _STRICT
+
+    where: Where
+    latency_us: Annotated[float, Field(gt=0)]
+    pipeline: Annotated[float, Field(ge=0)]
+    """how much of sqrt(latency x bytes / rate) a transfer takes beside latency and bytes / rate"""
+    gbps: Annotated[float, Field(gt=0)]
+    """bytes over time of large messages, Gb/s"""
+    within: Annotated[float, Field(gt=0, lt=1)]
+    """largest relative error"""
+    points: Annotated[list[Annotated[tuple[_Text, float], Field(strict=False)]], Field(min_length=3)]
+    conditions: _Text
+    source: _Text
+
+    def yardstick(self, part: Part, metric: Metric, policy: Policy) -> Yardstick | None:
+        """What it says of a metric; None beyond its points."""
+        sizes = [parse_size(size) for size, _ in self.points]
+        if not sizes[0] <= metric.samples.bytes <= sizes[-1]:
+            return None
+        value = TimeOverSize(self.latency_us, self.gbps, self.pipeline).value(metric.quantity, metric.samples.bytes)
+        margin = self.within + policy.published_margin
+        bound = value * (1 - margin) if metric.better == "higher" else value / (1 - margin)
+        source = f"curve of {part.part}, {self.conditions} ({part.sources[self.source].source}); margin {margin:.0%}"
+        return Yardstick("part", value, bound, source)
 
 
 class Unmapped(BaseModel):
@@ -115,9 +149,12 @@ class Part(BaseModel):
     """from, to"""
     sources: dict[str, PartSource]
     values: list[PartValue]
+    curves: list[CurveOfPart] = []
     unmapped: list[Unmapped] = []
     products: list[ProductOfPart] = []
     board: Board | None = None
+    system: _Text | None = None
+    """of which a description draws the node, where pairs differ"""
 
     def is_of(self, device: Device) -> bool:
         """Whether a GPU is this part, by its name and memory."""
@@ -164,6 +201,12 @@ class RunContext:
         """Those that the topology has, such as `4 x 200 Gb/s`; empty where it has none."""
         rates = Counter(f"{one.rate_gbps:g} Gb/s" for one in self.topology.nics) if self.topology is not None else {}
         return " + ".join(f"{count} x {rate}" for rate, count in rates.items())
+
+    @cached_property
+    def layer(self) -> str | None:
+        """The link layer of the NICs; None where they have several, or it is unknown."""
+        layers = {link_layer(nic.model) for nic in self.topology.nics} if self.topology is not None else set()
+        return layers.pop() if len(layers) == 1 else None
 
     @cached_property
     def in_switch(self) -> bool:
@@ -258,6 +301,7 @@ def matches(where: Where, metric: Metric, facts: RunContext) -> bool:
         and where.distance in (None, facts.distance(samples))
         and where.nodes in (None, facts.nodes(samples))
         and where.nics in (None, facts.nics_of_a_node)
+        and where.layer in (None, facts.layer)
         and where.in_switch in (None, facts.in_switch)
         and where.nvlink_domain in (None, facts.in_domain(samples))
     )
@@ -305,6 +349,11 @@ def yardsticks_of_parts(
                 yield alarm_of("part", value, required, part.sources[known.source].source)
             else:
                 yield _of_part(part, known, metric, value, policy)
+        for curve in part.curves:
+            where = curve.where.model_copy(update={"quantity": metric.quantity})
+            yardstick = curve.yardstick(part, metric, policy) if matches(where, metric, facts) else None
+            if yardstick is not None:
+                yield yardstick
 
 
 def _of_part(part: Part, known: PartValue, metric: Metric, value: float, policy: Policy) -> Yardstick:
@@ -358,7 +407,6 @@ def _load_part(path: Path, _: object) -> Part:
     part = file.validated(Part.model_validate)
     if part.memory_gib[0] > part.memory_gib[1]:
         file.fail(("memory_gib",), "has to be lowest, then highest")
-    told = [AlarmedValue(one.where, one.value, one.unit, one.alarm_of) for one in part.values]
     for position, stated in enumerate(part.values):
         if stated.range is not None and not stated.range[0] <= stated.value <= stated.range[1]:
             file.fail(("values", position, "range"), "has to be lowest, value, highest, in this order")
@@ -370,7 +418,6 @@ def _load_part(path: Path, _: object) -> Part:
         ):
             file.fail(("values", position), "has no conditions: state of what, how and at which size")
         check_unit(file, ("values", position, "unit"), stated.unit, stated.where)
-        check_alarm(file, ("values", position, "value"), told[position], told)
     return part
 
 

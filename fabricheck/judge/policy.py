@@ -171,6 +171,8 @@ class Policy:
     """how far below what the links carry as data a goodput is DEGRADED"""
     achievable_margin_of_collectives: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """the same of collectives"""
+    achievable_margin_of_small: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """the same of messages below 64 MiB, and of latencies"""
     achievable_margin_of_best: Annotated[float, Field(gt=0, lt=1)] = 0.06
     """the same of the best of equal pairs of hosts without GPUs"""
     part_margin: Annotated[float, Field(gt=0, lt=1)] = 0.05

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.part_values import RunContext, alarm_of, in_unit, matches
 from fabricheck.judge.policy import Policy
-from fabricheck.judge.where import AlarmedValue, Unit, Where, check_alarm, check_unit, check_where
+from fabricheck.judge.where import Unit, Where, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.yamlfile import read_yaml
@@ -119,11 +119,4 @@ def load_published(path: Path) -> tuple[Published, ...]:
             file.fail(("values", position, "relation"), "has to be `is` for an alarm")
         if stated.low > stated.high:
             file.fail(("values", position, "value"), f"is not in ascending order: {stated.low:g}, {stated.high:g}")
-    told = {
-        position: AlarmedValue(one.judges, one.low, one.unit, one.alarm_of)
-        for position, one in enumerate(entries.values)
-        if one.judges is not None and one.judges.share_of_nominal is None
-    }
-    for position, alarm in told.items():
-        check_alarm(file, ("values", position, "value"), alarm, told.values())
     return tuple(entries.values)

@@ -7,7 +7,8 @@ own median is a metric of its own, which has its peers as yardstick. Nor does it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from fabricheck.judge.constants import (
     STALL_S,
 )
 from fabricheck.judge.equal_metrics import Equals, Member
-from fabricheck.judge.evidence import short_name
+from fabricheck.judge.evidence import busy_hosts, short_name
 from fabricheck.judge.outliers import Outlier, outliers
 from fabricheck.judge.part_values import RunContext, is_comparable
 from fabricheck.judge.policy import Policy
@@ -74,6 +75,50 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
     if setup_s > SETUP_S:
         text = f"{name}: the set-up of {len(run.ranks):,} ranks took {setup_s:.3g} s"
         yield Finding("stalled", Verdict.DEGRADED if flapped else Verdict.PASS, text, (), setup_s, None, "s")
+
+
+def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
+    """Nodes whose ranks did not run for a while again and again: DEGRADED where most nodes did, and had cores to."""
+    run = judged.run
+    footer = run.footer or {}
+    pauses = footer.get("proof", {}).get("pauses", {})
+    measured_ns = footer.get("wall_ns", 0) - footer.get("setup_ns", 0)
+    if not pauses or measured_ns <= 0:
+        return
+    # A loss of goodput of 1% is the least that references of H100 and H200 tell apart (docs/results).
+    noticed_ns, fewest = 0.01 * measured_ns, 5
+    lost_ns = dict.fromkeys((short_name(rank.host) for rank in run.ranks), 0)
+    texts = {}
+    for rank in run.ranks:
+        of_rank, host = pauses.get(str(rank.rank), {}), short_name(rank.host)
+        throttled = of_rank.get("throttled_ns", 0)
+        paused = of_rank.get("total_ns", 0) if of_rank.get("count", 0) >= fewest else 0
+        if max(throttled, paused) > lost_ns[host]:
+            lost_ns[host] = max(throttled, paused)
+            texts[host] = (
+                _pauses_text(of_rank)
+                if paused > throttled
+                else (f"the CPU quota of its cgroup stopped rank {rank.rank} for {throttled / 1e9:.3g} s")
+            )
+    pausing = [host for host, lost in lost_ns.items() if lost >= noticed_ns]
+    alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
+    short_of_cores = run.header.get("oversubscribed") or run.header.get("few_cores")
+    for host in pausing:
+        excused = not alone or short_of_cores or host in {short_name(busy) for busy in busy_hosts(run)}
+        text = f"{texts[host]}, of {measured_ns / 1e9:.3g} s"
+        node, lost_s = Component.of_node(host), lost_ns[host] / 1e9
+        yield Finding("pausing-node", Verdict.PASS if excused else Verdict.DEGRADED, text, (node,), lost_s, 0.0, "s")
+
+
+def _pauses_text(of_rank: Mapping[str, Any]) -> str:
+    gaps = np.diff(of_rank["at_ms"])
+    period = float(np.median(gaps)) if gaps.size else 0.0
+    regular = gaps.size >= 4 and float(np.median(np.abs(gaps - period))) < period / 5
+    text = (
+        f"paused {of_rank['count']} times, {of_rank['longest_ns'] / 1e6:.3g} ms at most and "
+        f"{of_rank['total_ns'] / 1e9:.3g} s together"
+    )
+    return f"{text}, each {period / 1e3:.3g} s" if regular else text
 
 
 def switch_not_used(judged: RunJudgement, topology: Topology) -> Finding | None:

@@ -26,7 +26,7 @@ from fabricheck.judge.part_values import (
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.published import Published, load_published, yardsticks_of_papers
 from fabricheck.judge.references import References, load_references
-from fabricheck.judge.run_rules import find_stalls, nics_not_filled, problem_of_gpus, switch_not_used
+from fabricheck.judge.run_rules import find_pauses, find_stalls, nics_not_filled, problem_of_gpus, switch_not_used
 from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.verdicts import RunJudgement
@@ -132,7 +132,7 @@ class SystemJudge:
         and, of slow ones, their nodes say."""
         compared = compare_siblings(runs, self.policy)
         judged, problems = judge_parts(compared.runs, self.references)
-        told = (each for run in judged for each in find_stalls(run) if not each.is_problem)
+        told = (each for run in judged for each in (*find_stalls(run), *find_pauses(run)) if not each.is_problem)
         notes = (each for run in judged for each in find_notes(run))
         findings = (*compared.findings, *self._other_nodes(judged), *told, *notes)
         return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
@@ -167,7 +167,8 @@ class SystemJudge:
             problems = (*unused, problem_of_gpus(run, topology))
             judged = judged.with_problems([each for each in problems if each is not None])
         judged = without_repetition(replace(with_problems_of_nodes(judged, topology), topology=topology))
-        return judged.with_problems([each for each in find_stalls(judged) if each.is_problem])
+        stopped = (*find_stalls(judged), *find_pauses(judged))
+        return judged.with_problems([each for each in stopped if each.is_problem])
 
     def _known(self, run: Run, topology: Topology | None) -> Known:
         facts, comparable = RunContext(run, topology), is_comparable(run)

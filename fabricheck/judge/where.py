@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.policy import Scope
-from fabricheck.records.operations import HostKind, PlannedOperation, Schedule, Transport, bus_factor
+from fabricheck.records.operations import HostKind, PlannedOperation, Schedule, Transport
 from fabricheck.units import parse_size
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -54,58 +51,10 @@ class Where(BaseModel):
     """between nodes: how many"""
     nics: _Text | None = None
     """between nodes: those of each, as `nics_of_a_node` writes them: `8 x 400 Gb/s`"""
+    layer: Literal["InfiniBand", "Ethernet", "EFA", "Slingshot", "Omni-Path"] | None = None
+    """between nodes: the link layer of the NICs"""
     in_switch: bool | None = None
     nvlink_domain: bool | None = None
-
-
-@dataclass(frozen=True)
-class AlarmedValue:
-    """What is said of a value that an alarm may contradict."""
-
-    where: Where
-    value: float
-    unit: str
-    alarm_of: str | None
-
-
-def check_alarm(file: Any, place: tuple[Any, ...], told: AlarmedValue, others: Iterable[AlarmedValue]) -> None:
-    """UserError for an alarm that would be raised for what was measured under the conditions that it is about."""
-    lower = told.where.quantity == "latency"
-    for measured in others if told.alarm_of is not None else ():
-        if measured.alarm_of is not None or not _covers(told.where, measured.where):
-            continue
-        operation = next(each for each in measured.where.operations if each in told.where.operations)
-        was, bound = (_canonical(each, operation, measured.where.ranks) for each in (measured, told))
-        if was > bound if lower else was < bound:
-            side = "below" if lower else "above"
-            text = f"the alarm {told.value:g} is {side} the measured value {measured.value:g} {measured.unit}"
-            file.fail(place, text)
-
-
-def _covers(general: Where, special: Where) -> bool:
-    """Whether all that `special` is about is what `general` is about; its operations and transports in part."""
-    for name in ("operations", "transports"):
-        if not {*getattr(general, name)} & {*getattr(special, name)}:
-            return False
-    sizes = {"operations", "transports", "bytes", "least", "most", "library", "environment"}
-    if any(getattr(general, name) not in (None, getattr(special, name)) for name in Where.model_fields.keys() - sizes):
-        return False
-    least, most = _sizes(special)
-    low, high = _sizes(general)
-    return low <= least and most <= high
-
-
-def _sizes(where: Where) -> tuple[float, float]:
-    exact = [parse_size(each) for each in where.bytes or ()]
-    least, most = (parse_size(each) if each else None for each in (where.least, where.most))
-    return min(exact, default=least or 0), max(exact, default=most or math.inf)
-
-
-def _canonical(told: AlarmedValue, operation: str, ranks: int | None) -> float:
-    """Gb/s or us; NaN of a share of nominal, and of the bus of who knows how many ranks."""
-    if told.unit == "GB/s busbw":
-        return 8 * told.value / bus_factor(operation, ranks) if ranks else math.nan
-    return {"us": 1.0, "Gb/s": 1.0, "GB/s": 8.0}.get(told.unit, math.nan) * told.value
 
 
 def check_unit(file: Any, place: tuple[Any, ...], unit: str, where: Where) -> None:

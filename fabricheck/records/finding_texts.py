@@ -202,6 +202,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "stalled": CatalogueEntry("made no progress for seconds", _SLOW, _MEASURED,
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
+    "pausing-node": CatalogueEntry("pauses now and then", _SLOW, _MEASURED,
+        "Its ranks did not run for 1% of the time, in pauses of 50 ms or more, or a CPU quota stopped them.",
+        ("Look for stopped processes and CPU quotas on {node}: `ps -eo stat,pid,args`, "
+         "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
+         "Look for what else runs there: `top -b -n 1`"), "A node"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",
         ("Drain it: `python ci/drain.py {run}/verdict.json --system {system}`",
@@ -230,8 +235,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Start one process there by hand: `srun -w {node} hostname`; then `fabricheck doctor --system {system}`",
          _STDERR, _DRAIN), "A node"),
     "no-connection": CatalogueEntry("have no connection", _MISSING, _REPORTED,
-        "MPI or a collective library could not connect two nodes: route, address, firewall or cable. One report does "
-        "not tell which end is at fault.",
+        "MPI, a collective library or the probe before a test could not connect two nodes: route, address, firewall or "
+        "cable. One report does not tell which end is at fault.",
         ("On both nodes: `ip route get ADDRESS`, `ip addr`, and the interfaces that MPI and the library use",
          _STDERR, _AGAIN), "Two nodes"),
     "node-did-not-run": CatalogueEntry("has no valid result", _MISSING, _MEASURED,

@@ -79,7 +79,7 @@ class Judgement:
 
     `p`: the probability that healthy peers are as slow, where these decided.
     `yardstick`: the one that decided. None where there was none (`unjudged`), and where no speed was judged: of a
-    value that is not a measurement, and of wrong data.
+    value that is not a measurement, and of wrong data. `alarms`: the bounds of owners of such machines that matched.
     """
 
     name: str
@@ -94,7 +94,13 @@ class Judgement:
     reference: Reference | None
     samples: Samples
     yardstick: Yardstick | None = None
+    alarms: tuple[Yardstick, ...] = ()
     p: float | None = None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a yardstick decided: a floor separates broken from working, and is none."""
+        return self.verdict is not Verdict.PASS or self.judged_by not in ("", "floor")
 
     @property
     def unjudged(self) -> bool:

@@ -109,7 +109,7 @@ class NicState:
 @dataclass(frozen=True)
 class BlockedPath:
     """A way from a `port` of this node to that of the node `to` on which packets of `lost_bytes` (with IPv4's header)
-    are lost and those of `passed_bytes` arrive."""
+    are lost and those of `passed_bytes` arrive; 0: nothing does, and no connection comes about."""
 
     port: str
     to: str

@@ -32,12 +32,21 @@ class Number:
     remark: str
 
 
+def not_judged(metrics: Sequence[Judgement]) -> str:
+    """How many metrics only a minimum bounds; empty where each has a yardstick, or where there is none."""
+    count_ = sum(not each.is_judged for each in metrics)
+    if not count_:
+        return ""
+    text = f"{count_:,} of {plural(len(metrics), 'metric')} not judged"
+    return f"{text}, less than half is judged" if 2 * count_ > len(metrics) else text
+
+
 def qualify_pass(verdict: Verdict, runs: Sequence[RunJudgement], watched: WatchResult | None = None) -> str:
     """What a PASS is worth, in words that follow it, such as `uncalibrated`; empty where it needs none, or is red."""
     if verdict is not Verdict.PASS:
         return ""
     metrics = [each for run in runs for each in run.judgements]
-    words = []
+    words = [text] if (text := not_judged(metrics)) else []
     incidents = watched.open_incidents if watched is not None else ()
     if incidents:
         first = min(incidents, key=lambda each: each.alerts[0].change).alerts[0]
@@ -58,7 +67,8 @@ def summarise_counts(runs: Sequence[RunJudgement]) -> str:
     of_runs = _counts(each.final_verdict for each in runs)
     of_metrics = _counts(each.verdict for each in metrics) + strength(metrics)
     parts = ((plural(len(runs), "run"), of_runs), (plural(len(metrics), "metric"), of_metrics))
-    return "; ".join(": ".join(filter(None, part)) for part in parts)
+    counts = [": ".join(filter(None, part)) for part in parts]
+    return "; ".join(filter(None, (not_judged(metrics), *counts)))
 
 
 def next_of_pass(verdict: Verdict, runs: Sequence[RunJudgement], system: str) -> str:

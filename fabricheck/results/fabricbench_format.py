@@ -585,6 +585,20 @@ class RemarkModel(_Line):
     """how many ranks log it"""
 
 
+class PausesModel(_Line):
+    """When a rank did not run: it was stopped, its node paused, or the quota of its cgroup was used up."""
+
+    count: Count = 0
+    """wake-ups of a thread that sleeps 20 ms, which came more than 50 ms late"""
+    total_ns: Count = 0
+    """by how much they were late together"""
+    longest_ns: Count = 0
+    at_ms: list[Count] = []
+    """when the first 32 began, milliseconds after the header"""
+    throttled_ns: Count = 0
+    """for how long the quota of its cgroup, or of one above it, kept it from running"""
+
+
 class ProofModel(_Line):
     """Which transport paths the data took, with the library's log line or the counters that prove it."""
 
@@ -601,6 +615,9 @@ class ProofModel(_Line):
     interfaces: dict[str, dict[str, Count]] = {}
     """where there are several nodes, the bytes that each of their network interfaces sent from the header to the
     footer, as the kernel counted them (whatever sent them, and not what bypasses these counters)"""
+    pauses: dict[str, PausesModel] = {}
+    """by rank, as text: the times from the header on in which it did not run though it had work; ranks without are left
+    out"""
     remarks: list[RemarkModel] = []
     """NCCL's or RCCL's warnings, and its reasons not to use what there is"""
     ccl_modes: dict[CclMode, CclModeProofModel] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabricheck.results.environment import is_recorded, recorded_environment, redacted
-from fabricheck.results.vendor_text import Line, read_lines
+from fabricheck.results.printed import Line, read_lines
 
 # Paths over which no fast fabric goes: each is a fall-back wherever there is one.
 FALL_BACKS = (

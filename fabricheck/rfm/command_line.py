@@ -139,12 +139,13 @@ def ask_nodes(test: rfm.RegressionTest) -> None:
     local = local and KEY not in partition.extras
     launch = "" if local else f"{launch_command(test)} "
     program = getattr(getattr(test, "fabricbench", None), "program", "")
-    before, after = (state_command(when, launch, program) for when in ("before", "after"))
+    nodes = getattr(test, "num_nodes", 1)
+    before, after = (state_command(when, launch, nodes, program) for when in ("before", "after"))
     test.prerun_cmds = [f"mkdir -p {FOLDER}", before, *test.prerun_cmds]
     test.postrun_cmds = [*test.postrun_cmds[:-1], after, *test.postrun_cmds[-1:]]
 
 
-def state_command(when: str, launch: str, program: str = "") -> str:
+def state_command(when: str, launch: str, nodes: int = 1, program: str = "") -> str:
     """One line of a shell that leaves the state of each node in `FOLDER`; it ends in bounded time, and never fails.
 
     `launch`: the launcher with its options and a blank, empty where this very node is asked. `program`: what is run.
@@ -153,7 +154,7 @@ def state_command(when: str, launch: str, program: str = "") -> str:
     rank = ""
     for name in reversed(_LOCAL_RANKS):
         rank = f"${{{name}:-{rank}}}" if rank else f"${{{name}:-0}}"
-    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, *filter(None, [program]))
+    _, *ask = module_command("fabricheck.state.collect", FOLDER, when, str(nodes), *filter(None, [program]))
     script = (
         f'[ "{rank}" = 0 ] || exit 0; p={shlex.quote(sys.executable)}; "$p" -c "" || p=python3; '
         f'exec "$p" {shlex.join(ask)}'

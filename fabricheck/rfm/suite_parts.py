@@ -20,8 +20,8 @@ from reframe.core.pipeline import RegressionTestPlugin
 
 from fabricheck.errors import UserError
 from fabricheck.records.operations import backend_of
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.results.environment import without_values
-from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.build_fabricbench import built_on_login_node
 from fabricheck.rfm.container import rank_command
 from fabricheck.rfm.foreign import say_once

@@ -14,18 +14,17 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.operations import backend_of
 from fabricheck.records.run import Run
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.results.nccl_tests_json import parse_nccl_tests_json
-from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.rfm.command_line import MeasurementPlan, place_options
 from fabricheck.rfm.container import container_of, rank_command
 from fabricheck.rfm.job_end import EXIT_STATUS, RESULT, not_judged
 from fabricheck.rfm.measure import FabricbenchCheck
 from fabricheck.rfm.suite_parts import ERRORS, OUTPUT, SuiteParts, library_path
 from fabricheck.suites.benchmarks import NCCL_REPORT, BenchmarkRequest, find_peer, nccl_report_command
-from fabricheck.suites.outputs import LOGS, VARIABLES, parse, proof_of
+from fabricheck.suites.outputs import LOGS, VARIABLES, parse, parse_report, proof_of
 from fabricheck.suites.runs import (
     Job,
     VendorRun,
@@ -123,7 +122,7 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
             text = f"{self.tool} left no output (exit status {status})"
             raise not_judged(folder, [Finding("no-result", Verdict.INCOMPLETE, text)], self.stderr_tail())
         text = (folder / OUTPUT).read_text(errors="replace")
-        output = parse_report(folder, asked) or parse(asked, text, OUTPUT)
+        output = read_report(folder, asked) or parse(asked, text, OUTPUT)
         samples, problems = choose_samples(output, asked), list(check_output(output, asked))
         if checked := self.checked_output(asked):
             problems += check_output(checked, asked.checking)
@@ -152,12 +151,12 @@ class VendorCheck(SuiteParts, FabricbenchCheck):
         return place
 
 
-def parse_report(folder: Path, asked: BenchmarkRequest) -> VendorOutput | None:
+def read_report(folder: Path, asked: BenchmarkRequest) -> VendorOutput | None:
     """The JSON report of nccl-tests, which has the times of the iterations; `None` where the version writes none."""
     report = folder / NCCL_REPORT
     if not report.exists():
         return None
-    return parse_nccl_tests_json(report.read_text(), NCCL_REPORT, ranks=asked.ranks, tool=asked.benchmark.program)
+    return parse_report(report.read_text(), NCCL_REPORT, asked)
 
 
 class CrossCheck(SuiteParts, FabricbenchCheck):

@@ -1,6 +1,6 @@
 """Asks this node for its state and writes it as one JSON file; run by the job of a test, before and after.
 
-    python -m fabricheck.state.collect FOLDER before|after [PROGRAM]
+    python -m fabricheck.state.collect FOLDER before|after [NODES [PROGRAM]]
 
 The launcher may start it on every rank: the first of a node writes HOST.before.json, and the others end. It never fails
 a job: whatever happens, its exit status is 0, and what it could not ask stands in the file.
@@ -35,8 +35,8 @@ Answer = TypeVar("Answer")
 _Gpus = tuple[str, tuple[GpuState, ...], tuple[str, ...]]
 
 
-def collect(when: When, folder: Path | None = None, program: Path | None = None) -> NodeState:
-    """The state of this node, in bounded time. In `folder` the nodes of a job leave their addresses for each other.
+def collect(when: When, folder: Path | None = None, nodes: int = 1, program: Path | None = None) -> NodeState:
+    """Return the state of this node, in bounded time. In `folder` the `nodes` of a job leave their addresses.
 
     `program`: what the job runs.
     """
@@ -67,7 +67,7 @@ def collect(when: When, folder: Path | None = None, program: Path | None = None)
         tcp=_within("TCP", nics.tcp_counters, {}, notes),
         gpus=gpus,
         nics=ports,
-        blocked=_within("paths to other nodes", lambda: _paths(when, folder, name, ports), (), notes),
+        blocked=_within("paths to other nodes", lambda: _paths(when, folder, name, ports, nodes), (), notes),
         notes=(*notes, *silent),
     )
 
@@ -92,15 +92,16 @@ def _within(what: str, ask: Callable[[], Answer], otherwise: Answer, notes: list
     return otherwise
 
 
-def _paths(when: When, folder: Path | None, host: str, ports: Sequence[NicState]) -> tuple[BlockedPath, ...]:
-    """After the test, when all nodes have left their addresses before it."""
+def _paths(
+    when: When, folder: Path | None, host: str, ports: Sequence[NicState], nodes: int
+) -> tuple[BlockedPath, ...]:
+    """Return the paths on which nothing passes, before the test, and those that lose large packets, after it."""
     if folder is None:
         return ()
     own = nics.own_addresses([port.name for port in ports if port.kind == "ethernet"])
     if when == "after":
         return nics.blocked_paths(folder, host, own)
-    nics.leave_addresses(folder, host, own)
-    return ()
+    return nics.missing_connections(folder, host, own, nodes) if nodes > 1 else ()
 
 
 def _gpus() -> _Gpus:
@@ -130,23 +131,25 @@ def _gpus_now() -> _Gpus:
     return "", (), silent
 
 
-def write(folder: Path, when: When, program: Path | None = None) -> None:
-    """Write the state of this node, unless another process of the node does."""
+def write(folder: Path, when: When, nodes: int = 1, program: Path | None = None) -> None:
+    """Write the state of this node, one of `nodes` of the job, unless another process of the node does."""
     name = socket.gethostname().partition(".")[0].replace("/", "_")
     draft = folder / f"{name}.{when}.draft"
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
     except FileExistsError:
         return
-    content: Any = dataclasses.asdict(collect(when, folder, program))
+    content: Any = dataclasses.asdict(collect(when, folder, nodes, program))
     draft.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     draft.rename(folder / f"{name}.{when}.json")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the state of this node: `arguments` are the folder, `before` or `after`, and the program of the job."""
-    folder, when, *program = arguments
-    write(Path(folder), cast(When, when), Path(program[0]) if program else None)
+    """Write the state of this node: `arguments` are the folder, `before` or `after`, the job's number of nodes, and
+    its program."""
+    folder, when, *more = arguments
+    nodes = int(more[0]) if more else 1
+    write(Path(folder), cast(When, when), nodes, Path(more[1]) if len(more) > 1 else None)
 
 
 if __name__ == "__main__":

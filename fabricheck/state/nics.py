@@ -19,7 +19,9 @@ import struct
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from fabricheck.records.node_state import BlockedPath, NicState
 from fabricheck.state.capture import infiniband_ports, read, read_first, slingshot_ports
@@ -238,7 +240,10 @@ _TRIES, _PATIENCE_S, _MOST_AT_ONCE = 3, 0.2, 64
 # What every IPv4 host takes, and what may pass where the largest do not: Ethernet's, and that of tunnels.
 _SMALLEST, _SMALLER = 576, (1500, 1400)
 
-Addresses = Mapping[str, tuple[str, int]]
+# Nodes of a job start within seconds of each other. A SYN, of 60 bytes, is sent again after 1 s (RFC 6298).
+_MEETING_S, _CONNECT_S, _SYN_BYTES, _CONNECTED = 2.0, 2.5, 60, ".connected"
+
+Addresses = Mapping[str, Sequence[Any]]
 
 
 def own_addresses(ports: Collection[str]) -> Addresses:
@@ -258,7 +263,64 @@ def own_addresses(ports: Collection[str]) -> Addresses:
 
 def leave_addresses(folder: Path, host: str, own: Addresses) -> None:
     """Before the test, for the other nodes."""
-    (folder / f"{host}{ADDRESSES}").write_text(json.dumps(own), encoding="utf-8")
+    draft = folder / f"{host}.draft-of-addresses"
+    draft.write_text(json.dumps(own), encoding="utf-8")
+    draft.rename(folder / f"{host}{ADDRESSES}")
+
+
+def missing_connections(folder: Path, host: str, own: Addresses, nodes: int) -> tuple[BlockedPath, ...]:
+    """Return the paths to other nodes' ports on which no TCP connection comes about, before the test of `nodes` nodes.
+
+    Each node listens on each of its ports, leaves its addresses with the number of the TCP port as third value, and
+    connects to those of `asked_by`. It takes as long as the nodes differ in their start, and at most nine seconds: a
+    node that has not come after two is not asked.
+    """
+    with ExitStack() as stack:
+        listening = {}
+        for port, (address, mtu) in own.items():
+            listener = stack.enter_context(socket.create_server((address, 0), backlog=_MOST_AT_ONCE))
+            listening[port] = (address, mtu, listener.getsockname()[1])
+        leave_addresses(folder, host, listening)
+        _wait_for(folder, ADDRESSES, nodes, _MEETING_S)
+        names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
+        asked = [(port, name, there) for name in asked_by(host, names) for port, there in _shared(folder, name, own)]
+        with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+            answers = list(pool.map(lambda each: _connects(each[2][0], each[2][2]), asked))
+        (folder / f"{host}{_CONNECTED}").touch()
+        _wait_for(folder, _CONNECTED, len(names), _MEETING_S)
+    return tuple(
+        BlockedPath(port, name, _SYN_BYTES, 0)
+        for (port, name, _), answer in zip(asked, answers, strict=True)
+        if not answer
+    )
+
+
+def _shared(folder: Path, name: str, own: Addresses) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the ports of another node that this one has too, with what it left of them."""
+    others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
+    for port in own:
+        # Each node may have a bridge of its own with the same address.
+        if port in others and others[port][0] != own[port][0]:
+            yield port, others[port]
+
+
+def _wait_for(folder: Path, ending: str, count: int, most_s: float) -> None:
+    until = time.monotonic() + most_s
+    while len([*folder.glob(f"*{ending}")]) < count and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _connects(address: str, port: int) -> bool:
+    """Whether a connection comes about in two tries; one that is refused found its node, which has ended."""
+    for _ in range(2):
+        try:
+            socket.create_connection((address, port), timeout=_CONNECT_S).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath, ...]:
@@ -266,10 +328,7 @@ def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath,
     names = sorted(file.name.removesuffix(ADDRESSES) for file in folder.glob(f"*{ADDRESSES}"))
     asked = []
     for name in asked_by(host, names):
-        others = json.loads((folder / f"{name}{ADDRESSES}").read_text(encoding="utf-8"))
-        # Each node may have a bridge of its own with the same address.
-        shared = [port for port in own if port in others and others[port][0] != own[port][0]]
-        asked += [(port, name, others[port][0], own[port][1]) for port in shared]
+        asked += [(port, name, there[0], own[port][1]) for port, there in _shared(folder, name, own)]
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         answers = pool.map(lambda each: probe(*each[2:]), asked)
         return tuple(

@@ -16,14 +16,14 @@ from typing import Any
 
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Run, Samples
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import redacted_command
 from fabricheck.results.fabricbench_format import FORMAT
 from fabricheck.results.fabricbench_records import timed_ns
-from fabricheck.results.nccl_tests_json import clean_nccl_tests_json
 from fabricheck.results.proof_logs import TransportProof
-from fabricheck.results.vendor_output import VendorOutput
 from fabricheck.suites.benchmarks import BenchmarkRequest
+from fabricheck.vendor.nccl_json import clean_nccl_json
 
 
 @dataclass(frozen=True)
@@ -189,13 +189,13 @@ def _footer(samples: Sequence[Samples], job: Job, run_id: str) -> dict[str, Any]
 def drop_environment(report: Path) -> None:
     """Leaves of a JSON report of nccl-tests, which holds the whole environment, secrets and all, what may be kept.
 
-    That is what `clean_nccl_tests_json` vouches for. JSON that it does not know only loses the environment, so that its
+    That is what `clean_nccl_json` vouches for. JSON that it does not know only loses the environment, so that its
     parser can say what is wrong; a report that is not JSON is emptied, since it may hold the environment too.
     """
     if not report.exists():
         return
     text = report.read_text(errors="replace")
-    clean = clean_nccl_tests_json(text)
+    clean = clean_nccl_json(text)
     if clean is not None:
         report.write_text(clean)
         return

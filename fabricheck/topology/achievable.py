@@ -1,11 +1,16 @@
-"""What of an expected goodput can be data: links carry headers too, and transfers need time to start."""
+"""What of an expected goodput can be data, at every size: links carry headers too, and transfers need time to start.
+
+Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps
+are pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two
+such terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from fabricheck.records.metrics import LARGE_BYTES
 from fabricheck.records.operations import COLLECTIVES, PAIRS, ROOTED
 from fabricheck.topology.gpus import BEYOND_GPU_CACHES, algorithm_of, collective, in_switch
 from fabricheck.topology.graph import node_graph
@@ -13,29 +18,57 @@ from fabricheck.topology.hardware import MOVERS, Payload, least_payload
 from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
-from fabricheck.topology.nic import gpus_gbps, nic_of
+from fabricheck.topology.nic import gpus_gbps, link_layer, nic_of
 from fabricheck.topology.question import Question
 
 # Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
 _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fabric": "nic"}
-# What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); of a collective for each step.
-_START_UP_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
+# What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); NCCL takes as long over eight H100
+# (13 us to 17 us: NVIDIA/dgxc-benchmarking@841f546 nccl/README).
+_LATENCY_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
+# What one more hop between nodes takes by NCCL: above 40 us (CommBench §5.2.4); 69 us and 164 us over two nodes by EFA
+# (awslabs/awsome-distributed-ai@0b55ba5 micro-benchmarks/nccl-tests/README.md).
+_HOP_US = {"EFA": 150.0, "other": 40.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
-# What NCCL does between nodes on rings; the messages of an alltoall meet by chance, and pairs of nodes get less.
-_IN_RINGS = ("allreduce", "allgather", "reduce_scatter", *ROOTED)
-# Over more, nobody has measured how much of the NICs is left (reference_values/parts).
-_MOST_NODES = 8
 _LEAST_START_UPS = 1000
 # The smallest collectives of which it is known how much of the links they fill (config/hardware.yaml).
 _FULL_BYTES = 512 << 20
+# Over this many nodes people measured 85% and more of what is said here (reference_values/parts); noise of others took
+# half of an allreduce over 1,024 GPUs (De Sensi §VI).
+_MOST_NODES, _MARGIN_OF_MORE = 8, 0.5
+# Rings over two to eight nodes had 96% and more of what is said here on InfiniBand, EFA and Slingshot (benchmarks/
+# published_values.csv, 59, 65a, 68, 69a, 77b, G1), and AMD requires 87% over RoCE (113).
+_MARGIN_OF_RINGS = 0.2
+# AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json);
+# about 75%: De Sensi §V-C.
+_MARGIN_OF_ALLTOALL = 0.45
+
+
+@dataclass(frozen=True)
+class TimeOverSize:
+    """Time over size: `latency_us`, `gbps` of large messages, and how much of the `pipeline` term there is."""
+
+    latency_us: float
+    gbps: float
+    pipeline: float = 0.0
+
+    def time_us(self, bytes_: float) -> float:
+        """The time of a transfer of so many bytes."""
+        ideal_us = 8e-3 * bytes_ / self.gbps
+        return self.latency_us + self.pipeline * math.sqrt(self.latency_us * ideal_us) + ideal_us
+
+    def value(self, quantity: str, bytes_: int) -> float:
+        """Goodput in Gb/s, or latency in us."""
+        time = self.time_us(bytes_)
+        return time if quantity == "latency" else 8e-3 * bytes_ / time
 
 
 @dataclass(frozen=True)
 class Achievable:
-    """Gb/s, whose packets or measurements say so, and the margin of healthy links where these know it."""
+    """A curve, whose packets or measurements say so, and the margin of healthy links where these know it."""
 
-    gbps: float
+    curve: TimeOverSize
     source: str
     margin: float | None = None
 
@@ -43,28 +76,40 @@ class Achievable:
 def achievable(question: Question, expected: float | None) -> Achievable | None:
     """What is left of `expected`, Gb/s, for data; None where it is unknown how much the links on the way carry.
 
-    It is unknown where the processor's cores or memory are on the way, where messages share links with each other by
-    chance, and over more than one switch between nodes.
+    It is unknown where the processor's cores or memory are on the way, and where messages share links by chance.
     """
-    if not expected or question.bytes < LARGE_BYTES or question.groups > 1:
+    if not expected or question.groups > 1:
         return None
-    between = question.nodes > 1 and question.operation in _IN_RINGS
+    between = question.nodes > 1 and question.operation in COLLECTIVES
     whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
     if whole is None:
         return None
-    ideal_us = 8e-3 * question.bytes / whole.gbps
-    start_up_us = _START_UP_US[question.transport] * max(1, question.ranks - 1)
-    return replace(whole, gbps=whole.gbps * ideal_us / (ideal_us + start_up_us))
+    # Two ranks have no step to overlap with another.
+    pipelined = question.operation in COLLECTIVES and question.transport == "ccl" and question.ranks > 2
+    return replace(whole, curve=replace(whole.curve, latency_us=_latency_us(question), pipeline=float(pipelined)))
+
+
+def _latency_us(question: Question) -> float:
+    """By NCCL a node's GPUs take one step, nodes one hop after another: a ring all, a tree their logarithm."""
+    latency = _LATENCY_US[question.transport]
+    if question.operation not in COLLECTIVES:
+        return latency
+    if question.transport != "ccl":
+        return latency * max(1, question.ranks - 1)
+    layers = {link_layer(nic.model) for nic in question.topology.nics}
+    hop = _HOP_US["EFA" if "EFA" in layers else "other"]
+    rings = question.operation in ("allgather", "reduce_scatter")
+    hops = question.nodes - 1 if rings else math.ceil(math.log2(question.nodes))
+    return latency + hop * hops
 
 
 def _of_expected(question: Question, expected: float) -> Achievable | None:
-    """Without what transfers need to start."""
     data = _payload(question)
     if data is None:
         return None
     fills = question.operation not in COLLECTIVES or (question.bytes >= _FULL_BYTES and _fills(question))
     why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
-    return Achievable(expected * data.share, why, data.margin if fills else None)
+    return Achievable(TimeOverSize(0.0, expected * data.share), why, data.margin if fills else None)
 
 
 def _fills(question: Question) -> bool:
@@ -74,36 +119,41 @@ def _fills(question: Question) -> bool:
 
 
 def _collective_between_nodes(question: Question, expected: float) -> Achievable | None:
-    """By NCCL over a few nodes, at what rings get of the NICs, the trunks and the links inside a node.
+    """By NCCL, at what its algorithm gets of the NICs, the trunks and the links inside a node.
 
     On a ring of n ranks (n - 1) / n of the buffer cross a node's NICs, twice in an allreduce, and all of it from or to
-    a root; in an allreduce over two nodes trees have it cross once, but of GPUs that were measured to get less.
+    a root. Trees over two nodes have it cross once, which some take and others do not, and the ring is expected. An
+    alltoall goes by pairs: from each rank of a node all that is for ranks elsewhere.
     """
     topology, n = question.topology, question.ranks
-    if question.transport != "ccl" or not question.gpus or question.nodes > _MOST_NODES:
+    if question.transport != "ccl" or not question.gpus:
         return None
     models, gpu = [one.model for one in topology.nics], question.gpus[0].model
     own = (least_payload(models, mover) for mover in MOVERS if gpu.startswith(mover.partition(" nic of ")[2] or "-"))
     data = next(filter(None, own), None) or least_payload(models, "nic")
     if data is None:
         return None
-    ring = 1.0 if question.operation in ROOTED else (n - 1) / n
-    crossings = ring
+    crossings = 1.0 if question.operation in ROOTED else (n - 1) / n
+    if question.operation == "alltoall":
+        crossings = question.per_node * (question.nodes - 1) / question.nodes
     if question.operation == "allreduce":
-        crossings = 1.0 if question.nodes == 2 and data.mover == "nic" else 2 * ring
+        crossings *= 2
     rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
     # Two ranks that add up send and receive as a pair does.
     known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
-    margin = data.margin if known else None
+    margin = data.margin if known else _MARGIN_OF_RINGS if question.bytes >= _FULL_BYTES else None
     if len(question.node_gpus) > 1:
         inside, in_node = _inside(question), collective(question).expected
         if inside is None or in_node is None:
             return None
         if in_node * inside.share < rate:
             rate, data, margin = in_node * inside.share, inside, None
-    return Achievable(
-        rate, f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}", margin
-    )
+    if question.operation == "alltoall":
+        margin = _MARGIN_OF_ALLTOALL
+    if question.nodes > _MOST_NODES:
+        margin = _MARGIN_OF_MORE
+    why = f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}"
+    return Achievable(TimeOverSize(0.0, rate), why, margin)
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
@@ -114,7 +164,7 @@ def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> fl
     data = least_payload([nic.model for nic in topology.nics], "nic")
     if data is None or not expected:
         return None
-    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _START_UP_US["mpi"]
+    slow_enough = 8e-3 * bytes_ / (expected * data.share) >= _LEAST_START_UPS * _LATENCY_US["mpi"]
     return expected * data.share if slow_enough else None
 
 

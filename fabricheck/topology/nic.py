@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricheck.errors import UserError
 from fabricheck.topology.model import Gpu, Nic, Topology
+
+#: What joins the NICs of nodes, by a pattern of how a NIC's model is called. A ConnectX may be on either.
+_LAYERS = {
+    "InfiniBand": re.compile("InfiniBand|\\b[EHNX]DR\\b", re.IGNORECASE),
+    "Ethernet": re.compile("Ethernet|RoCE|Thor|Pollara|\\bE8[13]0\\b", re.IGNORECASE),
+    "Slingshot": re.compile("Slingshot|Cassini|cxi", re.IGNORECASE),
+    "EFA": re.compile("EFA", re.IGNORECASE),
+    "Omni-Path": re.compile("Omni-?Path|\\bOPA\\b", re.IGNORECASE),
+}
+
+
+def link_layer(model: str) -> str | None:
+    """The link layer by a NIC's model: `InfiniBand`, `Ethernet`, `Slingshot`, `EFA`, `Omni-Path`; None: unknown."""
+    return next((layer for layer, pattern in _LAYERS.items() if pattern.search(model)), None)
 
 
 def packed(f_nic: float, k: int, p: int) -> float:

@@ -22,7 +22,7 @@ from fabricheck.records.operations import (
 )
 from fabricheck.records.run import Groups
 from fabricheck.topology import memory, transfers
-from fabricheck.topology.achievable import achievable
+from fabricheck.topology.achievable import Achievable, achievable
 from fabricheck.topology.across_nodes import across_nodes, in_domains, through_nics, unknown_domain
 from fabricheck.topology.gpus import collective, host_and_device, memory_path, pair, same_gpu, shared_memory, staging
 from fabricheck.topology.graph import node_graph
@@ -136,8 +136,9 @@ def expectation(
     limits = _limits(question)
     if by_nvlink is not None and by_nvlink is not question and limits.ceiling is not None:
         limits = replace(limits, ceiling=max(limits.ceiling, _limits(by_nvlink).ceiling or 0.0))
+    data = achievable(question, _finite(limits.expected))
     if quantity == "latency":
-        return _latency(question, limits)
+        return _with_achievable(_latency(question, limits), data, quantity, bytes)
     floor = floor_fraction * limits.floor_share
     if limits.expected:
         ideal_us = 8e-3 * bytes / limits.expected
@@ -146,10 +147,14 @@ def expectation(
     if ceiling is not None:
         ceiling *= MARGIN
     of_limits = Expectation(_finite(limits.nominal), _finite(limits.expected), ceiling, floor, limits.source)
-    data = achievable(question, of_limits.expected)
+    return _with_achievable(of_limits, data, quantity, bytes)
+
+
+def _with_achievable(limits: Expectation, data: Achievable | None, quantity: str, bytes_: int) -> Expectation:
     if data is None:
-        return of_limits
-    return replace(of_limits, achievable=data.gbps, achievable_source=data.source, achievable_margin=data.margin)
+        return limits
+    value = data.curve.value(quantity, bytes_)
+    return replace(limits, achievable=value, achievable_source=data.source, achievable_margin=data.margin)
 
 
 def _transports(question: Question, step_transports: Sequence[str]) -> tuple[str, ...]:

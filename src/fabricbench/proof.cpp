@@ -101,6 +101,16 @@ void remarks_json(Json& json, const std::map<Remark, std::vector<int>>& remarks)
   json.end_array();
 }
 
+// By rank, on rank 0; ranks that never paused are left out. Collective.
+void pauses_json(Json& json, const World& world, const Pauses& mine) {
+  const std::vector<std::string> of_ranks = world.strings_at_first(mine.json());
+  json.key("pauses").begin_object();
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (!of_ranks[rank].empty()) json.key(std::to_string(rank)).literal(of_ranks[rank]);
+  }
+  json.end_object();
+}
+
 // What all ranks know of the modes of *CCL, on rank 0. Collective.
 CclProof of_all_ranks(const World& world, const CclProof& mine) {
   CclProof all;
@@ -159,7 +169,8 @@ void Proof::begin_counting(const World& world) {
   if (world.node_count > 1 && world.node_rank == 0) sent_before_ = sent_bytes();
 }
 
-std::string Proof::collect(const World& world, const std::map<std::string, long>& known, const CclProof& modes) const {
+std::string Proof::collect(const World& world, const std::map<std::string, long>& known, const CclProof& modes,
+                           const Pauses& pauses) const {
   std::string lines;
   for (const auto& [path, times] : known) lines += std::to_string(times) + ' ' + path + '\n';
   if (!path_.empty()) {
@@ -204,6 +215,7 @@ std::string Proof::collect(const World& world, const std::map<std::string, long>
   only_json(json, world, ranks);
   json.key("interfaces");
   interfaces_json(json, world, sent_before_);
+  pauses_json(json, world, pauses);
   if (!remarks.empty()) remarks_json(json, remarks);
   if (!all.empty()) json.key("ccl_modes").literal(all.json());
   return json.end_object().text();

@@ -7,6 +7,7 @@
 
 #include "fabricbench/ccl_modes.hpp"
 #include "fabricbench/interfaces.hpp"
+#include "fabricbench/pauses.hpp"
 #include "fabricbench/world.hpp"
 
 namespace fabricbench {
@@ -33,8 +34,9 @@ class Proof {
   void begin_counting(const World& world);
 
   // JSON of the footer's `proof`, whole on rank 0; `known`: paths that the transport tells of by itself; `modes`: what
-  // this rank knows of them. Collective.
-  std::string collect(const World& world, const std::map<std::string, long>& known, const CclProof& modes) const;
+  // this rank knows of them; `pauses`: those of this rank. Collective.
+  std::string collect(const World& world, const std::map<std::string, long>& known, const CclProof& modes,
+                      const Pauses& pauses) const;
 
  private:
   std::string evidence_;

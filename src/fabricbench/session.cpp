@@ -181,7 +181,7 @@ class Session {
       burn_in(measurement, options_, context, transport, results_.get(), totals_);
     }
     if (results_) results_->now_measuring_nothing();
-    finish(proof.collect(world, transport.paths(), transport.proof()), begin);
+    finish(proof.collect(world, transport.paths(), transport.proof(), watchdog.pauses()), begin);
     transport.let_go();
     // Every rank ends with the same exit status.
     for (std::int64_t* wrong : {&totals_.wrong_bytes, &totals_.wrong_words, &totals_.wrong_beside})

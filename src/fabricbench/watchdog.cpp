@@ -20,7 +20,6 @@
 namespace fabricbench {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kStopped = std::chrono::seconds(1);
 // When a rank ends the launcher may end the others. So rank 0 waits until all nodes have spoken, which notice up to an
 // iteration later, and the others until it has written its record.
@@ -108,6 +107,20 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+void Watchdog::measures() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  preparing_.store(nullptr);
+  measures_since_ = std::chrono::steady_clock::now();
+  throttled_before_ns_ = throttled_ns();
+}
+
+Pauses Watchdog::pauses() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Pauses pauses = pauses_;
+  pauses.throttled_ns = throttled_ns() - throttled_before_ns_;
+  return pauses;
+}
+
 void Watchdog::watch() {
   std::uint64_t last = shared_.progress_of(world_.node_rank);
   auto since = std::chrono::steady_clock::now();
@@ -139,6 +152,10 @@ void Watchdog::watch() {
       char message[96];
       std::snprintf(message, sizeof message, "the plan did not end within its time limit of %g s", limits_.whole_s);
       expire(message, {});
+    }
+    if (measures_since_ != decltype(measures_since_){} && looked >= measures_since_) {
+      pauses_.add(std::chrono::nanoseconds(looked - measures_since_).count(),
+                  std::chrono::nanoseconds(time - looked - kTick).count());
     }
     looked = time;
   }

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "fabricbench/node_shared.hpp"
+#include "fabricbench/pauses.hpp"
 #include "fabricbench/results.hpp"
 #include "fabricbench/world.hpp"
 
@@ -38,8 +40,10 @@ class Watchdog {
 
   // What is prepared from now on, for messages; a text that stays.
   void prepares(const char* what) { preparing_.store(what); }
-  // The preparation is over.
-  void measures() { preparing_.store(nullptr); }
+  // The preparation is over: from here on pauses count.
+  void measures();
+  // Of this rank since then.
+  Pauses pauses();
 
  private:
   double limit_s() const {
@@ -62,6 +66,9 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
+  Pauses pauses_;
+  std::int64_t throttled_before_ns_ = 0;
+  std::chrono::steady_clock::time_point measures_since_{};
   std::thread thread_;
 };
 

@@ -56,7 +56,7 @@ def test_two_directions_that_lost_as_much_are_judged_by_the_part(level: float, v
         (named(h200(), "NVIDIA H200 NVL", 139.8), "another model"),
         (named(h200(), "NVIDIA H200", 80.0), "less memory"),
         (named(h200(), "emulated NVIDIA H200", 139.8), "a rehearsal"),
-        (h200(access="read", bytes_=512 * MIB), "another size"),
+        (h200(access="read", bytes_=512 * MIB, operation="bidirectional"), "another size"),
         (h200(buffers="host-device"), "host memory"),
         (h200(datatype="bfloat16"), "other kernels"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -34,8 +35,8 @@ from tests.support.nodes import ROOT, system
 
 FOLDER = ROOT / "reference_values"
 PARTS = load_parts(FOLDER / "parts")
-# Parts whose links differ from pair to pair, so that no board is described: a system that has them.
-SYSTEMS = {"AMD MI250X GCD": "frontier", "Intel Max 1550 tile": "aurora"}
+# Models of NICs by link layer.
+NICS = {"InfiniBand": "InfiniBand {} Gb/sec", "Ethernet": "RoCE {} Gb/sec", "EFA": "EFA"}
 # What a board's own links are not, in Gb/s a link.
 OTHER_LINKS = {"PCIe 3 x16": "16 GB/s", "PCIe 4 x16": "32 GB/s"}
 # Values of pairs that are not the first two GPUs; and of a distance, which no made site has.
@@ -89,9 +90,11 @@ class Case:
         (found,) = judge.judge(_at(run, metric, level)).judgements
         return found
 
-    def all_judged(self, share: float) -> list[Judgement]:
-        where = self.where
-        return [self.judged(share, one, by) for one in where.operations for by in where.transports]
+    @staticmethod
+    def loosest(judged: Judgement) -> float:
+        """The loosest of the owners' bounds, as a share of the judged value."""
+        bounds = [one.bound for one in judged.alarms]
+        return (min(bounds) if judged.better == "higher" else max(bounds)) / judged.value
 
 
 def product_of(of_type: str, size: int, library: str) -> Product:
@@ -108,9 +111,8 @@ def _at(run: Run, metric: Metric, level: float) -> Run:
 
 def _site(part: Part, where: Where) -> Topology:
     if part.board is None:
-        return system(SYSTEMS[part.part])
+        return system(part.system or "")
     board = part.board
-    assert board.between is not None
     if wanted := re.fullmatch(r"(\d+) x (.*)", where.links or ""):
         field = "host" if where.operations[0].startswith(("host", "device")) else "between"
         own = getattr(board, field)
@@ -121,7 +123,8 @@ def _site(part: Part, where: Where) -> Topology:
         gpus = where.ranks or gpus
     count, _, rate = (where.nics or "8 x 400 Gb/s").partition(" x ")
     rate = rate.removesuffix(" Gb/s")
-    nics = tuple(Nic(f"nic{number}", "Cassini-1", float(rate), "made") for number in range(int(count)))
+    model = NICS.get(where.layer or "", "Cassini-1").format(rate)
+    nics = tuple(Nic(f"nic{number}", model, float(rate), "made") for number in range(int(count)))
     node = board.node(part.part.replace("NVIDIA ", ""), gpus, nics)
     # NVLink joins as many nodes as the value is about, or the 18 trays of a rack.
     joined = where.nodes or 1 if where.nvlink_domain else 18 if (where.nodes or 1) > 18 else 1
@@ -164,24 +167,30 @@ def cases() -> Iterator[Case]:
 ALL = [*cases()]
 
 
-@pytest.mark.parametrize("case", [one for one in ALL if not one.alarm], ids=lambda one: one.name)
-def test_a_machine_that_gives_what_was_measured_passes_and_15_percent_less_does_not(case: Case) -> None:
-    for found in case.all_judged(1.0):
-        assert found.verdict is Verdict.PASS, found.reason
-    if case.where.quantity == "goodput" and not case.spread_by_source:
-        for found in case.all_judged(0.85):
-            assert found.verdict in RED, found.reason
-
-
-@pytest.mark.parametrize("case", [one for one in ALL if one.alarm], ids=lambda one: one.name)
-def test_just_under_an_alarm_is_degraded(case: Case) -> None:
-    for found in case.all_judged(1.01 if case.where.quantity == "latency" else 0.99):
-        assert found.verdict in RED, found.reason
+@pytest.mark.parametrize("case", ALL, ids=lambda one: one.name)
+def test_each_row_is_green_above_its_bound_and_red_below(case: Case) -> None:
+    """At what was measured, and 1% on either side of the bound that the row's site is held to."""
+    for operation, transport in itertools.product(case.where.operations, case.where.transports):
+        at_value = case.judged(1.0, operation, transport)
+        assert case.alarm or at_value.verdict is Verdict.PASS, at_value.reason
+        yardstick = at_value.yardstick
+        assert yardstick is not None and yardstick.kind in ("part", "published", "achievable"), at_value.reason
+        share = yardstick.bound / at_value.value
+        latency = case.where.quantity == "latency"
+        better, worse = (0.99, 1.01) if latency else (1.01, 0.99)
+        above, below = (case.judged(each * share, operation, transport) for each in (better, worse))
+        assert above.verdict is Verdict.PASS, above.reason
+        assert below.verdict in RED, below.reason
+        if case.alarm:
+            assert any(one.alarm for one in at_value.alarms)
+            assert case.judged(1.01 * case.loosest(at_value), operation, transport).verdict is not Verdict.FAIL
+        elif not latency and not case.spread_by_source:
+            assert case.judged(0.85, operation, transport).verdict in RED
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A machine that nobody has measured before: what it gives while healthy and its owners' alarm, GB/s busbw."""
+    """A machine that nobody has measured before, and what it gives while healthy, GB/s busbw."""
 
     system: str
     device: tuple[str, float]
@@ -189,21 +198,20 @@ class Loss:
     operation: str
     transport: str
     healthy: float
-    alarm: float
 
 
 A100, H200, H100 = ("NVIDIA A100-SXM4-40GB", 40), ("NVIDIA H200", 139.8), ("NVIDIA H100 80GB HBM3", 79.6)
 GH200, MI250X = ("NVIDIA GH200 120GB", 95), ("AMD Instinct MI250X", 64)
 LOSSES = [
-    Loss("dgx-a100", A100, 1, "allreduce", "ccl", 231.0, 228.0),
-    Loss("dgx-a100", A100, 1, "unidirectional", "ccl", 276.0, 235.0),
-    Loss("hgx-h200:gpu8", H200, 1, "allreduce", "ccl", 480.0, 440.0),
-    Loss("hgx-h200:gpu8", H200, 1, "pingpong", "ccl", 367.0, 335.0),
-    Loss("hgx-h100:gpu8", H100, 1, "allreduce", "ccl", 480.0, 460.0),
-    Loss("alps", GH200, 2, "allreduce", "ccl", 150.0, 135.0),
-    Loss("alps", GH200, 2, "pingpong", "ccl", 24.0, 22.8),
-    Loss("lumi", MI250X, 2, "allreduce", "ccl", 85.0, 80.75),
-    Loss("lumi", MI250X, 1, "allreduce", "ccl", 130.0, 125.0),
+    Loss("dgx-a100", A100, 1, "allreduce", "ccl", 231.0),
+    Loss("dgx-a100", A100, 1, "unidirectional", "ccl", 276.0),
+    Loss("hgx-h200:gpu8", H200, 1, "allreduce", "ccl", 480.0),
+    Loss("hgx-h200:gpu8", H200, 1, "pingpong", "ccl", 367.0),
+    Loss("hgx-h100:gpu8", H100, 1, "allreduce", "ccl", 480.0),
+    Loss("alps", GH200, 2, "allreduce", "ccl", 150.0),
+    Loss("alps", GH200, 2, "pingpong", "ccl", 24.0),
+    Loss("lumi", MI250X, 2, "allreduce", "ccl", 85.0),
+    Loss("lumi", MI250X, 1, "allreduce", "ccl", 130.0),
 ]
 
 
@@ -225,8 +233,6 @@ def test_a_machine_without_references_is_held_against_what_its_owners_require(ca
 
     assert judged(case.healthy).verdict is Verdict.PASS, judged(case.healthy).reason
     assert judged(0.85 * case.healthy).verdict in RED
-    under = judged(0.99 * case.alarm)
-    assert (under.verdict, under.yardstick is not None and under.yardstick.alarm) == (Verdict.DEGRADED, True)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +240,6 @@ def test_a_machine_without_references_is_held_against_what_its_owners_require(ca
     [
         ("    unit: GB/s busbw\n", "", "unit: is missing"),
         ('    conditions: "8 H100 at 16 GB"\n', "", "has no conditions"),
-        ("value: 440\n", "value: 470\n", "above the measured value 466.33 GB/s busbw"),
         ("    value: 440\n    unit: GB/s busbw\n", "    value: 440\n    unit: us\n", "'us' is not a unit of a goodput"),
     ],
 )
@@ -381,7 +386,7 @@ EVERYWHERE = [
     ("allgather", "ccl", 2, 0, 0.31),
     ("reduce_scatter", "ccl", 2, 0, 0.31),
     ("broadcast", "ccl", 2, 0, 0.31),
-    ("alltoall", "ccl", 2, 0, 0.31),
+    ("alltoall", "ccl", 2, 0, 0.46),
 ]
 DEVICES = {
     "A100": A100,
@@ -399,7 +404,6 @@ RCCL_PAIRS = (
 )
 THROUGH_CPUS = "no ring of NCCL through the X-Bus of POWER9 was published: the OpenPOWER paper has copies and MPI alone"
 PAIRS_OF_NCCL = "no pair of NCCL over this NIC was published, and of collectives at best what each NIC gives"
-ALLTOALL = "its messages meet by chance: AMD requires 45 to 50 GB/s busbw of 94 (ROCm/cvs), SC24 has 75% at 2 MiB"
 MI250X_SYSTEMS, POWER9 = ("lumi", "frontier", "dardel"), ("sierra", "summit")
 # Of what nobody has said what is healthy: why.
 UNKNOWN = {
@@ -410,9 +414,9 @@ UNKNOWN = {
         for name in MI250X_SYSTEMS
         for operation in ("unidirectional", "alltoall")
     },
+    **{(name, "alltoall", "ccl", 2): RCCL_PAIRS for name in ("lumi", "frontier")},
     **{(name, f"{kind}*", "ccl", nodes): THROUGH_CPUS for name in POWER9 for kind in "abr" for nodes in (1, 2)},
     **{(name, "unidirectional", "ccl", 2): PAIRS_OF_NCCL for name in ("delta", "leonardo")},
-    ("*", "alltoall", "ccl", 2): ALLTOALL,
 }
 
 

@@ -19,7 +19,7 @@ def launch(folder: Path, when: str, launcher: str = "", **environment: str) -> s
     (folder / FOLDER).mkdir(exist_ok=True)
     # As another Python than this one would find it: by the path that the command names.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = ["sh", "-c", state_command(when, launcher)]
+    command = ["sh", "-c", state_command(when, launcher, 1)]
     return subprocess.run(
         command, cwd=folder, env={**clean, **environment}, capture_output=True, text=True, timeout=60, check=False
     )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -217,3 +222,49 @@ def test_ways_to_the_same_port_of_the_others(tmp_path: Path, monkeypatch: pytest
     own = {"hsn0": ("192.0.2.1", 9000), "docker0": ("172.17.0.1", 1500), "ib0": ("198.51.100.1", 4092)}
     assert nics.blocked_paths(tmp_path, "nid001", own) == (BlockedPath("hsn0", "nid002", 9000, 1500),)
     assert set(asked) == {"192.0.2.2", "192.0.2.3"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_a_node_that_no_connection_reaches_is_named(tmp_path: Path) -> None:
+    """Four real network namespaces on a bridge; what goes to the third is dropped in its firewall."""
+    hosts = [f"fab{os.getpid() % 10_000}n{number}" for number in (1, 2, 3, 4)]
+    bridge = f"fabr{os.getpid() % 10_000}"
+
+    def run(*words: str) -> None:
+        subprocess.run(words, check=True)
+
+    try:
+        run("ip", "link", "add", bridge, "type", "bridge")
+        run("ip", "link", "set", bridge, "up")
+        for number, host in enumerate(hosts, 1):
+            run("ip", "netns", "add", host)
+            run("ip", "link", "add", host, "master", bridge, "type", "veth", "peer", "name", "hsn0", "netns", host)
+            run("ip", "link", "set", host, "up")
+            run("ip", "-n", host, "link", "set", "hsn0", "up")
+            run("ip", "-n", host, "addr", "add", f"198.51.100.{number}/24", "dev", "hsn0")
+        forwards = [Path(f"/sys/class/net/{host}/brport/state") for host in hosts]
+        while {file.read_text().strip() for file in forwards} != {"3"}:
+            time.sleep(0.05)
+        rules = "add table ip t; add chain ip t in { type filter hook input priority 0; }; add rule ip t in drop"
+        run("ip", "netns", "exec", hosts[2], "nft", rules)
+        script = (
+            "import sys; from pathlib import Path; from fabricheck.state import nics; "
+            "folder, host = Path(sys.argv[1]), sys.argv[2]; "
+            "print([way.to for way in nics.missing_connections(folder, host, nics.own_addresses(['hsn0']), 4)])"
+        )
+        jobs = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", host, sys.executable, "-c", script, str(tmp_path), host],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for host in hosts
+        ]
+        missing = [ast.literal_eval(job.communicate(timeout=30)[0]) for job in jobs]
+    finally:
+        for host in hosts:
+            subprocess.run(["ip", "netns", "del", host], check=False)
+        subprocess.run(["ip", "link", "del", bridge], check=False)
+    silent = hosts[2]
+    assert [missing[number] for number in (0, 1, 3)] == [[silent]] * 3
+    assert set(missing[2]) == {hosts[0], hosts[1], hosts[3]}

@@ -37,7 +37,7 @@ def test_a_module_in_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: 
     for name in ("json", "fabricheck", "reframe", "runpy", "pathlib"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
-    command = ["sh", "-c", state_command("before", "")]
+    command = ["sh", "-c", state_command("before", "", 1)]
     subprocess.run(command, env={**os.environ, "SLURM_LOCALID": "0"}, timeout=60, check=True)
     ask_this_node(60)
     ask_gpu_facts()

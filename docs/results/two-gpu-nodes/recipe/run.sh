@@ -16,6 +16,8 @@ sed -i 's/"nodes": 2/"nodes": 4/; s/ 16 if gpu/ 8 if gpu/; s#/hosts"#/hosts4"#' 
 sed -i 's/"scheduler": "local"/"scheduler": "squeue"/; s/"launcher": "mpirun"/"launcher": "srun"/; s/"launcher_options": .*\],/"launcher_options": [],/' $S/flot/settings.py
 for n in 1 2 3 4; do echo "10.79.0.$n slots=1"; done > $DUO/hosts4
 nvidia-smi -L 2>/dev/null | sed -n 's/.*UUID: \(GPU-[^)]*\)).*/\1/p' | { n=0; while read u; do echo $u > $DUO/uuid$n; n=$((n+1)); done; }
+# The files describe H100; another model is written into them.
+model=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //'); [ -n "$model" ] && sed -i "s/H100 80GB HBM3/$model/" $S/*/settings.py $S/*/topology.yaml
 [ -e $DUO/uuid0 ] && export DUO_GPU=1; T=${DUO_GPU:+ccl}; T=${T:-mpi}; cores() { echo $1 > $DUO/cores; }; cores $(( $(nproc) / 2 ))
 [ -e /sys/fs/cgroup/cgroup.subtree_control ] && echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
 sh $H/net.sh up ${RATE:-10gbit}; for h in nid001 nid002; do sh $H/net.sh rate $h ${RATE:-10gbit}; done
@@ -55,6 +57,9 @@ begin() { case $1 in
   down) pair down -- -S NodePairs.timeout=5;;
   management) DUO_IFNAME=mgmt0 pair management;;
   killed) pair killed -- -S NodePairs.budget=2;;
+  blocked) pair blocked -- -S NodePairs.timeout=5;;
+  pausing) pair pausing -- -S NodePairs.budget=2;;
+  quota) pair quota -- -S NodePairs.budget=2;;
   hang) pair hang -- -S NodePairs.timeout=5 -S NodePairs.budget=2;;
   fleet|slow) fleet $1;;
   local|tenant) fc $1 --name "^SmokeHostCopies";;
@@ -75,14 +80,21 @@ plant() { case $1 in
   library) add nid002 "export LD_LIBRARY_PATH=$(dirname $(find / -name "libnccl.so.2" -path "*site-packages*" -not -path "/proc/*" 2>/dev/null | head -1))";;
   killed) signal KILL;;
   hang) signal STOP;;
+  pausing) (timeout 60 python3 $H/signal_rank.py PAUSE nid002 ${2:-2} & echo $! > $DUO/pausing);;
+  quota) quota nid002 60000;;
+  blocked) nft add table bridge duo; nft add chain bridge duo forward '{ type filter hook forward priority 0; }'; nft add rule bridge duo forward iifname h-nid001 oifname h-nid002 ether type ip drop;;
   slow) burn 1;;
   tenant) burn 0;;
   victims) net up ${RATE:-10gbit} nid003 nid004; cores $(( $(nproc) / 4 ));;
   esac; }
+# Microseconds of a CPU in 100 ms for the ranks of a node; max: all.
+quota() { if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo +cpu > /sys/fs/cgroup/cgroup.subtree_control; echo "$2 100000" > /sys/fs/cgroup/$1/cpu.max
+  else mkdir -p /sys/fs/cgroup/cpu/duo-$1; echo ${2/max/-1} > /sys/fs/cgroup/cpu/duo-$1/cpu.cfs_quota_us; fi; }
 # unshare itself does not end by SIGTERM.
 burn() { unshare --pid --fork --kill-child --mount-proc python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
 undo() {
   net rate nid002 ${RATE:-10gbit}; net mtu nid002 1500; net port nid002 up; rm -f $DUO/env.* $DUO/conf.*; cores $(( $(nproc) / 2 ))
+  [ $1 = quota ] && quota nid002 max; [ $1 = blocked ] && nft delete table bridge duo; [ -e $DUO/pausing ] && kill $(cat $DUO/pausing) 2>/dev/null; rm -f $DUO/pausing
   [ -n "$b" ] && kill -KILL $b; b=; [ $1 = hang ] && python3 $H/signal_rank.py KILL nid002 0 1; }
 tests() { case $1 in green) echo ${TIMES:-10};; network) echo 2;; fleet|slow) echo 99;; *) echo 1;; esac; }
 tell() { local n; for n in "$@"; do

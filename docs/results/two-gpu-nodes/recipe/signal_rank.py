@@ -1,4 +1,7 @@
-"""signal_rank.py SIGNAL NODE DELAY [PATIENCE]: signals the rank on NODE that many seconds after it was first seen."""
+"""signal_rank.py SIGNAL NODE DELAY [PATIENCE]: signals the rank on NODE that many seconds after it was first seen.
+
+PAUSE as SIGNAL stops it for 150 ms again and again, each half second, until it has ended.
+"""
 
 import os
 import signal
@@ -15,7 +18,13 @@ while time.time() < until:
             program = (process / "comm").read_text().strip() in ("exe", "fabricbench")
             if program and (process / "ns/net").stat().st_ino == network:
                 time.sleep(float(sys.argv[3]))
-                os.kill(int(process.name), getattr(signal, f"SIG{sys.argv[1]}"))
+                while sys.argv[1] == "PAUSE" and process.exists():
+                    os.kill(int(process.name), signal.SIGSTOP)
+                    time.sleep(0.15)
+                    os.kill(int(process.name), signal.SIGCONT)
+                    time.sleep(0.35)
+                if sys.argv[1] != "PAUSE":
+                    os.kill(int(process.name), getattr(signal, f"SIG{sys.argv[1]}"))
                 sys.exit()
         except OSError:
             continue

@@ -1,0 +1,346 @@
+"""What the readers of vendors' tools share: strict numbers, tables, and problems that name the line.
+
+A reader trusts nothing: it has the form in which the tool prints, and refuses what differs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fabricheck.records.finding import Finding
+from fabricheck.records.run import Samples, list_ranks
+from fabricheck.records.vendor_output import VendorOutput
+from fabricheck.records.verdict import Verdict
+from fabricheck.results.environment import without_values
+from fabricheck.results.printed import Line
+
+LARGEST_SIZE = (1 << 63) - 1
+LARGEST_RANKS = 1 << 20
+_LONGEST_NS = 10**18  # 30 years
+# A longer list of the same problem says nothing more.
+_LONGEST_LIST = 8
+
+WHOLE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+FIXED = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
+NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
+WORD = re.compile(r"[a-z0-9_]{1,20}", re.ASCII)
+CHECKED = re.compile(r"Pass|Fail")
+ANY = re.compile(r"\S+")
+_VALUES = {"Pass": 0.0, "Fail": 1.0, "N/A": -1.0}
+_NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[+-]?[0-9]*)?", re.ASCII)
+
+# Words of a launcher, library or kernel that say that a run did not end as it should.
+_CRASH = re.compile(
+    r"segmentation fault|bus error|floating point exception|process received signal|exited on signal|killed by signal"
+    r"|caught signal|exit(?:ed)?(?: with)? (?:non-?zero )?(?:status|code) [1-9]|non-?zero (?:status|exit)"
+    r"|exit code:? +[1-9]|bad termination|mpi_abort|abort\([0-9-]+\) on node|due to time limit|core dumped|\bkilled\b"
+    r"|(?:job|step|process) (?:has been )?(?:aborted|terminated|cancelled)|slurmstepd: error|srun: error"
+    r"|assertion .*failed|terminate called|out of memory|oom[- ]kill|(?:cuda|hip) (?:error|failure)"
+    r"|nccl (?:failure|error)|test (?:nccl|cuda|hip) failure|fatal error|cannot allocate memory"
+    r"|error while loading shared libraries|undefined symbol|test timeout",
+    re.IGNORECASE,
+)
+# One of these is in whatever the above finds, and is found sooner.
+_CRASH_WORDS = re.compile(
+    r"fault|rror|xcept|ignal|xit|tatus|ermin|bort|ancel|imit|dump|illed|ailed|emory|oom|undef|eout"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the caller knows of an output: how many ranks took part, the program, and the sizes as the tool counts."""
+
+    ranks: int | None = None
+    tool: str | None = None
+    sizes: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its tokens and numbers by column; -1 where the tool has no number."""
+
+    line: Line
+    tokens: Mapping[str, str]
+    values: Mapping[str, float]
+
+    @property
+    def size(self) -> int:
+        """The first column, in bytes."""
+        return int(next(iter(self.tokens.values())))
+
+    def rounded(self, name: str) -> tuple[float, float]:
+        """A number, and half a unit of its last printed digit."""
+        mantissa, _, power = self.tokens[name].partition("e")
+        decimals = len(mantissa.partition(".")[2])
+        return self.values[name], 0.5 * 10.0 ** (int(power or 0) - decimals)
+
+
+@dataclass
+class Table:
+    """A table of an output; `said`: what the lines before it say of it alone."""
+
+    line: Line
+    columns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    said: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Those of its rows, in their order."""
+        return [row.size for row in self.rows]
+
+
+def quote(text: str, limit: int = 160) -> str:
+    """`text` as a part of a one-line message: no control characters, no values that may be secret, not too long."""
+    clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text[:4096])).split())
+    clean = clean.encode("utf-8", "replace").decode("utf-8")
+    return repr(clean if len(clean) <= limit else clean[: limit - 1] + "…")
+
+
+class Block:
+    """One output of a tool, read line by line, then checked as a whole. Each tool has one.
+
+    `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows,
+    by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one
+    which is none of `known` is damaged; `words`: how many tokens of a row may be words; `aligned_from`: the first
+    column that stands under the others of its kind.
+    """
+
+    title: ClassVar[str]
+    begins: ClassVar[tuple[re.Pattern[str], ...]]
+    known: ClassVar[Mapping[str, re.Pattern[str]]]
+    own: ClassVar[re.Pattern[str]]
+    words: ClassVar[int] = 1
+    aligned_from: ClassVar[int] = 0
+    transport: ClassVar[str] = "ccl"
+
+    def __init__(self, path: str, asked: Asked) -> None:
+        self.path, self.asked = path, asked
+        self.problems: list[Finding] = []
+        self.facts: dict[str, str] = {}
+        self.said: dict[str, str] = {}
+        self.tables: list[Table] = []
+        self.version: str | None = None
+        self.ranks: int | None = None
+        self.hosts: list[str] = []
+        self.devices: list[str] = []
+        self.crash: Line | None = None
+
+    def take(self, line: Line) -> None:
+        """Reads a line of the output, or of whatever else was written between its lines."""
+        text = line.text.strip()
+        for kind, pattern in self.known.items():
+            if (match := pattern.fullmatch(text)) is not None:
+                self.read_line(kind, match, line)
+                return
+        if self.is_row(tokens := text.split()):
+            self.read_row(line, tokens)
+        elif self.own.search(text) is not None:
+            self.invalid(line, f"not a line of {self.title}: it is damaged, or two outputs are mixed")
+        elif self.crash is None and _CRASH_WORDS.search(text) and _CRASH.search(text):
+            self.crash = line
+
+    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
+        """Keeps what a line of `known` says, which no output says twice."""
+        for name, value in match.groupdict().items():
+            if value is not None and self.said.setdefault(name, value) != value:
+                self.invalid(line, "this was said before: two outputs are in one text")
+
+    def is_row(self, tokens: Sequence[str]) -> bool:
+        """Whether a line is a row of numbers, also where some of them are damaged."""
+        if _NUMBER_LIKE.fullmatch(tokens[0]):
+            return True
+        numbers = sum(_NUMBER_LIKE.fullmatch(token) is not None for token in tokens)
+        return numbers >= max(len(tokens) - self.words, 2 * self.words - 1)
+
+    def read_row(self, line: Line, tokens: Sequence[str]) -> None:
+        """Adds a row to the last table; one that does not fit its columns is a problem."""
+        if not self.tables:
+            self.invalid(line, "numbers before the header of a table")
+            return
+        columns = self.tables[-1].columns
+        if not columns:
+            return  # the header was none
+        if not (line.text.isascii() and line.text.isprintable()) or len(tokens) != len(columns):
+            self.invalid(line, f"not a row of {len(columns)} columns; a log in the same file damages rows")
+            return
+        cells = dict(zip(columns, tokens, strict=True))
+        for name, pattern in columns.items():
+            if pattern.fullmatch(cells[name]) is None:
+                self.invalid(line, f"{cells[name][:30]!r} is not as {self.title} prints {name}")
+                return
+        values = {name: value_of(cell) for name, cell in cells.items() if columns[name] is not WORD}
+        self.tables[-1].rows.append(Row(line, cells, values))
+
+    def samples(self) -> Iterator[Samples]:
+        """Checks all that was read, and gives what was measured."""
+        raise NotImplementedError
+
+    @property
+    def tool(self) -> str:
+        """The program."""
+        raise NotImplementedError
+
+    def output(self) -> VendorOutput:
+        """The output; damage is a problem of it, and nothing is raised."""
+        samples = tuple(self.samples())
+        if self.crash is not None:
+            self.incomplete(self.crash, "the run ended with an error")
+        tool = self.tool
+        if self.asked.tool is not None and tool != self.asked.tool:
+            self.invalid(None, f"this is the output of {tool} instead of {self.asked.tool}")
+        return VendorOutput(
+            tool,
+            self.version,
+            self.path,
+            self.ranks,
+            self.facts,
+            samples,
+            tuple(self.problems),
+            transport=self.transport,
+            hosts=tuple(self.hosts),
+            devices=tuple(self.devices),
+        )
+
+    def outputs(self) -> Iterator[VendorOutput]:
+        """The outputs: one, but of tools that print a matrix for each test."""
+        yield self.output()
+
+    def add(self, verdict: Verdict, line: Line | None, message: str) -> None:
+        """A problem with what stands in `line`, which is quoted (None: with the whole output)."""
+        where = self.path or "the output"
+        if line is not None:
+            message = f"{message}: {quote(line.text)}"
+            where += f":{line.number}"
+        if len(self.problems) < _LONGEST_LIST or verdict not in {known.verdict for known in self.problems}:
+            self.problems.append(Finding("output-damaged", verdict, f"{where}: {message}"))
+
+    def invalid(self, line: Line | None, message: str) -> None:
+        """Adds an INVALID problem, as `add`."""
+        self.add(Verdict.INVALID, line, message)
+
+    def incomplete(self, line: Line | None, message: str) -> None:
+        """Adds an INCOMPLETE problem, as `add`."""
+        self.add(Verdict.INCOMPLETE, line, message)
+
+    def check_alignment(self, rows: Sequence[Row]) -> None:
+        """Columns stand under each other, unless a number fills its own: a character that was lost or added shows.
+
+        Where all blanks between columns were made one, as by a chat, nothing is known.
+        """
+        places = [[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows]
+        lost = all(right[0] - left[1] == 1 for row in places for left, right in itertools.pairwise(row))
+        spans = [[(0, 0), *row[self.aligned_from :]] for row in places]
+        widths = [[right[1] - left[1] for left, right in itertools.pairwise(row)] for row in spans]
+        gaps = [[right[0] - left[1] for left, right in itertools.pairwise(row)] for row in spans]
+        if len(rows) < 2 or lost:
+            return
+        usual = [Counter(column).most_common(1)[0][0] for column in zip(*widths, strict=True)]
+        for row, width, gap in zip(rows, widths, gaps, strict=True):
+            fits = zip(width, usual, gap, strict=True)
+            if any(have < want or (have > want and blanks > 2) for have, want, blanks in fits):
+                self.invalid(row.line, "the row is not aligned with the others: characters were lost or added")
+
+    def check_sizes(self, table: Table, *, doubling: bool) -> None:
+        """The sizes are those that were requested, or else each is twice (more than) the one before."""
+        sizes = table.sizes
+        if self.asked.sizes is not None:
+            if missing := [size for size in self.asked.sizes if size not in sizes]:
+                self.incomplete(None, f"rows are missing: {list_ranks(missing)} B")
+            if sizes != [size for size in self.asked.sizes if size in sizes]:
+                self.invalid(table.line, "rows are repeated, moved or were not requested")
+            return
+        for row, before, size in zip(table.rows[1:], sizes, sizes[1:], strict=False):
+            if size <= before or (doubling and before and size != 2 * before):
+                self.invalid(row.line, f"{size} B follow {before} B: rows are missing, repeated or moved")
+
+    def impossible(self, row: Row) -> str | None:
+        """What cannot be true of a row, whatever the tool."""
+        values = row.values
+        if values.get("repetitions", 1) < 1:
+            return "zero repetitions"
+        # IMB rounds a rate beside its time to two decimals.
+        names = ["time", "maximum", "average", "pure", "messages", *(["rate"] if "repetitions" not in values else [])]
+        if row.size > 0 and 0 in [values.get(name) for name in names]:
+            return "a time or rate of zero is impossible"
+        order = [values[name] for name in ("minimum", "average", "maximum") if name in values]
+        if order != sorted(order):
+            return "minimum, average and maximum are not in this order"
+        if "messages" not in values or "rate" not in values:
+            return None
+        agree = products_agree(row.rounded("messages"), (row.size / 1e6, 0.0), row.rounded("rate"))
+        return None if agree else "the rate and messages/s do not match"
+
+    def wrong_bytes(self, row: Row) -> int:
+        """How many bytes were wrong, as far as the tool says it: 1 for any, -1 where it did not look."""
+        wrong = row.values.get("wrong", -1.0)
+        if wrong > 0:
+            self.facts["validation"] = "failed"
+            self.add(Verdict.FAIL, row.line, "the data were wrong")
+        else:
+            self.facts.setdefault("validation", "off" if wrong < 0 else "passed")
+        return int(wrong > 0) if wrong >= 0 else -1
+
+
+def value_of(token: str) -> float:
+    """The number of a cell; 0 for one that is none."""
+    if token in _VALUES:
+        return _VALUES[token]
+    try:
+        return float(token)
+    except ValueError:
+        return 0.0
+
+
+def products_agree(factors: tuple[float, float], other: tuple[float, float], product: tuple[float, float]) -> bool:
+    """Whether one times other can be `product`, each given as (value, half a unit of its last printed digit)."""
+    low = max(factors[0] - factors[1], 0.0) * max(other[0] - other[1], 0.0)
+    high = (factors[0] + factors[1]) * (other[0] + other[1])
+    slack = 1e-9 * high
+    return low - slack <= product[0] + product[1] and product[0] - product[1] <= high + slack
+
+
+def message_ns(row: Row) -> float:
+    """Nanoseconds from message to message, of messages/s and MB/s (10^6 B) the one that is printed finer."""
+    messages, half = row.rounded("messages")
+    rate, half_rate = row.rounded("rate")
+    if half * rate <= half_rate * messages:
+        return 1e9 / messages
+    return 1e3 * row.size / rate
+
+
+def one_time(
+    operation: str,
+    size: int,
+    ranks: tuple[int, ...],
+    nanoseconds: float,
+    *,
+    implementation: str = "transfers",
+    wrong_bytes: int = -1,
+    schedule: str = "uncontended",
+    placement: Literal["", "out-of-place", "in-place"] = "",
+) -> Samples:
+    """The record of a mean, rounded to the nearest whole nanosecond and at least 1, and no more than is possible."""
+    times = np.array([min(max(round(nanoseconds), 1), _LONGEST_NS)], dtype=np.int64)
+    times.flags.writeable = False
+    return Samples(
+        operation=operation,
+        implementation=implementation,
+        schedule=schedule,
+        round=-1,
+        ranks=ranks,
+        bytes=min(size, LARGEST_SIZE),
+        warmup=-1,
+        stopped="fixed",
+        wrong_bytes=wrong_bytes,
+        times_ns=times,
+        statistic="mean",
+        placement=placement,
+    )

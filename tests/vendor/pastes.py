@@ -1,0 +1,263 @@
+"""Pastes as people send them: outputs of every tool, in the form of the tools' own print code, and their siblings.
+
+`draw` gives one at random, with the values that it has: rates in Gb/s or times in us of one way, by operation and size.
+What a sibling may differ in: version, launcher's prefix, CRLF, log lines between rows, lines that a terminal broke,
+blanks that a chat made one, headings that were not copied. The property of a reader: these values, or a problem.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.vendor import render
+
+Values = dict[tuple[str, int], float]
+
+
+@dataclass(frozen=True)
+class Paste:
+    """A text, the values in it, and what the caller knows beside it. `refusable`: whether a refusal is right too."""
+
+    tool: str
+    text: str
+    values: Values
+    asked: dict[str, object] = field(default_factory=dict)
+    refusable: bool = False
+
+
+def nccl(draw: random.Random) -> Paste:
+    """nccl-tests or rccl-tests, of some version."""
+    tool = draw.choice(["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "sendrecv_perf"])
+    ranks = draw.choice([2, 4, 8, 16])
+    times = [(round(draw.uniform(900, 1100) * 8**k, 2), round(draw.uniform(900, 1100) * 8**k, 2)) for k in range(4)]
+    table = render.NcclTable(tool, ranks, draw.choice([1 << 24, 1 << 26]), 8, times)
+    style = draw.choice(["nccl-tests", "classic", "rccl-tests"])
+    text = table.text(style)
+    operation = {"all_reduce_perf": "allreduce", "all_gather_perf": "allgather", "alltoall_perf": "alltoall"}.get(
+        tool, tool.removesuffix("_perf")
+    )
+    operation = "bidirectional" if operation == "sendrecv" and ranks == 2 else operation
+    printed = [render.fitted(time, 7) if style == "nccl-tests" else render.classic(time) for time, _ in times]
+    values = {
+        (operation, size): 8e-3 * size / float(time)
+        for (_, size, _, _), time in zip(table.rows(), printed, strict=True)
+    }
+    return Paste("nccl-tests", text, values, {"tool": None if style == "nccl-tests" else tool})
+
+
+def nccl_rows(draw: random.Random) -> Paste:
+    """Rows alone, as in a README."""
+    whole = nccl(draw)
+    lines = [line for line in whole.text.splitlines() if "Rank" not in line and "nThread" not in line]
+    keep = [line for line in lines if not line.startswith(("# Out of", "# Avg", "# Coll", "# nccl"))]
+    ranks = whole.text.count("  Rank ")
+    tool = whole.asked["tool"] or whole.text.split("starting: ")[1].split()[0]
+    if draw.random() < 0.5:
+        del keep[-2]
+        keep.insert(-1, draw.choice(["...", "…", "  ..."]))
+    sizes = {int(line.split()[0]) for line in keep if line.split() and line.split()[0].isdecimal()}
+    values = {key: value for key, value in whole.values.items() if key[1] in sizes}
+    return Paste("nccl-tests", "\n".join(keep) + "\n", values, {"tool": tool, "ranks": ranks})
+
+
+def nccl_json(draw: random.Random) -> Paste:
+    """The file of `-J`."""
+    times = [(draw.uniform(20, 4000), draw.uniform(20, 4000)) for _ in range(3)]
+    table = render.NcclTable("all_reduce_perf", draw.choice([2, 8]), 1 << 20, 4, times)
+    values = {
+        ("allreduce", size): 8e-3 * size / time for (_, size, _, _), (time, _) in zip(table.rows(), times, strict=True)
+    }
+    return Paste("nccl-tests", table.json(), values)
+
+
+def osu(draw: random.Random) -> Paste:
+    """osu_bw, osu_bibw or osu_latency."""
+    title, column, operation = draw.choice(
+        [
+            ("Bandwidth Test", "Bandwidth (MB/s)", "unidirectional"),
+            ("Bi-Directional Bandwidth Test", "Bandwidth (MB/s)", "bidirectional"),
+            ("Latency Test", draw.choice(["Latency (us)", "Avg Latency(us)"]), "pingpong"),
+        ]
+    )
+    rows, values = [], {}
+    for power in range(16, 23):
+        value = round(draw.uniform(10, 9e4), 2)
+        rows.append((1 << power, [f"{value:.2f}"]))
+        rate = 8e-3 * value / (2 if operation == "bidirectional" else 1)
+        values[operation, 1 << power] = 8e-3 * (1 << power) / value if operation == "pingpong" else rate
+    name = draw.choice(["MPI", "MPI-CUDA", "MPI-ROCM"])
+    text = render.osu(f"OSU {name} {title}", f"# Size          {column}", rows, draw.choice(["5.9", "7.2", "7.5"]))
+    return Paste("osu", text, values)
+
+
+def imb(draw: random.Random) -> Paste:
+    """IMB-MPI1 PingPong."""
+    rows, values = [("0", "1000", "1.20", "0.00")], {}
+    for power in range(16, 20):
+        time = round(draw.uniform(100, 5000), 2)
+        rows.append((str(1 << power), "640", f"{time:.2f}", f"{(1 << power) / time:.2f}"))
+        values["pingpong", 1 << power] = 8e-3 * (1 << power) / time
+    columns = ("#bytes", "#repetitions", "t[usec]", "Mbytes/sec")
+    return Paste("imb", render.imb("PingPong", columns, rows, (16, 19)), values)
+
+
+def nvbandwidth(draw: random.Random) -> Paste:
+    """A matrix of nvbandwidth, of one node or of several, in one direction or both."""
+    multi, both, write = draw.random() < 0.3, draw.random() < 0.4, draw.random() < 0.5
+    mover, access = draw.choice(["ce", "sm"]), "write" if write else "read"
+    test = f"{'multinode_' if multi else ''}device_to_device_{'bidirectional_' if both else ''}memcpy_{access}_{mover}"
+    count = draw.choice([2, 4, 8])
+    parts = [f"{access.title()}1 ", f"{access.title()}2 ", "Total "] if both else [""]
+    lines = ["nvbandwidth Version: v0.8", "Built from Git version: v0.8", ""]
+    gpu = "NVIDIA GB200 (00000000:1b:00)"
+    if multi:
+        lines += [f"Process {index:2d} (node{index // 4}): device {index % 4}: {gpu}" for index in range(count)]
+    else:
+        lines += ["node01", *(f"Device {index}: {gpu}" for index in range(count))]
+    lines += ["", f"Running {test}."]
+    lowest = 1e9
+    for part in parts:
+        cells = [[round(draw.uniform(100, 900), 2) for _ in range(count)] for _ in range(count)]
+        total = sum(cell for i, row in enumerate(cells) for j, cell in enumerate(row) if i != j)
+        lines += [f"memcpy {mover.upper()} GPU(row) <-> GPU(column) {part}bandwidth (GB/s)"]
+        lines += [" " * 2 + "".join(f"{index:10d}" for index in range(count))]
+        for i, row in enumerate(cells):
+            lines.append(f"{i:2d}" + "".join(f"{'N/A':>10}" if i == j else f"{x:10.2f}" for j, x in enumerate(row)))
+        lines += ["", f"SUM {test} {total:.2f}", ""]
+        if part != "Total ":
+            lowest = min(lowest, *(cell for i, row in enumerate(cells) for j, cell in enumerate(row) if i != j))
+    operation = "bidirectional" if both else "unidirectional"
+    return Paste("nvbandwidth", "\n".join(lines) + "\n", {(operation, 512 << 20): 8 * lowest})
+
+
+def nvbandwidth_json(draw: random.Random) -> Paste:
+    """The same of `--json`."""
+    rate = round(draw.uniform(100, 900), 2)
+    test: dict[str, object] = {
+        "name": "device_to_device_memcpy_write_ce",
+        "bandwidth_description": "memcpy CE GPU(row) <- GPU(column)",
+    }
+    test |= {"bandwidth_matrix": [["N/A", f"{rate}"], [f"{rate + 1}", "N/A"]], "sum": 2 * rate + 1, "status": "Passed"}
+    text = json.dumps({"nvbandwidth": {"GPU Device list": ["0: NVIDIA H200 (x)"] * 2, "testcases": [test]}}, indent=1)
+    return Paste("nvbandwidth", text, {("unidirectional", 512 << 20): 8 * rate})
+
+
+def transferbench(draw: random.Random) -> Paste:
+    """A test of one transfer, or a matrix of pairs."""
+    rate = round(draw.uniform(10, 900), 2)
+    if draw.random() < 0.5:
+        text = (
+            "TransferBench v1.59.00\nTest 1:\n"
+            f" Executor: GPU 00 | {rate:7.3f} GB/s |    1.418 ms |     67108864 bytes | {rate:.3f} GB/s (sum)\n"
+            f"     Transfer 00  | {rate:7.3f} GB/s |    1.418 ms |     67108864 bytes | G0 -> GFX00:004 -> G1\n"
+        )
+    else:
+        text = (
+            "TransferBench v1.54\nBytes Per Direction 67108864\n"
+            "Unidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor: GFX)\n"
+            " SRC+EXE\\DST     CPU 00       GPU 00    GPU 01\n"
+            f"  CPU 00  ->      20.00        55.00     55.00\n\n  GPU 00  ->      54.00       999.99{rate:10.2f}\n"
+            f"  GPU 01  ->      54.00{rate + 1:14.2f}    999.99\n"
+        )
+    return Paste("TransferBench", text, {("unidirectional", 64 << 20): 8 * rate})
+
+
+def perftest(draw: random.Random) -> Paste:
+    """ib_write_bw, ib_read_bw or ib_send_bw, in either unit, in one direction or both."""
+    verb, both = draw.choice(["RDMA_Write", "RDMA_Read", "Send"]), draw.random() < 0.3
+    unit = draw.choice(["Gb/sec", "MiB/sec", "MB/sec"])
+    rate = round(draw.uniform(50, 390), 2)
+    factor = 1.0 if unit == "Gb/sec" else 8 * (1 << 20) / 1e9
+    text = (
+        f"{'-' * 80}\n                    {verb} {'Bidirectional ' if both else ''}BW Test\n"
+        " Dual-port       : OFF\t\tDevice         : mlx5_0\n Link type       : Ethernet\n"
+        f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
+        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   0.000100\n{'-' * 80}\n"
+    )
+    operation = "bidirectional" if both else "unidirectional"
+    return Paste("perftest", text, {(operation, 65536): rate * factor / (2 if both else 1)})
+
+
+def ucx(draw: random.Random) -> Paste:
+    """The client of ucx_perftest, with its command line; without it nobody says what was measured."""
+    time = round(draw.uniform(1, 900), 3)
+    stated = draw.random() < 0.9
+    text = (
+        f"$ ucx_perftest node02 -t {draw.choice(['tag_bw', 'ucp_am_bw'])} -m cuda -s 8388608 -n 1000\n"
+        if stated
+        else ""
+    )
+    text += (
+        "+--------------+--------------+------------------------------+---------------------+-----------------------+\n"
+        "|              |              |       overhead (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n"
+        "|    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |\n"
+        f"Final:                  1000      {time:.3f} {time:.3f} {time:.3f} 10000.00 10000.00 1000 1000\n"
+    )
+    values = {("unidirectional", 8388608): 8e-3 * 8388608 / time}
+    return Paste("ucx_perftest", text, values, refusable=not stated)
+
+
+def nixl(draw: random.Random) -> Paste:
+    """nixlbench between GPUs; old versions have other columns."""
+    rate, old = round(draw.uniform(10, 390), 6), draw.random() < 0.5
+    text = "NIXLBench Configuration\n" + "*" * 60 + "\n"
+    text += "Initiator seg type (--initiator_seg_type=[DRAM,VRAM])       : VRAM\n"
+    text += "Target seg type (--target_seg_type=[DRAM,VRAM])             : VRAM\n" + "-" * 60 + "\n"
+    if old:
+        text += "Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  B/W (GiB/Sec)  B/W (GB/Sec)\n"
+        text += f"{8 << 20:<20d}{1:<15d}{7.5:<15.6f}{1.5:<15.6f}{1.5:<15.6f}{rate:<15.6f}\n"
+    else:
+        text += "Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)  Avg Prep (us)  P99 Prep (us)  "
+        text += "Avg Post (us)  P99 Post (us)  Avg Tx (us)    P99 Tx (us)\n"
+        text += f"{8 << 20:<20d}{1:<15d}{rate:<15.6f}" + "".join(f"{9.5:<15.1f}" for _ in range(7)) + "\n"
+    return Paste("nixlbench", text, {("unidirectional", 8 << 20): 8 * rate})
+
+
+TOOLS: dict[str, Callable[[random.Random], Paste]] = {
+    **{"nccl": nccl, "rows": nccl_rows, "nccl json": nccl_json, "osu": osu, "imb": imb, "nvbandwidth": nvbandwidth},
+    **{"nvbandwidth json": nvbandwidth_json, "transferbench": transferbench, "perftest": perftest, "ucx": ucx},
+    "nixl": nixl,
+}
+PREFIXES = (
+    *("", "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "[0] ", "nid001: ", "dgx-h100-07: ", "worker-1  | "),
+    *("[pod/nccl-launcher-x1/launcher] ", "nccl-launcher-x7k2p launcher ", "2026-11-25T12:00:00.123456789Z "),
+    *("Nov 21 05:26:06 ", "> ", "2026-11-25T12:00:00.123Z stdout F ", "10.0.0.7: "),
+)
+_LOG = (
+    "node01:900:950 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+    "node01:900:950 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1b000 - Init COMPLETE",
+    "[1763990000.1] [node01:77 :0] ucp_context.c:1234 UCX INFO  Version 1.17.0",
+    "WARNING: There was an error initializing an OpenFabrics device.",
+)
+
+
+def draw_paste(kind: str, seed: int) -> Paste:
+    """A paste of a kind of TOOLS, with a launcher's prefix and all else that happens to a text."""
+    draw = random.Random(f"{kind} {seed}")
+    paste = TOOLS[kind](draw)
+    lines = paste.text.split("\n")
+    refusable = paste.refusable
+    is_json = "json" in kind
+    if draw.random() < 0.4 and not is_json:
+        for _ in range(draw.randint(1, 4)):
+            lines.insert(draw.randrange(len(lines)), draw.choice(_LOG))
+    if draw.random() < 0.15 and not is_json:  # a log line inside a row
+        rows = [index for index, line in enumerate(lines) if sum(word[:1].isdigit() for word in line.split()) > 2]
+        at = draw.choice(rows or [0])
+        place = draw.randrange(len(lines[at]) + 1)
+        lines[at : at + 1] = [lines[at][:place] + draw.choice(_LOG), lines[at][place:]]
+        refusable = True
+    if draw.random() < 0.1 and not is_json:  # a chat makes all blanks one
+        lines = [" ".join(line.split()) for line in lines]
+        refusable = True
+    if not is_json:
+        prefix = draw.choice(PREFIXES)
+        lines = [prefix + line for line in lines]
+    if draw.random() < 0.1 and not is_json:
+        lines = [line[start : start + 80] for line in lines for start in range(0, max(len(line), 1), 80)]
+        refusable = True
+    end = draw.choice(["\n", "\n", "\r\n"])
+    return Paste(paste.tool, end.join(lines), paste.values, paste.asked, refusable)

@@ -1,0 +1,40 @@
+"""Whatever a paste looks like, a reader has its values or says what is wrong with it; never another value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabricheck.vendor.block import Asked
+from fabricheck.vendor.paste import read_paste
+from tests.support.effort import effort
+from tests.vendor.pastes import TOOLS, Values, draw_paste
+
+
+def values_of(text: str, asked: dict[str, Any]) -> tuple[Values, list[str]]:
+    """The rates that are read, of pairs the lowest, and the problems."""
+    values: Values = {}
+    outputs = read_paste(text, "", Asked(**asked))
+    for output in outputs:
+        for sample in output.samples:
+            if sample.placement != "in-place":
+                key = (sample.operation, sample.bytes)
+                rate = float(sample.goodput_gbps[0])
+                values[key] = min(values.get(key, rate), rate)
+    return values, [problem.message for output in outputs for problem in output.problems]
+
+
+@pytest.mark.parametrize("kind", TOOLS)
+def test_the_right_values_or_a_refusal(kind: str) -> None:
+    refused = 0
+    for seed in range(effort(60)):
+        paste = draw_paste(kind, seed)
+        values, problems = values_of(paste.text, paste.asked)
+        if problems or not values:
+            assert paste.refusable, (seed, problems, paste.text)
+            refused += 1
+            continue
+        wanted = {key: pytest.approx(value, rel=2e-3) for key, value in paste.values.items()}
+        assert {key: value for key, value in values.items() if key in wanted} == wanted, (seed, paste.text)
+    assert refused < effort(60) // 2

@@ -1,0 +1,330 @@
+"""What people paste: whole outputs as launchers, pods, mails and web pages leave them, and those of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabricheck.judge.compare_part import NodeDescription
+from fabricheck.records.vendor_output import VendorOutput
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.normal import Normal, is_normal
+from fabricheck.results.fabricbench import read_run
+from tests.support.nodes import ROOT
+from tests.vendor.reading import read_all
+
+DATA = ROOT / "tests" / "data" / "field_reports"
+TOOL = "all_reduce_perf"
+
+
+def text_of(name: str) -> str:
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+COMPOSE = text_of("nccl-tests_compose.txt")
+PLAIN = COMPOSE.replace("worker-1  | ", "")
+RCCL = text_of("rccl-tests.txt")
+NCCL = "# nccl-tests version 2.17.6 nccl-headers=22707 nccl-library=22707\n"
+
+
+def judged(text: str, tool: str | None = None) -> Normal:
+    return is_normal(read_all(text, "mail.txt", tool=tool), text, "mail.txt", NodeDescription(None, None), ROOT)
+
+
+def read(text: str, tool: str | None = TOOL) -> VendorOutput:
+    (output,) = read_all(text, tool=tool)
+    return output
+
+
+def codes(output: VendorOutput) -> set[str]:
+    return {each.code for each in output.problems}
+
+
+VERSION = "rccl-tests: Version develop:83d38d9\n"
+START = RCCL.splitlines(keepends=True)[0]
+BARE = RCCL.replace(VERSION, "")
+ORDERS = {
+    "the version after the options": RCCL,
+    "the version first": VERSION + BARE,
+    "the test after the version": VERSION + START + BARE.removeprefix(START),
+    "nccl-tests' own line": RCCL.replace(VERSION, NCCL),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_output_is_one_whatever_the_order_of_its_lines(order: str) -> None:
+    output = read(ORDERS[order], tool=None)
+    assert (output.tool, output.ranks, len({each.bytes for each in output.samples})) == (TOOL, 8, 4)
+    assert not output.problems
+    first, second = read_all(ORDERS[order] * 2)
+    assert (first.ranks, second.ranks) == (8, 8) and not first.problems and not second.problems
+
+
+PREFIXES = {
+    "none": "",
+    "kubectl logs --prefix": "[pod/nccl-launcher-x1/launcher] ",
+    "docker compose logs": "worker-1  | ",
+    "pdsh": "node01: ",
+    "stern": "nccl-launcher-x7k2p launcher ",
+    "srun --label": "0: ",
+    "Open MPI": "[1,0]<stdout>:",
+    "kubectl logs --timestamps": "2026-11-25T12:00:00.123456789Z ",
+}
+
+
+@pytest.mark.parametrize("launcher", PREFIXES)
+@pytest.mark.parametrize("stripped", [False, True], ids=["", "trailing blanks are lost"])
+def test_what_launchers_put_before_each_line(launcher: str, stripped: bool) -> None:
+    lines = [PREFIXES[launcher] + line for line in PLAIN.splitlines()]
+    output = read("\n".join(line.rstrip() if stripped else line for line in lines) + "\n")
+    assert (output.ranks, len(output.samples), codes(output)) == (8, 8, set())
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2007", "\u202f"])
+def test_blanks_of_a_web_page(blank: str) -> None:
+    assert read(PLAIN.replace(" ", blank)).samples and not read(PLAIN.replace(" ", blank)).problems
+
+
+@pytest.mark.parametrize(
+    "text", [text_of("nccl-tests_collapsed.txt"), "\n".join(" ".join(line.split()) for line in RCCL.split("\n"))]
+)
+def test_blanks_that_a_chat_lost_are_not_missed(text: str) -> None:
+    assert read(text).samples and not read(text).problems
+
+
+def with_log(*lines: str) -> VendorOutput:
+    return read("".join(f"n1:1:2 [0] NCCL INFO {line}\n" for line in lines) + PLAIN)
+
+
+def test_the_log_in_the_paste_says_which_path_it_was() -> None:
+    sockets = read(text_of("nccl-tests_sockets.txt"))
+    assert codes(sockets) == {"path-forbidden"} and sockets.facts["paths"] == "NET/Socket/0"
+    assert {(each.kind, each.line) for each in sockets.remarks} >= {("path", 3), ("library", 1)}
+    tcp = with_log(
+        "NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)", "Channel 00/0 : 8[0] -> 0[0] via NET/OFI/0"
+    )
+    assert codes(tcp) == {"path-forbidden"}
+    disabled = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
+    lost = with_log(disabled, "Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0")
+    assert not lost.problems and [(each.kind, each.line) for each in lost.remarks] == [("path", 2), ("library", 1)]
+    fine = with_log("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA")
+    assert not fine.problems and fine.facts == {**read(PLAIN).facts, "paths": "NET/IB/0/GDRDMA"}
+    assert "paths" not in read(PLAIN).facts
+
+
+def test_variables_of_any_library_are_read_and_secrets_are_not() -> None:
+    text = "export NCCL_TOPO_FILE=/opt/x.xml\nmpirun -x UCX_TLS=rc,cuda -x HSA_NO_SCRATCH_RECLAIM=1 -x FI_API_KEY=abc\n"
+    (output,) = read_all(text + PLAIN, tool=TOOL)
+    assert output.variables == {"NCCL_TOPO_FILE": "/opt/x.xml", "UCX_TLS": "rc,cuda", "HSA_NO_SCRATCH_RECLAIM": "1"}
+
+
+# busbw / algbw, operation and root of a table that names no test; the test, where only one can be.
+UNNAMED = {
+    "allreduce": (1.75, "sum", -1, "all_reduce_perf"),
+    "reduce_scatter": (0.875, "sum", -1, "reduce_scatter_perf"),
+    "reduce": (1.0, "sum", 0, "reduce_perf"),
+    "sendrecv": (1.0, "none", -1, "sendrecv_perf"),
+    "allgather or alltoall": (0.875, "none", -1, None),
+    "gather or scatter": (0.875, "none", 0, None),
+}
+
+
+@pytest.mark.parametrize("case", UNNAMED)
+def test_a_table_tells_which_test_it_is_of_where_only_one_can_be(case: str) -> None:
+    factor, redop, root, wanted = UNNAMED[case]
+    head, _ = PLAIN.split("     1048576 ", 1)
+    rows, total = "", 0.0
+    for size, time in ((1048576, 34.0), (2097152, 40.0), (4194304, 60.0)):
+        algbw = size / 1e3 / time
+        half = f"  {time:6.2f} {algbw:6.2f} {algbw * factor:6.2f}      0"
+        count = size // 4 if factor in (1.0, 1.75) else size // 32
+        rows += f"{size:>12} {count:>13} {'float':>9} {redop:>7} {root:>7}{half}{half}\n"
+        total += round(algbw * factor, 2) / 3
+    (output,) = read_all(
+        head.replace("maxBytes 8388608", "maxBytes 4194304")
+        + f"{rows}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {total:g}\n#\n"
+    )
+    assert output.tool == (wanted or "nccl-tests")
+    assert [each.message for each in output.problems if wanted] == []
+    assert wanted or [each.verdict for each in output.problems] == [Verdict.INVALID]
+
+
+def test_wrong_data_are_told_whatever_else_is_not_known() -> None:
+    wrong = PLAIN.replace("234.43      0", "234.43 237858").replace("values : 0 OK", "values : 1 FAILED")
+    (output,) = read_all(wrong, tool=TOOL)
+    assert output.facts["validation"] == "failed"
+    assert judged(wrong, TOOL).verdict is Verdict.FAIL
+
+
+def test_each_rank_a_run_of_its_own() -> None:
+    """nccl-tests without MPI, started by mpirun."""
+    lines = PLAIN.splitlines(keepends=True)
+    alone = "".join(line for line in lines if "  Rank " not in line or "Rank  0" in line)
+    outputs = read_all(alone * 8, tool=TOOL)
+    assert len(outputs) == 8 and all("wrong-ranks" in codes(each) for each in outputs)
+    assert "wrong-ranks" not in codes(read(alone))
+
+
+#: As the tools' sources print them, shortened.
+OTHERS = {
+    "rocm_bandwidth_test": "....\n          RocmBandwidthTest Version: 2.6.0\n",
+    "gdrcopy": "GPU id:0; name: NVIDIA H100; Bus id: 0000:1b:00\nselecting device 0\n",
+    "dcgmi": '{"DCGM GPU Diagnostic":{"test_categories":[]}}',
+    "iperf3": '{"start":{"version":"iperf 3.9"},"end":{}}',
+    "bandwidthTest": "[CUDA Bandwidth Test] - Starting...\nRunning on...\n",
+}
+
+
+@pytest.mark.parametrize("tool", OTHERS)
+def test_other_tools_are_refused_by_their_names(tool: str) -> None:
+    (output,) = read_all(OTHERS[tool])
+    assert output.tool.startswith(tool) and codes(output) == {"other-tool"}
+    assert judged(OTHERS[tool]).verdict is Verdict.INVALID
+
+
+P2P = """\
+[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
+Device: 0, NVIDIA A100-SXM4-80GB, pciBusID: 7, pciDeviceID: 0, pciDomainID:0
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     1
+     1\t     1     1
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1521.42  16.92
+     1  17.06 1533.37
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 1528.86 268.94
+     1 265.05 1545.50
+Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1533.37 519.20
+     1 518.60 1541.20
+P2P=Enabled Latency (P2P Writes) Matrix (us)
+   GPU     0      1
+     0   2.39   2.12
+     1   2.14   2.42
+"""
+TRANSFER = """\
+TransferBench v1.30
+Test 1:
+ Executor: GPU 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes
+     Transfer 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes | G0 -> GPU00:304 -> G1
+"""
+WRITES = """\
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             392.11             391.00\t\t   0.745000
+"""
+# HewlettPackard/shs-docs, troubleshoot/cxi/cxi_diags_bandwidth.md, and the manual page of cxi_write_bw in
+# HewlettPackard/shs-libcxi, shortened.
+CXI_LOOPBACK = """\
+---------------------------------------------------
+    CXI Loopback Bandwidth Test
+Device           : cxi0
+TX Mem           : GPU 0
+RX Mem           : GPU 2
+Hugepages        : Disabled
+Found 4 GPU(s)
+---------------------------------------------------
+RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
+      131072     1810432    189.49        11.565970
+---------------------------------------------------
+"""
+CXI_WRITES = """\
+    CXI RDMA Write Bandwidth Test
+Device           : cxi0
+Client TX Mem    : System
+Server RX Mem    : System
+Bidirectional    : Enabled
+---------------------------------------------------
+RDMA Size[B]      Writes  BW[MB/s]  PktRate[Mpkt/s]
+        1024    71572224  29314.66        28.627597
+       65536     1571328  40550.70        19.800147
+---------------------------------------------------
+"""
+CXI_SERVER = """\
+    CXI RDMA Read Bandwidth Test
+Bidirectional    : Disabled
+RDMA Size[B]       Reads  BW[MB/s]  PktRate[Mpkt/s]
+       65536           -  21479.54        10.488056
+"""
+# What is read of others, without a part: operation and Gb/s of the lowest.
+READ = {
+    "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
+    "nvbandwidth's JSON": (text_of("nvbandwidth.json"), [("unidirectional", 8 * 196.1)]),
+    "p2pBandwidthLatencyTest": (P2P, [("unidirectional", 8 * 265.05), ("bidirectional", 4 * 518.6)]),
+    "TransferBench of 2023": (TRANSFER, [("unidirectional", 8 * 48.2)]),
+    "TransferBench of 2024": (TRANSFER.replace("GPU00:304", "GPU00.0:304"), [("unidirectional", 8 * 48.2)]),
+    "perftest": (WRITES, [("unidirectional", 391.0)]),
+    "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("unidirectional", 189.49)]),
+    "cxi_write_bw, both ways": (CXI_WRITES, [("bidirectional", 8e-3 * 40550.70 / 2)]),
+    "cxi_read_bw of a server, and the loopback": (
+        CXI_SERVER + CXI_LOOPBACK,
+        [("unidirectional", 171.84), ("unidirectional", 189.49)],
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", READ)
+def test_the_lowest_of_each_kind_is_read(tool: str) -> None:
+    text, wanted = READ[tool]
+    lowest: dict[str, float] = {}
+    for output in read_all(text):
+        assert not output.problems
+        for sample in output.samples:
+            kind = f"{output.transport} {sample.operation} {output.tool}"
+            rate = float(sample.goodput_gbps[0])
+            lowest[kind] = min(lowest.get(kind, rate), rate) if output.transport != "nic" else rate
+    assert [kind.split()[1] for kind in lowest] == [operation for operation, _ in wanted]
+    assert list(lowest.values()) == pytest.approx([value for _, value in wanted], rel=1e-3)
+
+
+def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
+    tiny = text_of("nvbandwidth.json").replace("196.10", "1e-320").replace("393.34", "NaN")
+    for text in (
+        tiny,
+        '{"nvbandwidth": 1}',
+        '{"nvbandwidth": {"testcases": [{"name": "a_ce"}, 2]}}',
+        '{"nvbandwidth": [',
+    ):
+        outputs = read_all(text)
+        assert not any(output.samples for output in outputs) and any(output.problems for output in outputs)
+
+
+LOGS = {
+    "NCCL has no room": (
+        "n1:9:30 [3] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-a: No space left on device\n",
+        "library",
+    ),
+    "sockets": ("n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] via NET/Socket/0\n", "path"),
+    "a variable": ("n1:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n", "variable"),
+}
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_a_log_by_itself_says_something(case: str) -> None:
+    text, kind = LOGS[case]
+    (output,) = read_all(text)
+    assert [(each.kind, each.line) for each in output.remarks] == [(kind, 1)]
+    assert judged(text).verdict in (Verdict.INCOMPLETE, Verdict.INVALID)
+
+
+def test_a_healthy_log_of_efa_gives_no_problem() -> None:
+    provider = "n1:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)\n"
+    channel = "n1:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA/Shared\n"
+    (output,) = read_all(provider + channel)
+    assert not output.problems
+
+
+@pytest.mark.parametrize(
+    "text", ["srun: error: Unable to create step\n", '{"gpus":[{"id":0}]}\n', '{"a":1}\n{"b":2}\n', "\n" * 100_000]
+)
+def test_what_nobody_knows_is_no_result_that_was_cut_off(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text, encoding="utf-8")
+    assert read_all(text) == ()
+    assert {problem.verdict for problem in read_run(file).problems} <= {Verdict.INVALID, Verdict.INCOMPLETE}
