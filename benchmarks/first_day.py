@@ -24,6 +24,7 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import stdtr
 
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.judge.equal_metrics import Member
 from fabricheck.judge.outliers import CrossedParts, outliers
 from fabricheck.judge.policy import Policy
@@ -110,7 +111,8 @@ def tried(name: str, place: str, outcome: Compared) -> Tried:
     bad = [each for run in outcome.runs for each in run.judgements if each.verdict is Verdict.DEGRADED]
     lines = [*(each.message for each in outcome.problems), *(each.message for each in outcome.findings)]
     by = ", ".join(sorted({each.judged_by for each in bad}))
-    named = not place or any(place == one.text for each in outcome.problems for one in each.components)
+    problems = diagnose(outcome.runs, outcome.problems, outcome.findings).problems
+    named = not place or any(place == one.text for each in problems for one in each.components)
     return Tried(name, place, bool(bad), named, by, lines[0] if lines else "")
 
 

@@ -1,37 +1,46 @@
-"""The table that a diagnosis is made from: measurements of a session, each with the components that its data pass."""
+"""The table that a diagnosis is made from: measurements of a session, each with the components that its data cross."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
+from fabricheck.diagnosis.explain import Row
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import MOST
+from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, LEAST_LOSS, MOST, OF_DEVIATION, RESOLUTION
+from fabricheck.judge.equal_metrics import Places
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
-from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS, SYMMETRIC_PAIRS
 from fabricheck.records.run import Samples, list_ranks
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
 from fabricheck.topology.graph import node_graph
-from fabricheck.topology.placement import ends_of_ranks, gpu_component, gpu_of_ranks
+from fabricheck.topology.network import Network
+from fabricheck.topology.placement import gpu_component, gpu_of_ranks
 
 _SOFTWARE = {"ccl": Kind.LIBRARY, "mpi": Kind.MPI}
+#: What all measurements of a session cross.
+EVERYTHING = Component(Kind.SYSTEM, "all that was measured")
+# Yardsticks that do not know what all peers lose.
+_OF_PEERS = ("siblings", "floor", "unjudged", "")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A metric of the run with this number, and the `components` that its data surely pass; `ends`: the two
-    of a pair, of a collective of two, or a part and the NIC by which its data come back to it; else the one part that
-    it was measured on, or the collective itself."""
+    """A metric of the run with this number, and what its data `crosses`, each with the probability that they do.
+
+    `ends`: the two of a pair, or the part that it was measured on; `own`: what stands for this measurement alone."""
 
     run: int
     judgement: Judgement
-    components: frozenset[Component]
+    question: Hashable
+    crosses: dict[Component, float]
     ends: tuple[Component, ...]
+    own: tuple[Component, ...]
 
     @property
     def slow(self) -> bool:
@@ -43,142 +52,118 @@ class Measurement:
         """Whether its data arrived wrong."""
         return self.slow and self.judgement.samples.wrong_bytes > 0
 
+    @property
+    def total(self) -> float | None:
+        """The logarithm of its loss against what an ideal algorithm gets; None where that is unknown."""
+        share = self.judgement.share_of_expected
+        if not share or share < 0:
+            return None
+        return -math.log(share) if self.judgement.better == "higher" else math.log(share)
+
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one question: an operation of a run at one size, in one quantity. `pairs`: each is of two ranks."""
+    """Rows of one question in one run. `pairs`: each is of two ranks."""
 
     run: int
     pairs: bool
     rows: tuple[Measurement, ...]
 
     @property
-    def slow(self) -> tuple[Measurement, ...]:
-        """Its slow measurements."""
-        return tuple(each for each in self.rows if each.slow)
-
-    @property
     def fast(self) -> tuple[Measurement, ...]:
         """Its measurements that passed."""
         return tuple(each for each in self.rows if each.judgement.verdict is Verdict.PASS)
-
-    @property
-    def mixed(self) -> bool:
-        """Whether some are slow and others are not: only then its rows tell which component it is."""
-        return bool(self.slow and self.fast)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all that was measured is slow, so that nothing healthy is left to compare with."""
-        return bool(self.slow) and not self.fast
 
 
 def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tuple[Group, ...]:
     """The groups of one run, in the order of its metrics. `network`: whether rows have parts of the network too, which
     takes the routes of all pairs."""
-    places = _Places.of(judged, network=network)
+    finder = _Crossed.of(judged, network=network)
+    library = software_of(judged)
+    of_all = dict.fromkeys([EVERYTHING, *([library] if library is not None else [])], 1.0)
+    plan = judged.run.header.get("plan", {})
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for judgement in judged.judgements:
         of = judgement.samples
-        key = (of.operation, of.implementation, of.schedule, of.bytes, judgement.better, judgement.unit)
-        components, ends = places.crossed(judgement)
-        groups.setdefault(key, []).append(Measurement(number, judgement, components, ends))
-    return tuple(Group(number, str(key[0]) in PAIRS, tuple(rows)) for key, rows in groups.items())
+        question = (
+            *(judged.run.header.get("transport"), library, of.operation, of.implementation, of.schedule, of.bytes),
+            *(judgement.unit, len(of.ranks), of.placement, plan.get("buffers"), plan.get("access")),
+        )
+        crossed, ends, own = finder.crossed(of)
+        row = Measurement(number, judgement, question, crossed | of_all, ends, own)
+        groups.setdefault(question, []).append(row)
+    return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
 
 
-def by_slow_nics(
-    table: Sequence[Group], runs: Sequence[RunJudgement]
-) -> Mapping[tuple[Component, ...], Sequence[Group]]:
-    """The groups that are slow as a whole by the NICs that bring data back to the memory that they left; none where no
-    other NIC brings any back as it should."""
-    by_nics: dict[tuple[Component, ...], list[Group]] = {}
-    for group in table:
-        shared = frozenset.intersection(*(row.components for row in group.rows))
-        nics = tuple(sorted(part for part in shared if part.kind is Kind.NIC))
-        if nics and group.whole and not group.pairs:
-            by_nics.setdefault(nics, []).append(group)
-    fabric = [run for run in runs if run.run.header.get("transport") == "fabric"]
-    fast = any(each.verdict is Verdict.PASS and each.better == "higher" for run in fabric for each in run.judgements)
-    return by_nics if fast else {}
+def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]]) -> list[Row]:
+    """Measurements as rows of a table for `explain`.
+
+    `low`: metrics, by the number of their run and their name, that a finding has slow together, though each passed.
+    """
+    by_question: dict[Hashable, list[Measurement]] = {}
+    for measurement in measurements:
+        by_question.setdefault(measurement.question, []).append(measurement)
+    levels = {question: _level(members, low) for question, members in by_question.items()}
+    return [_row(each, low, levels[each.question]) for each in measurements]
 
 
-def pair_of(ends: Sequence[Component], rows: Sequence[Measurement]) -> Component:
-    """The pair of two ends, in one direction where its rows are; a single end is itself."""
-    if len(ends) == 1:
-        return ends[0]
-    ways = {row.ends for row in rows}
-    if len(ways) > 1 or any(row.judgement.samples.operation != "unidirectional" for row in rows):
-        return Component.between(ends[0], ends[1])
-    source, destination = ways.pop()
-    return Component.between(source, destination, "out")
+def _is_low(measurement: Measurement, low: Collection[tuple[int, str]]) -> bool:
+    return measurement.slow or (measurement.run, measurement.judgement.name) in low
 
 
-def pair_of_nodes(rows: Sequence[Measurement]) -> Component | None:
-    """The pair of ends on two nodes between which all was measured; None where there were others."""
-    ends = {tuple(sorted(row.ends)) for row in rows}
-    (only,) = ends if len(ends) == 1 else ((),)
-    return pair_of(only, rows) if len({end.node for end in only}) == 2 else None
+@dataclass(frozen=True)
+class _Level:
+    """Of the healthy rows of a question what they lose of what an ideal algorithm gets, what they lose by their
+    yardsticks (`usual`), and the spread of that, all as logarithms."""
+
+    total: float
+    usual: float
+    spread: float
+
+
+def _level(members: Sequence[Measurement], low: Collection[tuple[int, str]]) -> _Level:
+    healthy = [each for each in members if not _is_low(each, low)]
+    totals = [total for each in healthy if (total := each.total) is not None]
+    total = statistics.median(totals) if totals else 0.0
+    losses = [_loss(each, total) for each in healthy]
+    if len(losses) < FEWEST_FOR_MIDDLE:
+        return _Level(total, 0.0, LEAST_LOSS)
+    usual = statistics.median(losses)
+    spread = OF_DEVIATION * statistics.median(abs(loss - usual) for loss in losses)
+    return _Level(total, usual, max(spread, RESOLUTION))
+
+
+def _loss(measurement: Measurement, level: float) -> float:
+    """The logarithm of the loss by its yardstick, or where that is a minimum by healthy peers."""
+    judgement, yardstick = measurement.judgement, measurement.judgement.yardstick
+    if yardstick is not None and yardstick.kind != "floor" and yardstick.value > 0 and judgement.value > 0:
+        ratio = yardstick.value / judgement.value
+        return math.log(ratio if judgement.better == "higher" else 1 / ratio)
+    return measurement.total - level if measurement.total is not None else 0.0
+
+
+def _row(measurement: Measurement, low: Collection[tuple[int, str]], level: _Level) -> Row:
+    loss, slow = _loss(measurement, level.total) - level.usual, _is_low(measurement, low)
+    of_peers = measurement.judgement.judged_by in _OF_PEERS
+    if slow and of_peers and measurement.total is not None:
+        loss = max(loss, measurement.total - level.total)
+    return Row(
+        measurement.question,
+        measurement.judgement.unit,
+        max(loss, LEAST_LOSS) if slow else loss,
+        level.spread,
+        slow,
+        measurement.crosses,
+        measurement.own,
+        measurement.total if of_peers else None,
+        measurement.judgement.p is not None,
+    )
 
 
 def is_alike(rows: Sequence[Measurement]) -> bool:
     """Whether all lost about as much."""
     shares = [share if (share := row.judgement.share_of_expected) is not None else row.judgement.value for row in rows]
     return min(shares) >= MOST * max(shares)
-
-
-def slow_together(problems: Sequence[Finding], runs: Sequence[RunJudgement]) -> set[tuple[int, str]]:
-    """The metrics, by the number of their run and their name, of groups that are slow as a whole by a finding."""
-    return {
-        (number, name)
-        for each in problems
-        for number, run in enumerate(runs)
-        for name in each.metrics
-        if each.code == "all-slow" and run.run.path in each.files
-    }
-
-
-def all_slow(group: Group, low: Collection[tuple[int, str]] = ()) -> tuple[Measurement, ...]:
-    """The rows of a group in which nothing is as fast as it should be; none of another.
-
-    `low`: metrics of which a finding tells it (`slow_together`), though each passed.
-    """
-    if any((row.run, row.judgement.name) not in low for row in group.fast):
-        return ()
-    # That all is equally slow is no reason to suspect all where single bytes go wrong.
-    return tuple(row for row in (*group.slow, *group.fast) if not row.wrong) or group.slow
-
-
-def slow_software(
-    table: Sequence[Group], runs: Sequence[RunJudgement], low: Collection[tuple[int, str]]
-) -> tuple[tuple[Component, ...], Sequence[tuple[Group, tuple[Measurement, ...]]]]:
-    """The libraries by which alone everything is slow, and of each group the rows that are. `low` as for `all_slow`.
-
-    None where nothing else moved data on the same nodes as fast as it should.
-    """
-    whole = [(group, rows) for group in table if (rows := all_slow(group, low))]
-    lost = [(group, rows) for group, rows in whole if software_of(runs[group.run]) is not None]
-    libraries = {library for group, _ in lost if (library := software_of(runs[group.run])) is not None}
-    hosts = {runs[group.run].run.hosts for group, _ in lost}
-    others = {
-        number
-        for number, run in enumerate(runs)
-        if software_of(run) not in libraries and run.run.hosts in hosts and run.judgements
-    }
-    rates = [each for number in others for each in runs[number].judgements if each.better == "higher"]
-    if not rates or any(group.run in others for group, _ in whole):
-        return (), ()
-    slow = [row.judgement for _, rows in lost for row in rows if row.judgement.better == "higher"]
-    share = statistics.median(each.share_of_expected or 1.0 for each in slow) if slow else 1.0
-    healthy = all(each.verdict is Verdict.PASS and _is_faster(each, share) for each in rates)
-    return (tuple(sorted(libraries)), lost) if healthy else ((), ())
-
-
-def _is_faster(judgement: Judgement, share: float) -> bool:
-    """Whether a metric that passed lost nothing of what lost all but so much of what is expected. That it agrees with
-    its peers, or is above the minimum, says that only where it is far from them."""
-    if judgement.judged_by in ("floor", "siblings", ""):
-        return share < MOST * (judgement.share_of_expected or 0.0)
-    return True
 
 
 def software_of(judged: RunJudgement) -> Component | None:
@@ -192,80 +177,92 @@ def software_of(judged: RunJudgement) -> Component | None:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the ranks of a run are; `ports`: of the network, where they are requested; `known`: whether
-    the topology has their devices and hosts."""
+class _Crossed:
+    """What the data of a run cross. `parts`: what each rank is on, without a topology. `places`: None where the
+    topology does not fit the run; `network`: where rows have parts of it."""
 
     judged: RunJudgement
     parts: dict[int, Component]
-    ports: dict[int, str]
-    known: bool
+    places: Places | None
+    network: Network | None
 
     @classmethod
-    def of(cls, judged: RunJudgement, *, network: bool) -> _Places:
-        run, topology, indexes = judged.run, judged.topology, gpu_of_ranks(judged.run)
-        parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in run.ranks}
-        for rank in run.ranks:
-            if rank.device is not None:
-                parts[rank.rank] = gpu_component(topology, indexes[rank.rank], rank.host, rank.device.address)
-        known = topology is None or {*indexes.values()} <= {gpu.index for gpu in topology.gpus}
+    def of(cls, judged: RunJudgement, *, network: bool) -> _Crossed:
+        topology = judged.topology
         try:
-            ports = ends_of_ranks(run, topology) if network and known and topology is not None else {}
-        except UserError:  # a host that the network does not have; the judge says so
-            ports, known = {}, False
-        return cls(judged, parts, ports, known)
+            places = Places.of(judged.run, topology) if topology is not None else None
+        except UserError:  # devices or hosts that the topology does not have; the judge says so
+            places = None
+        indexes = gpu_of_ranks(judged.run)
+        parts = {each.rank: Component(Kind.DEVICE, f"rank {each.rank}", each.host) for each in judged.run.ranks}
+        for rank in judged.run.ranks:
+            if rank.device is not None:
+                parts[rank.rank] = gpu_component(None, indexes[rank.rank], rank.host, rank.device.address)
+        described = topology.network if topology is not None and places is not None else None
+        return cls(judged, parts, places, described if network else None)
 
-    def crossed(self, judgement: Judgement) -> tuple[frozenset[Component], tuple[Component, ...]]:
-        """What its data surely pass, and where they end. Of a pair the way between its ends and each end in its
-        direction belong to that; the routes of collectives are unknown."""
-        samples = judgement.samples
-        ends = tuple(self.parts[rank] for rank in samples.ranks if rank in self.parts)
+    def crossed(self, samples: Samples) -> tuple[dict[Component, float], tuple[Component, ...], tuple[Component, ...]]:
+        """What its data cross, where they end, and what stands for this measurement alone."""
+        ranks = [rank for rank in samples.ranks if rank in self.parts]
+        ends = tuple(self._end(rank, samples.operation) for rank in ranks)
+        parts: dict[Component, float] = {}
+        if self.places is not None and len(ranks) == len(samples.ranks):
+            of_pair = samples.operation in PAIRS
+            parts = dict.fromkeys(self.places.places(samples)[1].all, 1.0)
+            for component in components_of(self.judged.run, samples, self.judged.topology):
+                if of_pair or component.kind is not Kind.LINK:  # the routes of collectives are unknown
+                    parts.setdefault(component, 1.0)
+            parts |= dict.fromkeys(ends, 1.0)
+            if of_pair:
+                parts |= dict.fromkeys(self._links(samples), 1.0)
+                parts |= self._of_network(samples)
+        else:
+            parts = dict.fromkeys([*ends, *(Component.of_node(end.node) for end in ends)], 1.0)
+        own = self._own(samples, ends, parts)
+        if len(ends) == 2:
+            parts[Component.between(min(ends), max(ends))] = 1.0
+        return parts, ends, own
+
+    def _own(
+        self, samples: Samples, ends: tuple[Component, ...], parts: Collection[Component]
+    ) -> tuple[Component, ...]:
+        nics = [each for each in parts if each.kind is Kind.NIC]
         if len(ends) == 1:
-            nics = self._nics(samples)
-            return frozenset((*ends, *nics)), (*ends, *nics) if len(nics) == 1 else ends
-        if samples.operation not in PAIRS and len(ends) == 2:
-            return frozenset(), ends
-        if len(ends) != 2:
-            what = f"{samples.operation} of ranks {list_ranks(samples.ranks)}"
-            return frozenset(), (Component(Kind.CHECK, what),)
-        if not self.known:
-            return frozenset(), ends
-        components = set(components_of(self.judged.run, samples, self.judged.topology))
-        components.update(ends)
-        components.add(Component.between(min(ends), max(ends)))
-        if samples.operation == "unidirectional" or samples.schedule == "uncontended":
-            for source, destination in (ends, ends[::-1]) if samples.operation in SYMMETRIC_PAIRS else (ends,):
-                components.add(replace(source, direction="sending"))
-                components.add(replace(destination, direction="receiving"))
-            components.update(self._links(samples))
-        components.update(self._of_network(samples.ranks))
-        return frozenset(components), ends
+            return (Component.between(ends[0], nics[0]),) if len(nics) == 1 else ends
+        if len(ends) == 2:
+            one_way = samples.operation in PAIRS and samples.operation not in SYMMETRIC_PAIRS
+            return (Component.between(ends[0], ends[1], "out" if one_way else ""),)
+        if self.places is not None and len(ends) < len(self.judged.run.ranks):
+            return self.places.places(samples)[0]
+        return (Component(Kind.CHECK, f"{samples.operation} of ranks {list_ranks(samples.ranks)}"),)
 
-    def _nics(self, samples: Samples) -> tuple[Component, ...]:
-        """Those by which a rank's data come back to it."""
-        if not self.known or self.judged.run.header.get("transport") != "fabric":
-            return ()
-        crossed = components_of(self.judged.run, samples, self.judged.topology)
-        return tuple(part for part in crossed if part.kind is Kind.NIC)
+    def _end(self, rank: int, operation: str) -> Component:
+        if self.places is not None:
+            return self.places.end(rank, computes=operation == "product")
+        return self.parts[rank]
 
     def _links(self, samples: Samples) -> Iterator[Component]:
         """The links between two GPUs of a node, in the directions of their data."""
-        ranks = samples.ranks
-        topology, hosts = self.judged.topology, {self.parts[rank].node for rank in ranks}
-        if topology is not None and len(hosts) == 1 and all(self.parts[rank].kind is Kind.GPU for rank in ranks):
-            gpus = {gpu.name: gpu for gpu in topology.gpus}
-            (host,), (source, destination) = hosts, (gpus[self.parts[rank].name] for rank in ranks)
-            there = node_graph(topology).widest_path(source, destination).edges
-            back = node_graph(topology).widest_path(destination, source).edges
-            for first, second in (*there, *(back if samples.operation in SYMMETRIC_PAIRS else ())):
+        places, topology = self.places, self.judged.topology
+        if places is None or topology is None or places.across(samples):
+            return
+        gpus = [places.gpus[rank] for rank in samples.ranks if rank in places.gpus]
+        if len(gpus) < 2 or gpus[0] == gpus[1]:
+            return
+        host = places.ranks[samples.ranks[0]].host
+        ways = [gpus, gpus[::-1]] if samples.operation in SYMMETRIC_PAIRS else [gpus]
+        for source, destination in ways:
+            for first, second in node_graph(topology).widest_path(source, destination).edges:
                 yield Component(Kind.LINK, first, host, second, host, "out")
 
-    def _of_network(self, ranks: Sequence[int]) -> Iterator[Component]:
-        """Cables, switches and trunks that all shortest routes between two nodes have in common."""
-        topology = self.judged.topology
-        network = topology.network if topology is not None else None
-        if network is None or any(rank not in self.ports for rank in ranks):
-            return
-        routes = [frozenset(each.components) for each in network.routes(*(self.ports[one] for one in ranks))]
-        for name in frozenset.intersection(*routes) if routes else ():
-            yield network.component(name)
+    def _of_network(self, samples: Samples) -> dict[Component, float]:
+        """Cables, switches and trunks, with the share of the shortest routes between two nodes that cross them."""
+        if self.network is None or self.places is None or any(rank not in self.places.ends for rank in samples.ranks):
+            return {}
+        routes = self.network.routes(*(self.places.ends[rank] for rank in samples.ranks))
+        shares: dict[Component, float] = {}
+        for route in routes:
+            for name in route.components:
+                component = self.network.component(name)
+                shares[component] = shares.get(component, 0.0) + 1 / len(routes)
+        return {component: min(share, 1.0) for component, share in shares.items()}

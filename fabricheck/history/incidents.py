@@ -21,7 +21,7 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, NEAR, WEEK
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, NEAR, WEEK
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -126,10 +126,16 @@ class _Incidents:
             by_session.setdefault(self._place[alert.raised.session], []).append(index)
         for session, raised in by_session.items():
             whole = [index for index in raised if self._alerts[index].key == WHOLE_SYSTEM]
-            causes += [_Cause(session, [each], frozenset(self._alerts[each].components), frozenset()) for each in whole]
-            rest = [index for index in raised if index not in whole and not self._joins(causes, index)]
-            causes += self._new(session, rest)
+            causes += [self._of_whole(session, each) for each in whole]
+            rest = [index for index in raised if index not in whole]
+            causes += [each for each in self._new(session, rest) if not self._joins(causes, each)]
         return tuple(map(self._incident, causes))
+
+    def _of_whole(self, session: int, index: int) -> _Cause:
+        """What all metrics lost together, by the software that changed."""
+        alert = self._alerts[index]
+        shared = frozenset(alert.components)
+        return _Cause(session, [index], shared, frozenset(self._named(shared, [alert], self._changed([alert]))))
 
     def _new(self, session: int, rest: Sequence[int]) -> Iterator[_Cause]:
         alerts = [self._alerts[index] for index in rest]
@@ -139,15 +145,17 @@ class _Incidents:
             named = self._named(group.components, members, self._changed(members))
             yield _Cause(session, list(group.members), group.components, frozenset(named))
 
-    def _joins(self, causes: Sequence[_Cause], index: int) -> bool:
-        """Whether an alert belongs to a recent cause: its path crosses what explains that, and it began with it."""
-        alert = self._alerts[index]
-        raised, began = self._place[alert.raised.session], self._place[alert.first_bad.session]
+    def _joins(self, causes: Sequence[_Cause], new: _Cause) -> bool:
+        """Whether alerts of one session belong to a recent cause, which then has them: what explains them explains that
+        too, and they began with it. A single alert is explained by anything that it crosses."""
+        own = new.named if len(new.alerts) > 1 else new.shared
+        alerts = [self._alerts[each] for each in new.alerts]
+        began = min(self._place[each.first_bad.session] - _dated_within(each) for each in alerts)
         for cause in reversed(causes):
-            explained = cause.named.intersection(alert.components)
-            if explained and raised - cause.session <= 2 * WEEK and began - cause.session <= NEAR:
-                cause.shared, cause.named = cause.shared.intersection(alert.components), explained
-                cause.alerts.append(index)
+            explained = cause.named & own
+            if explained and new.session - cause.session <= 2 * WEEK and began <= cause.session:
+                cause.shared, cause.named = cause.shared & new.shared, explained
+                cause.alerts += new.alerts
                 return True
         return False
 
@@ -159,7 +167,7 @@ class _Incidents:
         is_open = any(each.ended is None for each in members)
         last = self._series.sessions[-1]
         raised = self._series.sessions[cause.session]
-        affected, watched = len({each.key for each in members}), self._crossing.get(components[0], 1) if named else 1
+        affected, watched = _metrics_of(members), self._crossing.get(components[0], 1) if named else 1
         return Incident(
             finding=_finding(members, named, watched),
             raised=raised,
@@ -231,8 +239,19 @@ class _Incidents:
         return versions
 
 
+def _metrics_of(alerts: Sequence[Alert]) -> int:
+    """How many metrics they are of, all together being one only where it is alone."""
+    return len({each.key for each in alerts} - {WHOLE_SYSTEM}) or 1
+
+
+def _dated_within(alert: Alert) -> float:
+    """How many sessions too late the first bad one of an alert may be said to be: the more noise, the more, by the
+    square of that (Hinkley, Biometrika 57, 1970)."""
+    return NEAR * max(1.0, (CUT * alert.spread / math.log1p(abs(alert.change))) ** 2)
+
+
 def _finding(alerts: Sequence[Alert], named: tuple[Component, ...], watched: int) -> Finding:
-    worst, affected = alerts[0], len({each.key for each in alerts})
+    worst, affected = alerts[0], _metrics_of(alerts)
     whole = any(each.key == WHOLE_SYSTEM for each in alerts)
     several = f"{affected} of {watched} metrics that use it got worse; worst: {worst.key} " if named else ""
     software = f"; changed then: {', '.join(worst.software)}" if worst.software else ""

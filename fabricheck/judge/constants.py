@@ -265,6 +265,8 @@ LEAST_US = 200.0
 
 # What a program can do
 
+#: So many components may together be what looked like one. Chosen.
+MOST_FOR_ONE = 3
 #: Rounds after which a fit that does not settle ends, and what it settles at.
 MOST_STEPS, SETTLED = 50, 1e-9
 #: Rows that are worked on, drawn or simulated at once, of which some tell what all have in common, and that are asked

@@ -84,7 +84,7 @@ def equals_of(judged: RunJudgement) -> tuple[Equals, ...]:
         return ()
     if run.header["transport"] == "staging":
         return ()
-    where = _Places.of(run, topology)
+    where = Places.of(run, topology)
     members_of: dict[Hashable, list[Member]] = {}
     kinds: dict[Hashable, tuple[str, bool, bool, bool]] = {}
     for number, judgement in enumerate(judged.judgements):
@@ -127,7 +127,7 @@ def _what(run: Run, judged: Judgement) -> str:
     return f"{samples.operation}{schedule} {run.header['transport']} {format_size(samples.bytes)}"
 
 
-def _member(number: int, judged: Judgement, where: _Places) -> Member:
+def _member(number: int, judged: Judgement, where: Places) -> Member:
     higher = judged.better == "higher"
     values = judged.samples.goodput_gbps if higher else judged.samples.latency_us
     middle = float(np.median(values))
@@ -139,8 +139,8 @@ def _member(number: int, judged: Judgement, where: _Places) -> Member:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where the ranks of a run are."""
+class Places:
+    """Where the ranks of a run are, and what their data cross."""
 
     topology: Topology
     ranks: dict[int, Rank]
@@ -151,7 +151,8 @@ class _Places:
     crowds: Counter[tuple[_Round, Component]]
 
     @classmethod
-    def of(cls, run: Run, topology: Topology) -> _Places:
+    def of(cls, run: Run, topology: Topology) -> Places:
+        """Read the places of a run. Raises UserError for devices and hosts that the topology does not have."""
         gpus = {rank: topology.gpu(index) for rank, index in gpu_of_ranks(run).items()}
         ranks = {each.rank: each for each in run.ranks}
         hosts = {each.host for each in run.ranks}
@@ -162,6 +163,7 @@ class _Places:
         return replace(alone, crowds=crowds)
 
     def across(self, samples: Samples) -> bool:
+        """Whether the ranks of a measurement are on several nodes."""
         return len({self.ranks[rank].host for rank in samples.ranks}) > 1
 
     def role(self, samples: Samples, host_memory: str | None) -> Hashable:
@@ -208,7 +210,7 @@ class _Places:
         """Where a measurement was made, and the parts that it crosses."""
         members = [self.ranks[rank] for rank in samples.ranks]
         hosts = list(dict.fromkeys(each.host for each in members))
-        ends = [self._end(rank, computes=samples.operation == "product") for rank in samples.ranks]
+        ends = [self.end(rank, computes=samples.operation == "product") for rank in samples.ranks]
         places = tuple(ends)
         units = ends if len(ends) < len(self.ranks) else []
         symmetric = samples.operation in SYMMETRIC_PAIRS
@@ -228,7 +230,8 @@ class _Places:
                 others += self._trunks_and_load(samples)
         return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
 
-    def _end(self, rank: int, *, computes: bool = False) -> Component:
+    def end(self, rank: int, *, computes: bool = False) -> Component:
+        """The part that a rank is on: its GPU, else the port that it sends by."""
         host = self.ranks[rank].host
         if rank in self.gpus:
             device = self.ranks[rank].device
@@ -238,7 +241,7 @@ class _Places:
             return Component.of_node(host)
         if rank in self.nics and not computes:
             return Component(Kind.NIC, self.nics[rank], host)
-        return Component(Kind.DEVICE, f"rank{rank}", host)
+        return Component(Kind.DEVICE, f"rank {rank}", host)
 
     def trunks(self, samples: Samples) -> Sequence[Component]:
         """The links between switches that a pair's data surely pass, each with its direction."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,14 +15,13 @@ from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, out
 from fabricheck.judge.policy import Policy, Scope
 from fabricheck.judge.run_rules import find_slow_starts, find_slow_tails
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind
+from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding, with_files
-from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.achievable import between_hosts
-from fabricheck.units import FEW, apart, few
+from fabricheck.units import apart, few
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
@@ -30,22 +29,13 @@ _WEAKER = ("", "unjudged", "achievable", "floor")
 
 @dataclass(frozen=True)
 class Unequal:
-    """Metrics of one group of peers, in run `run`, that are slower than the rest, and the `places` that they have in
-    common, all of them where they are `both`. `group` is None where the run as a whole is slower than other nodes'.
-    `slow`: their numbers among the judgements of the run."""
+    """Metrics of run `run`, by number, that are slower than the rest; `group`: of these peers, None where the run as a
+    whole is slower than other nodes'."""
 
     run: int
-    what: str
-    places: tuple[Component, ...]
+    slow: tuple[int, ...]
     outlier: Outlier[Component]
-    unit: str
     group: _Group | None = None
-    slow: tuple[int, ...] = ()
-
-    @property
-    def numbers(self) -> list[int]:
-        """Those of the judgements that are slow, where they are of one run."""
-        return list(self.slow) if self.group else []
 
 
 @dataclass(frozen=True)
@@ -86,8 +76,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     unequal = [each for each in unequal if any(verdicts[each.run][number].verdict.is_slow for number in each.slow)]
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     paths = [run.run.path for run in judged]
-    problems = [*_problems(unequal, _addresses(runs) if unequal else {}, judged)]
-    problems += _without_majority(groups, unequal, judged, policy)
+    problems = [*_without_majority(groups, unequal, judged, policy)]
     for own_group in groups if policy.tails_of_equals else ():
         error = each_error * len(own_group.equals.members)
         tails = (
@@ -133,12 +122,11 @@ def _judge_group(
     error = each_error * len(members)
     slow: set[int] = set()
     for outlier in outliers(values, inside, [each.parts for each in members], spread, error):
-        places = outlier.parts or members[outlier.members[0]].places
-        for position in outlier.members:
-            number = members[position].number
-            judgements[number] = _slower(judgements[number], outlier, _where(places, outlier), equals.kind)
-            slow.add(position)
-        yield Unequal(group.run, equals.what, places, outlier, equals.kind, group, _numbers(group, outlier.members))
+        numbers = _numbers(group, outlier.members)
+        for number in numbers:
+            judgements[number] = _slower(judgements[number], outlier, equals.kind)
+        slow.update(outlier.members)
+        yield Unequal(group.run, numbers, outlier, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return
@@ -166,16 +154,12 @@ def _judge_nodes(
         values, inside, [CrossedParts((Component.of_node(host),)) for host in hosts], spread, each_error * metrics
     ):
         for position in outlier.members:
-            group, host = alike[position], hosts[position]
-            for member in group.equals.members:
-                judgements = verdicts[group.run]
-                judgements[member.number] = _slower(judgements[member.number], outlier, host, equals.kind, "node")
+            group = alike[position]
             every = _numbers(group, range(len(group.equals.members)))
-            yield Unequal(group.run, equals.what, (Component.of_node(host),), outlier, equals.kind, slow=every)
-
-
-def _where(places: Sequence[Component], outlier: Outlier[Component]) -> str:
-    return (" and " if outlier.both else " or ").join(each.text for each in places[:FEW])
+            judgements = verdicts[group.run]
+            for number in every:
+                judgements[number] = _slower(judgements[number], outlier, equals.kind, "node")
+            yield Unequal(group.run, every, outlier)
 
 
 def _peers(count: int, what: str = "") -> str:
@@ -187,19 +171,19 @@ def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
     return tuple(group.equals.members[each].number for each in members)
 
 
-def _slower(judged: Judgement, outlier: Outlier[Component], where: str, unit: str, what: str = "") -> Judgement:
+def _slower(judged: Judgement, outlier: Outlier[Component], unit: str, what: str = "") -> Judgement:
     centre = _value(outlier.centre, unit)
     equals = _peers(outlier.equals, what)
     reason = (
-        f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}): {where} is slow "
-        f"(p = {outlier.p:.1g}; standard deviation of peers {outlier.spread:.2%})"
+        f"{judged.value:.4g} {unit}: {apart(judged.value, centre)} its {equals} ({centre:.4g} {unit}; "
+        f"p = {outlier.p:.1g}, standard deviation of peers {outlier.spread:.2%})"
     )
     if judged.judged_by == "reference" or judged.verdict not in (Verdict.PASS, Verdict.DEGRADED, Verdict.INCOMPLETE):
         return judged
     if judged.verdict is Verdict.DEGRADED:  # by a yardstick that is stronger, or says the same
-        return replace(judged, reason=f"{judged.reason}; and {reason}")
+        return replace(judged, reason=f"{judged.reason}; and {reason}", p=outlier.p)
     yardstick = Yardstick("siblings", centre, centre, f"median of {equals} of the same session")
-    return replace(judged, verdict=Verdict.DEGRADED, reason=reason, yardstick=yardstick)
+    return replace(judged, verdict=Verdict.DEGRADED, reason=reason, yardstick=yardstick, p=outlier.p)
 
 
 def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgement:
@@ -218,33 +202,6 @@ def _equal(judged: Judgement, centre: float, count: int, reach: float) -> Judgem
 
 def _value(worse: float, unit: str) -> float:
     return math.exp(-worse if unit == "Gb/s" else worse)
-
-
-def _problems(
-    unequal: Sequence[Unequal], addresses: Mapping[Component, str], runs: Sequence[RunJudgement]
-) -> Iterator[Finding]:
-    """One finding for each part, by the group in which it lost most."""
-    by_part: dict[tuple[tuple[Component, ...], bool], list[Unequal]] = {}
-    for loss in unequal:
-        by_part.setdefault((loss.places, loss.outlier.both), []).append(loss)
-    for (places, both), of_part in by_part.items():
-        most = max(of_part, key=lambda each: each.outlier.excess)
-        outlier = most.outlier
-        count = sum(len(each.outlier.members) for each in of_part)
-        centre = _value(outlier.centre, most.unit)
-        slow = _value(outlier.centre + outlier.excess, most.unit)
-        several = f"{count} metrics slower than their peers; worst: " if count > 1 else ""
-        text = (
-            f"{_where(places, outlier)} {'are' if both else 'is'} slow: {several}{most.what}, {apart(slow, centre)} "
-            f"its {_peers(outlier.equals)} ({centre:.4g} {most.unit}; p = {outlier.p:.1g}). "
-            f"Check links, error counters, clocks, other processes{_gpus_in(places, addresses)}"
-        )
-        files = tuple(dict.fromkeys(runs[each.run].run.path for each in of_part))
-        names = tuple(dict.fromkeys(runs[each.run].judgements[one].name for each in of_part for one in each.slow))
-        figures = (slow, centre, most.unit, names, files, min(each.outlier.p for each in of_part))
-        # Of two that are slow at once each is at fault; of several that cannot be told apart, one.
-        for at_fault in [(each,) for each in places] if both else [places]:
-            yield Finding(code_of_slow(at_fault), Verdict.DEGRADED, text, at_fault, *figures)
 
 
 def _without_majority(
@@ -282,24 +239,6 @@ def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
     if group.equals.devices or not group.equals.same_switch or run.topology is None:
         return judgement.expectation.achievable
     return between_hosts(run.topology, judgement.expectation.expected, judgement.samples.bytes)
-
-
-def _addresses(runs: Sequence[RunJudgement]) -> dict[Component, str]:
-    """Index and PCI address of each GPU that was driven, by the device of a node."""
-    return {
-        Component(Kind.DEVICE, gpu.name, rank.host): f"GPU {gpu.index} at {rank.device.address}"
-        for run in runs
-        if run.topology is not None
-        for rank in run.run.ranks
-        for gpu in run.topology.gpus
-        if rank.device is not None and rank.device.index == gpu.index
-    }
-
-
-def _gpus_in(places: Sequence[Component], addresses: Mapping[Component, str]) -> str:
-    ends = (Component(Kind.DEVICE, end.name, end.node) for each in places for end in each.ends)
-    named = [addresses[end] for end in dict.fromkeys(ends) if end in addresses]
-    return f" ({', '.join(named[:FEW])})" if named else ""
 
 
 def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:

@@ -17,13 +17,10 @@ from fabricheck.judge.node_levels import is_of
 from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, either
 from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.components import components_of
-from fabricheck.units import FEW
 
 # A metric: the numbers of its run and of its judgement there.
 _Place = tuple[int, int]
@@ -32,12 +29,10 @@ _Place = tuple[int, int]
 @dataclass(frozen=True, eq=False)
 class _Metrics:
     """The metrics that references of one source judge: how far each is worse, in standard deviations and as a
-    logarithm, and the number of its launch.
-    `known`: the components by the names that the metrics have."""
+    logarithm, and the number of its launch."""
 
     places: tuple[_Place, ...]
     components: tuple[tuple[str, ...], ...]
-    known: Mapping[str, Component]
     values: Floats
     worse: Floats
     launch: Ints
@@ -80,7 +75,7 @@ def judge_parts(
         metrics = _metrics_of(runs, source, together, references.nodes.get(source, frozenset()))
         for own in metrics.by_launch():
             for slow in own.slow_parts(together):
-                _mark(slow, own, _problem(slow, own, runs), verdicts)
+                _mark(slow, own, verdicts)
         problems += [(slow, _problem(slow, metrics, runs)) for slow in metrics.slow_parts(together)]
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
     return judged, tuple(problem for _, problem in sorted(problems, key=lambda each: -each[0].score))
@@ -90,7 +85,6 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
     measured = {short_name(node) for node in nodes}
     places: list[_Place] = []
     components: list[tuple[str, ...]] = []
-    known: dict[str, Component] = {}
     strays: list[tuple[float, float]] = []
     for at, run in enumerate(runs):
         hosts = {short_name(rank.host) for rank in run.run.ranks}
@@ -108,11 +102,10 @@ def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, n
                 break
             places.append((at, number))
             components.append(tuple(one.key for one in crossed))
-            known.update((one.key, one) for one in crossed)
             strays.append(stray)
     values, worse = np.array(strays, dtype=np.float64).reshape(-1, 2).T
     launch = np.unique([run for run, _ in places], return_inverse=True)[1].astype(np.int64)
-    return _Metrics(tuple(places), tuple(components), known, values, worse, launch)
+    return _Metrics(tuple(places), tuple(components), values, worse, launch)
 
 
 def _stray(judged: Judgement, source: str, bounds: Mapping[str, float]) -> tuple[float, float] | None:
@@ -140,22 +133,20 @@ def _problem(slow: SlowPart, metrics: _Metrics, runs: Sequence[RunJudgement]) ->
     loss = float(np.median(metrics.worse[members]))
     share = -math.expm1(-loss) if judged[0].better == "higher" else math.expm1(loss)
     alone = sum(each.verdict.is_slow for each in judged)
-    at_fault = tuple(metrics.known[name] for name in slow.part.names)
     test = runs[metrics.places[members[0]][0]].test
-    where = either(at_fault[:FEW]) if at_fault else "all launches" if SESSION in slow.part.kinds else test
+    where = slow.part.names[0] if slow.part.names else "all launches" if SESSION in slow.part.kinds else test
     text = (
         f"{where or 'this launch'}: {members.size} metrics average {share:.1%} worse than their references "
         f"({slow.score:.1f} standard deviations); {alone if alone else 'none'} is out of bounds by itself"
     )
     slow_judged = [(runs[run], runs[run].judgements[place]) for run, place in _slow_themselves(slow, metrics)]
     files = tuple(dict.fromkeys(run.run.path for run, _ in slow_judged))
-    code = code_of_slow(at_fault) if at_fault else "slower-than-reference"
-    if not at_fault or {SESSION, LAUNCH} & set(slow.part.kinds):
-        return Finding(code, Verdict.DEGRADED, text, at_fault, files=files)
+    if not slow.part.names or {SESSION, LAUNCH} & set(slow.part.kinds):
+        return Finding("slower-than-reference", Verdict.DEGRADED, text, files=files)
     # It stands alone in its launch. Sums of values that are cut off are nearly normal.
     names = tuple(dict.fromkeys(each.name for _, each in slow_judged))
     p = min(1.0, len(metrics.parts) * float(ndtr(-slow.score)))
-    return Finding(code, Verdict.DEGRADED, text, at_fault, metrics=names, files=files, p=p)
+    return Finding("slower-than-reference", Verdict.DEGRADED, text, metrics=names, files=files, p=p)
 
 
 def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:
@@ -163,11 +154,11 @@ def _slow_themselves(slow: SlowPart, metrics: _Metrics) -> Iterator[_Place]:
     return (metrics.places[each] for each in slow.part.metrics if metrics.values[each] > least)
 
 
-def _mark(slow: SlowPart, metrics: _Metrics, problem: Finding, verdicts: Sequence[list[Judgement]]) -> None:
+def _mark(slow: SlowPart, metrics: _Metrics, verdicts: Sequence[list[Judgement]]) -> None:
     """Those metrics of a slow part that are slow themselves."""
     for run, number in _slow_themselves(slow, metrics):
         judged = verdicts[run][number]
         if judged.verdict is Verdict.PASS and judged.judged_by == "reference":
             others = f"; but {slow.part.metrics.size - 1} more metrics are below their references, too"
-            reason = judged.reason + others + (f" of {problem.place}" if problem.components else "")
+            reason = judged.reason + others
             verdicts[run][number] = replace(judged, verdict=Verdict.DEGRADED, reason=reason)

@@ -77,6 +77,7 @@ class Yardstick:
 class Judgement:
     """The verdict on one metric and the numbers that it rests on. `reason` is one line for the administrator.
 
+    `p`: the probability that healthy peers are as slow, where these decided.
     `yardstick`: the one that decided. None where there was none (`unjudged`), and where no speed was judged: of a
     value that is not a measurement, and of wrong data. `alarms`: the bounds of owners of such machines that matched.
     """
@@ -94,6 +95,7 @@ class Judgement:
     samples: Samples
     yardstick: Yardstick | None = None
     alarms: tuple[Yardstick, ...] = ()
+    p: float | None = None
 
     @property
     def is_judged(self) -> bool:

@@ -96,8 +96,6 @@ class _Writer:
             evidence, loss = more, said.removeprefix(finding.place).lstrip(": ")
         else:
             loss = self._loss(cause)
-        if cause.crossed:
-            loss += f"; slow, too: {plural(cause.crossed, 'collective')} over all GPUs"
         return Card(
             headline(finding) if cause.whole else self.parts.place(finding.components) or headline(finding),
             finding.verdict,

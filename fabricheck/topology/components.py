@@ -111,7 +111,7 @@ def _nics_told(run: Run, ranks: Iterable[Rank], topology: Topology) -> frozenset
 
 
 def _nics_that_sent(run: Run, host: str, topology: Topology) -> frozenset[str]:
-    sent: Mapping[str, int] = run.footer["proof"].get("interfaces", {}).get(host, {}) if run.footer else {}
+    sent: Mapping[str, int] = run.footer.get("proof", {}).get("interfaces", {}).get(host, {}) if run.footer else {}
     names = frozenset(each.name for each in topology.nics)
     used = {name for name in names if sent.get(name, 0) > _LEAST_SHARE * sum(sent.values())}
     return frozenset(used) or names

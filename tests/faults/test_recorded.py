@@ -51,7 +51,7 @@ def judge(file: Path) -> tuple[int, str, list[Finding], list[str]]:
             "two-of-four",
             "two of four nodes are 20% slower, without references",
             "fault slow nid001:hsn0 20, nid002:hsn0 20",
-            "slow-nic",
+            "slow-part",
             "nid001:hsn0",
         ),
         (
@@ -79,7 +79,7 @@ def judge(file: Path) -> tuple[int, str, list[Finding], list[str]]:
             "three-of-eight-30",
             "three of eight nodes are 30% slower, three of one leaf, without references",
             "fault slow nid001:hsn0 30, nid002:hsn0 30, nid003:hsn0 30",
-            "slow-nic",
+            "slow-part",
             "nid003:hsn0",
         ),
         (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.diagnosis.causes import diagnose
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -28,7 +29,8 @@ def judged(folder: Path, change: Change = lambda lines: None, nodes: int = 1, sy
     judge = SystemJudge.of(system)
     compared = judge.compare([judge.judge_alone(read_run(write_burn_in(folder, lines)))])
     (run,) = compared.runs
-    return run.with_problems(compared.problems)
+    named = diagnose([replace(run, problems=())], compared.problems).problems
+    return run.with_problems(named)
 
 
 def found(run: RunJudgement) -> set[tuple[str, Component]]:
@@ -194,7 +196,8 @@ def test_a_gpu_has_one_name_whatever_number_cuda_gives_it(tmp_path: Path) -> Non
     states = States({"nid001": node("nid001", "before", gpus=tuple(gpus))}, {}, asked=True)
     judge = SystemJudge.of("hgx-h200")
     compared = judge.compare([judge.judge_alone(replace(run, states=states))])
-    problems = [*compared.problems, *compared.runs[0].problems]
+    found = diagnose([replace(compared.runs[0], problems=())], compared.problems).problems
+    problems = [*found, *compared.runs[0].problems]
     for code in ("gpu-in-use", "slow-gpu", "wrong-arithmetic"):
         (problem,) = (one for one in problems if one.code == code)
         assert problem.components == (Component(Kind.GPU, "gpu3", "nid001"),)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.diagnosis.causes import Diagnosis
+from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.history.session_nodes import node_records
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
@@ -32,15 +32,15 @@ def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path
     judge, measured = judge_of(), case(folder=tmp_path)
     run = replace(run_of(["vm"] * 4, pairs(4), slower=crossing), path=str(file))
     found = judge.compare([replace(judge.judge_alone(run), test=str(measured))])
-    outcome = Outcome(Verdict.DEGRADED, Diagnosis((), found.problems), found.runs, (measured,))
+    outcome = Outcome(Verdict.DEGRADED, diagnose(found.runs, found.problems), found.runs, (measured,))
     (launch,) = launches_of(FinishedSession.of(tmp_path, [measured], 0), outcome).values()
     assert (launch.verdict, launch.metrics) == (Verdict.DEGRADED, 6)
     gpu = Component(Kind.GPU, "gpu3", "vm")
     assert gpu in launch.slow
-    assert len(launch.slow) == 7
+    assert len(launch.slow) == 6 + 2  # and its link to the switch
     # Beside each other: six pairs of one operation and size.
     (sign,) = launch.signs
-    assert (sign.finding.components, sign.breadth, sign.counted) == ((gpu,), 6, False)
+    assert (sign.finding.components[0], sign.breadth, sign.counted) == (gpu, 6, False)
     assert sign.finding.p is not None and sign.finding.p < 1e-6
     assert len(sign.finding.metrics) == 6
 
@@ -106,7 +106,7 @@ def test_what_was_slow_in_one_launch_beyond_chance_is_intermittent(
     assert outcome.verdict is verdict, outcome.problems
     assert session.files == (runs / "launch-3" / "result.jsonl",)
     found = [each for each in outcome.problems if each.code == "intermittent"]
-    assert [each.components for each in found] == [(Component(Kind.GPU, "gpu3", "vm"),)] * (verdict is Verdict.DEGRADED)
+    assert [each.components[0] for each in found] == [Component(Kind.GPU, "gpu3", "vm")] * (verdict is Verdict.DEGRADED)
     # Who reads the folder later finds the same.
     assert [one.code for each in read_launched(runs) for one in each.intermittent] == ["intermittent"] * len(found)
     nodes = node_records(outcome.cases, outcome.judged, problems=outcome.problems)

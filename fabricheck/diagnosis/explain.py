@@ -1,0 +1,324 @@
+"""Which components explain slow measurements: y = X b + noise, with b >= 0 and sparse.
+
+A row is a measurement with the logarithm of its loss, y; a column is a component that the data of some rows cross, X is
+1 there, or the probability where the route is unknown. In rows of one question (an operation at one size) a component
+costs the same. Of several components on its way a row has the loss of the worst. Noise is normal, but no single row
+counts for more than MOST_OF_METRIC standard deviations. A component also pays for rows of other questions over it that
+are as fast as usual, up to DOUBT each: a fault of a part is hardly ever seen by one question alone.
+
+The search takes the component that gains most, then exchanges and drops components one at a time, for as long as one
+gains more than its price: the logarithm of the number of columns (Bonferroni) and DOUBT. Components that explain the
+same rows as well, but for DOUBT, are a tie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fabricheck.judge.constants import DOUBT, MOST, MOST_FOR_ONE, MOST_OF_METRIC, MOST_STEPS, SETTLED
+from fabricheck.records.component import Component, Kind
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# By chosen column the misfit of its rows, NaN for others, and its price.
+_Chosen = dict[int, tuple[Floats, float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measurement. `question`: what was measured, whoever it was measured on. `quantity`: rows of another one do not
+    speak against a component. `loss`: logarithm of how much worse it is than it should be, with the standard deviation
+    `noise`; `slow`: a judge says so. `crosses`: the probability, by component, that its data cross it. `own`: what
+    stands for this measurement alone. `apart`: its peers are faster, whatever all lose. `total`: the loss against what
+    an ideal algorithm gets, which says more than peers do of what all of them cross; None where `loss` is by a
+    yardstick from elsewhere."""
+
+    question: Hashable
+    quantity: str
+    loss: float
+    noise: float
+    slow: bool
+    crosses: Mapping[Component, float]
+    own: tuple[Component, ...]
+    total: float | None = None
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A cause: the `components` of which one is at fault, those that explain it best first; the slow `rows` that it
+    explains, by number; the median `loss` (logarithm) of these, and the log likelihood that it `gains`."""
+
+    components: tuple[Component, ...]
+    rows: tuple[int, ...]
+    loss: float
+    gain: float
+
+
+def explain(rows: Sequence[Row], prior: Mapping[Component, float] | None = None) -> tuple[Explanation, ...]:
+    """Return the causes of the slow rows, those that gain most first.
+
+    `prior`: log odds that other evidence (counters, probes, failures at start) gives to a component.
+    """
+    if not any(row.slow for row in rows):
+        return ()
+    table = _Table(rows, prior or {})
+    if not table.columns:
+        return tuple(_alone(rows, table.left({})))
+    chosen = table.search(frozenset())
+    # What explains most may be several that together cross it all.
+    for column in [each for each in chosen if table.is_wide(each)]:
+        other = table.search(frozenset([column]))
+        if table.worth(other) > table.worth(chosen):
+            chosen = other
+    causes = [*(table.explanation(chosen, column) for column in chosen), *_alone(rows, table.left(chosen))]
+    return tuple(sorted((cause for cause in causes if cause.rows), key=lambda cause: -cause.gain))
+
+
+def _alone(rows: Sequence[Row], left: Ints) -> list[Explanation]:
+    """What nothing explains that several share, each by what stands for it alone."""
+    by_own: dict[tuple[Component, ...], list[int]] = {}
+    for number in left.tolist():
+        by_own.setdefault(rows[number].own, []).append(number)
+    return [
+        Explanation(own, tuple(numbers), float(np.median([rows[each].loss for each in numbers])), 0.0)
+        for own, numbers in by_own.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What each column gains, its price, and by entry the misfit that it leaves; NaN where it costs nothing."""
+
+    gains: Floats
+    price: Floats
+    misfit: Floats
+
+
+class _Table:
+    """The rows as arrays. An entry is a row in a column; a cell is a column in the rows of one question."""
+
+    def __init__(self, rows: Sequence[Row], prior: Mapping[Component, float]) -> None:
+        self.loss = np.array([row.loss for row in rows])
+        self.noise = np.array([row.noise for row in rows])
+        self.slow = np.array([row.slow for row in rows])
+        self.apart = np.array([row.apart for row in rows])
+        # A judge says that these are slow.
+        self.noise[self.slow] = np.minimum(self.noise, self.loss / MOST_OF_METRIC)[self.slow]
+        numbers: dict[Hashable, int] = {}
+        self.question = np.array([numbers.setdefault(row.question, len(numbers)) for row in rows])
+        quantities: dict[str, int] = {}
+        self.quantity = np.array([quantities.setdefault(row.quantity, len(quantities)) for row in rows])
+        self.columns = _columns(rows)
+        self.price = math.log(len(self.columns)) + DOUBT
+        # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
+        most = MOST_OF_METRIC**2 / 2
+        self.most = np.where(self.slow, np.minimum(self.price + DOUBT, most), most)
+        self.columns = [column for column in self.columns if self._may_gain(column, prior)]
+        self.prior = np.array([max(prior.get(one, 0.0) for one in column.components) for column in self.columns])
+        # Software, and what all have in common, may cost each measurement something else.
+        self.uneven = np.array(
+            [
+                all(one.kind.is_software or one.kind is Kind.SYSTEM for one in column.components)
+                for column in self.columns
+            ]
+        )
+        self.common = np.array([any(one.kind is Kind.SYSTEM for one in column.components) for column in self.columns])
+        if not self.columns:
+            return
+        row = np.concatenate([column.rows for column in self.columns])
+        share = np.concatenate([column.shares for column in self.columns])
+        column = np.repeat(np.arange(len(self.columns)), [column.rows.size for column in self.columns])
+        cells = column * len(numbers) + self.question[row]
+        order = np.lexsort((self.loss[row], cells))
+        self.row, self.share, self.column, cells = row[order], share[order], column[order], cells[order]
+        first, self.cell = np.unique(cells, return_index=True, return_inverse=True)[1:]
+        self.cell_column = self.column[first]
+        self.cell_quantity = self.quantity[self.row[first]]
+        of_question = np.bincount(self.question)[self.question[self.row[first]]]
+        self.whole = np.bincount(self.cell) == of_question
+        self.against = self._against(rows)
+
+    def _may_gain(self, column: _Column, prior: Mapping[Component, float]) -> bool:
+        """Whether a column explains several slow rows at all, were each question's least loss its cost."""
+        rows, slow = column.rows, self.slow[column.rows]
+        if slow.sum() < 2:
+            return False
+        questions, place = np.unique(self.question[rows], return_inverse=True)
+        least = np.full(questions.size, np.inf)
+        np.minimum.at(least, place[slow], self.loss[rows[slow]])
+        cost = np.where(np.isfinite(least), least, 0.0)[place]
+        against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
+        gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
+        odds = max(prior.get(one, 0.0) for one in column.components)
+        return float(np.maximum(gains, 0.0).sum()) + odds > self.price
+
+    def _against(self, rows: Sequence[Row]) -> Floats:
+        """By cell, how far its fast rows speak against its column where the column costs nothing there."""
+        total = np.array([row.loss if row.total is None else row.total for row in rows])
+        usual = self._of_columns(self.loss)
+        usual_total = self._of_columns(total)
+        # Peers that all cross a component agree, whatever it costs them.
+        among_others = ~self.whole[self.cell]
+        from_elsewhere = np.array([row.total is None for row in rows])[self.row]
+        far = total[self.row] < usual_total[self.column] / 2
+        telling = ~self.slow[self.row] & (among_others | from_elsewhere | far)
+        known = (usual[self.column] / self.noise[self.row]) ** 2 / 2
+        weight = np.where(telling, self.share * np.minimum(known, DOUBT), 0.0)
+        return np.minimum(np.bincount(self.cell, weight), MOST_OF_METRIC**2 / 2)
+
+    def _of_columns(self, values: Floats) -> Floats:
+        """By column the mean of its slow rows."""
+        slow = self.slow[self.row] * self.share
+        return np.asarray(np.bincount(self.column, slow * values[self.row]) / np.bincount(self.column, slow))
+
+    def _cost(self, chosen: Bools) -> Floats:
+        """By cell the median loss of the chosen rows; 0 where there is none. Entries are in the order of losses."""
+        entries = np.flatnonzero(chosen[self.row])
+        count = np.bincount(self.cell[entries], minlength=self.cell_column.size)
+        middle = (np.cumsum(count) - count + (count - 1) // 2)[count > 0]
+        cost = np.zeros(self.cell_column.size)
+        cost[count > 0] = self.loss[self.row[entries[middle]]]
+        return cost
+
+    def _misfit(self, loss: Floats, rows: Ints) -> Floats:
+        """The log likelihood that these rows miss where a component costs them so much: a slow one may differ by a
+        quarter."""
+        own, slow = np.maximum(self.loss[rows], 0.0), self.slow[rows]
+        noise = np.where(slow, np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows])
+        # What is fast speaks against a loss, and for none.
+        away = np.where(slow, own - loss, np.maximum(loss - own, 0.0))
+        return np.asarray(np.minimum((away / noise) ** 2 / 2, self.most[rows]))
+
+    def _fit(self, before: Floats) -> _Fit:
+        """Each column as one more than those which leave the rows the misfit `before`."""
+        cost = self._cost(self.slow & (before >= DOUBT))
+        own = self._misfit(cost[self.cell], self.row)
+        slow = self.slow[self.row]
+        costs = slow & (cost[self.cell] > 0)
+        own = np.where(costs & self.uneven[self.column], np.minimum(own, DOUBT), own)
+        # What all peers cross is not why some of them are slower.
+        own = np.where(costs & self.apart[self.row] & self.whole[self.cell], np.maximum(own, DOUBT), own)
+        after = np.where(slow, np.minimum(before[self.row], own), np.maximum(before[self.row], own))
+        gain = np.log(1 - self.share + self.share * np.exp(before[self.row] - after))
+        of_cell = np.bincount(self.cell, gain, self.cell_column.size)
+        is_in = of_cell > 0
+        number = int(self.quantity.max()) + 1
+        place = self.cell_column * number + self.cell_quantity
+        is_asked = np.bincount(place, is_in, len(self.columns) * number)[place] > 0
+        gained = np.bincount(self.cell_column, np.where(is_in, of_cell, 0.0), len(self.columns))
+        against = np.where(~is_in & is_asked, self.against, 0.0)
+        speaks = np.bincount(self.cell_column, against, len(self.columns))
+        # A part may fail in one kind of measurement alone; what all have in common may not.
+        speaks = np.where(self.common, speaks, np.minimum(speaks, 2 * DOUBT))
+        price = self.price - self.prior + speaks
+        # Of rows that may not cross a component those that it explains do.
+        taken = is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
+        return _Fit(gained - price, price, np.where(taken, own, np.nan))
+
+    def _before(self, chosen: _Chosen, left_out: int = -1) -> Floats:
+        """The misfit of each row that the chosen columns but one leave."""
+        left = np.where(self.slow, self.most, 0.0)
+        for column, (misfit, _) in chosen.items():
+            if column != left_out:
+                left = np.where(self.slow, np.fmin(left, misfit), np.fmax(left, misfit))
+        return left
+
+    def is_wide(self, column: int) -> bool:
+        """Whether most slow rows cross a column."""
+        return bool(2 * self.slow[self.row[self.column == column]].sum() > self.slow.sum())
+
+    def worth(self, chosen: _Chosen) -> float:
+        """What columns gain together."""
+        return float((self._before({}) - self._before(chosen)).sum()) - sum(price for _, price in chosen.values())
+
+    def left(self, chosen: _Chosen) -> Ints:
+        """The slow rows that these columns do not explain."""
+        return np.flatnonzero(self.slow & (self._before(chosen) >= self.most))
+
+    def search(self, without: frozenset[int]) -> _Chosen:
+        """The columns that explain most, with the loss of each row by them; none of these."""
+        chosen: _Chosen = {}
+        for _ in range(MOST_STEPS):
+            moved = self._moved(chosen, without)
+            if moved is None:
+                break
+            chosen = moved
+        return chosen
+
+    def _moved(self, chosen: _Chosen, without: frozenset[int]) -> _Chosen | None:
+        """With one column more, or others in place of one; None where none of it gains anything."""
+        more, gained = self._added(chosen, without, 1)
+        if gained > 0:
+            return more
+        for column in chosen:
+            rest = {each: loss for each, loss in chosen.items() if each != column}
+            worth = float(self._fit(self._before(rest)).gains[column])
+            others, gained = self._added(rest, without | {column}, MOST_FOR_ONE)
+            if gained > max(worth, 0.0) + SETTLED or worth < 0:
+                return others
+        return None
+
+    def _added(self, chosen: _Chosen, without: frozenset[int], most: int) -> tuple[_Chosen, float]:
+        """With up to so many of the best columns more, and what they gain together."""
+        columns, gained = dict(chosen), 0.0
+        for _ in range(most):
+            fit = self._fit(self._before(columns))
+            fit.gains[[*columns, *without]] = -np.inf
+            best = int(fit.gains.argmax())
+            if fit.gains[best] <= 0:
+                break
+            misfit, own = np.full(self.loss.size, np.nan), self.column == best
+            misfit[self.row[own]] = fit.misfit[own]
+            columns[best] = misfit, float(fit.price[best])
+            gained += float(fit.gains[best])
+        return columns, gained
+
+    def explanation(self, chosen: _Chosen, best: int) -> Explanation:
+        """A chosen column with those that explain its rows as well."""
+        before = self._before(chosen, best)
+        fit = self._fit(before)
+        gains = fit.gains
+        explains = self.slow[self.row] & (fit.misfit < before[self.row])
+        rows = self.row[explains & (self.column == best)]
+        shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
+        count = np.bincount(self.column[explains], minlength=len(self.columns))
+        gains[[each for each in chosen if each != best]] = -np.inf
+        tied = (gains >= gains[best] - DOUBT) & (2 * shared > np.maximum(count, rows.size))
+        order = sorted(np.flatnonzero(tied).tolist(), key=lambda column: -gains[column])
+        components = dict.fromkeys(one for column in order for one in self.columns[column].components)
+        loss = float(np.median(self.loss[rows])) if rows.size else 0.0
+        return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Components that the same rows cross, with the same probability."""
+
+    components: tuple[Component, ...]
+    rows: Ints
+    shares: Floats
+
+
+def _columns(rows: Sequence[Row]) -> list[_Column]:
+    entries: dict[Component, list[tuple[int, float]]] = {}
+    for number, row in enumerate(rows):
+        for component, share in row.crosses.items():
+            entries.setdefault(component, []).append((number, share))
+    alike: dict[bytes, list[Component]] = {}
+    arrays: dict[bytes, Floats] = {}
+    for component, members in entries.items():
+        array = np.array(members)
+        alike.setdefault(array.tobytes(), []).append(component)
+        arrays[array.tobytes()] = array
+    return [
+        _Column(tuple(components), arrays[key][:, 0].astype(np.int64), arrays[key][:, 1])
+        for key, components in alike.items()
+    ]
