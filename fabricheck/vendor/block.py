@@ -63,7 +63,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row of a table: its tokens and numbers by column; -1 where the tool has no number."""
 
     line: Line
@@ -88,7 +88,7 @@ class Table:
 
     line: Line
     columns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
     said: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -177,7 +177,7 @@ class Block:
                 self.invalid(line, f"{cells[name][:30]!r} is not as {self.title} prints {name}")
                 return
         values = {name: value_of(cell) for name, cell in cells.items() if columns[name] is not WORD}
-        self.tables[-1].rows.append(Row(line, cells, values))
+        self.tables[-1].rows.append(TableRow(line, cells, values))
 
     def samples(self) -> Iterator[Samples]:
         """Checks all that was read, and gives what was measured."""
@@ -230,7 +230,7 @@ class Block:
         """Adds an INCOMPLETE problem, as `add`."""
         self.add(Verdict.INCOMPLETE, line, message)
 
-    def check_alignment(self, rows: Sequence[Row]) -> None:
+    def check_alignment(self, rows: Sequence[TableRow]) -> None:
         """Columns stand under each other, unless a number fills its own: a character that was lost or added shows.
 
         Where all blanks between columns were made one, as by a chat, nothing is known.
@@ -261,7 +261,7 @@ class Block:
             if size <= before or (doubling and before and size != 2 * before):
                 self.invalid(row.line, f"{size} B follow {before} B: rows are missing, repeated or moved")
 
-    def impossible(self, row: Row) -> str | None:
+    def impossible(self, row: TableRow) -> str | None:
         """What cannot be true of a row, whatever the tool."""
         values = row.values
         if values.get("repetitions", 1) < 1:
@@ -278,7 +278,7 @@ class Block:
         agree = products_agree(row.rounded("messages"), (row.size / 1e6, 0.0), row.rounded("rate"))
         return None if agree else "the rate and messages/s do not match"
 
-    def wrong_bytes(self, row: Row) -> int:
+    def wrong_bytes(self, row: TableRow) -> int:
         """How many bytes were wrong, as far as the tool says it: 1 for any, -1 where it did not look."""
         wrong = row.values.get("wrong", -1.0)
         if wrong > 0:
@@ -307,7 +307,7 @@ def products_agree(factors: tuple[float, float], other: tuple[float, float], pro
     return low - slack <= product[0] + product[1] and product[0] - product[1] <= high + slack
 
 
-def message_ns(row: Row) -> float:
+def message_ns(row: TableRow) -> float:
     """Nanoseconds from message to message, of messages/s and MB/s (10^6 B) the one that is printed finer."""
     messages, half = row.rounded("messages")
     rate, half_rate = row.rounded("rate")

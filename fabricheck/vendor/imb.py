@@ -20,7 +20,7 @@ from fabricheck.vendor.block import (
     WHOLE,
     Asked,
     Block,
-    Row,
+    TableRow,
     Table,
     message_ns,
     one_time,
@@ -232,7 +232,7 @@ class Imb(Block):
             elif row.size > 0:
                 yield self.sample(row, table, benchmark, processes)
 
-    def mistake(self, row: Row, benchmark: _Benchmark) -> str | None:
+    def mistake(self, row: TableRow, benchmark: _Benchmark) -> str | None:
         """Whether time and rate of a row do not belong together."""
         name = "maximum" if "maximum" in row.values else "time"
         if name not in row.values or "rate" not in row.values:
@@ -243,7 +243,7 @@ class Imb(Block):
         fits = [products_agree(row.rounded(name), row.rounded("rate"), (sent / unit, 0.0)) for unit in units]
         return None if any(fits) else "time and Mbytes/sec do not match"
 
-    def sample(self, row: Row, table: Table, benchmark: _Benchmark, processes: int) -> Samples:
+    def sample(self, row: TableRow, table: Table, benchmark: _Benchmark, processes: int) -> Samples:
         """The sample of a row."""
         groups, operation = int(table.said["groups"]), benchmark.operation
         if "messages" in row.values:
@@ -371,7 +371,7 @@ class OneCcl(Block):
             elif (sample := self.sample(row, element)).bytes > 0:
                 yield sample
 
-    def sample(self, row: Row, element: int) -> Samples:
+    def sample(self, row: TableRow, element: int) -> Samples:
         """The sample of a row."""
         operation, shares = _COLLECTIVES[self.said["name"]]
         ranks = self.ranks or 1

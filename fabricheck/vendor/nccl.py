@@ -25,7 +25,7 @@ from fabricheck.vendor.block import (
     WORD,
     Asked,
     Block,
-    Row,
+    TableRow,
     Table,
     one_time,
     products_agree,
@@ -309,7 +309,7 @@ class NcclTests(Block):
             last[root] = row.size
             before = root
 
-    def samples_of(self, row: Row, test: Test, ranks: int) -> Iterator[Samples]:
+    def samples_of(self, row: TableRow, test: Test, ranks: int) -> Iterator[Samples]:
         """Both placements of a row whose numbers belong together; what does not is a problem."""
         root = int(row.values.get("root", -1))
         if root >= ranks:
@@ -336,7 +336,7 @@ class NcclTests(Block):
                 yield self.sample(row, mark, placement, test, wrong)
 
     def sample(
-        self, row: Row, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
+        self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
     ) -> Samples:
         """The sample of one placement: a mean, or with `-I 1` of JSON each iteration."""
         ranks = self.ranks or 0
@@ -376,7 +376,7 @@ def fits(table: Table, test: Test, ranks: int) -> bool:
     )
 
 
-def mistake_of(row: Row, mark: str, test: Test, ranks: int) -> str | None:
+def mistake_of(row: TableRow, mark: str, test: Test, ranks: int) -> str | None:
     """What cannot be true of the numbers of a row, of one placement."""
     time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
     if time[0] <= 0:

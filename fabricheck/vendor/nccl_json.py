@@ -13,7 +13,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
-from fabricheck.vendor.block import LARGEST_SIZE, NUMBER, WHOLE, Asked, Row, Table, quote, value_of
+from fabricheck.vendor.block import LARGEST_SIZE, NUMBER, WHOLE, Asked, TableRow, Table, quote, value_of
 from fabricheck.vendor.nccl import COLUMNS, HALVES, TESTS, NcclTests, program_of
 
 # The JSON file of `-J`.
@@ -110,7 +110,7 @@ def fill_row(block: NcclTests, index: int, result: Mapping[str, Any], *, per_ite
         raise ValueError("a placement is missing")
     if not WHOLE.fullmatch(tokens["count"]) or not COLUMNS["root"].fullmatch(tokens["root"]):
         raise ValueError("no count or root")
-    block.tables[0].rows.append(Row(line, tokens, {name: value_of(cell) for name, cell in tokens.items()}))
+    block.tables[0].rows.append(TableRow(line, tokens, {name: value_of(cell) for name, cell in tokens.items()}))
 
 
 def iterations_of(content: Mapping[str, Any], count: int) -> list[float]:

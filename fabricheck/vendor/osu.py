@@ -11,7 +11,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import CHECKED, FIXED, LARGEST_RANKS, WHOLE, Block, Row, Table, message_ns, one_time
+from fabricheck.vendor.block import CHECKED, FIXED, LARGEST_RANKS, WHOLE, Block, TableRow, Table, message_ns, one_time
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Osu(Block):
             self.invalid(None, f"{test.program} ran with {needed} ranks instead of {self.asked.ranks}")
         self.ranks = needed
 
-    def sample(self, row: Row, test: OsuTest, slowest: str) -> Samples:
+    def sample(self, row: TableRow, test: OsuTest, slowest: str) -> Samples:
         """The sample of a row."""
         operation, schedule, ranks = test.operation, "uncontended", self.ranks or 2
         pairs = int(self.said.get("pairs", 1))
@@ -237,7 +237,7 @@ class Osu(Block):
         return super().output()
 
 
-def mistake_of(row: Row) -> str | None:
+def mistake_of(row: TableRow) -> str | None:
     """What cannot be true of the percentiles and the overlap of a row."""
     percentiles = [
         row.values[name] for name in sorted(row.values, key=lambda name: name[1:].zfill(2)) if name[1:].isdigit()

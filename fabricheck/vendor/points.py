@@ -13,7 +13,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Row, Table, one_time
+from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, TableRow, Table, one_time
 
 _MEBI = 1 << 20
 _MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -39,7 +39,7 @@ class Points(Block):
             self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
         self.tables.append(Table(line, columns if not rest.strip() else {}))
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """Microseconds of one transfer in one direction."""
         raise NotImplementedError
 
@@ -144,7 +144,7 @@ class Perftest(Points):
             self.invalid(None, f"a row is not of the {asked} B that were requested")
         yield from super().samples()
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """From message to message of many under way, by the number with more digits; or half of a round trip."""
         if "t_avg" in row.values:
             return row.values["t_avg"]
@@ -193,7 +193,7 @@ class Cxi(Points):
         elif kind == "both" and match["both"] == "Enabled":
             self.operation = "bidirectional"
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """Of a message in one direction."""
         bytes_per_us = row.values.get("megabytes", 0.0) + row.values.get("gigabits", 0.0) * 1e3 / 8
         both = 2 if self.operation == "bidirectional" else 1
@@ -248,7 +248,7 @@ class FiPingpong(Points):
             if row.values["sent"] != row.values["ack"]:
                 self.invalid(line, "not all messages were acknowledged")
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """Half of the round trip."""
         return row.values["usec"]
 
@@ -311,7 +311,7 @@ class UcxPerftest(Points):
         self.memory = "gpu" if self.said.get("kind", "host") not in ("host", "") else "host"
         yield from super().samples()
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """The overall overhead or latency."""
         return row.values["time"]
 
@@ -353,6 +353,6 @@ class NixlBench(Points):
         self.facts |= {name: self.said[name] for name in ("backend",) if name in self.said}
         yield from super().samples()
 
-    def time_us(self, row: Row) -> float:
+    def time_us(self, row: TableRow) -> float:
         """Of a block, at the rate of the batch."""
         return row.size / (1e3 * row.values["rate"]) if row.values.get("rate") else 0.0

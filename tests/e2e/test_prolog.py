@@ -44,8 +44,8 @@ TOPOLOGY = "system: site\ndescription: four GPUs\ncpus: [{name: cpu0}]\ngpus:\n"
 TOPOLOGY += "".join(f"  - {{name: gpu{n}, index: {n}, model: GH200}}\n" for n in range(4)) + "links:\n"
 TOPOLOGY += "  - {technology: PCIe 4 x16, count: 1, rate: 32 GB/s, source: made up, pairs: ["
 TOPOLOGY += ", ".join(f"[gpu{n}, cpu0]" for n in range(4)) + "]}\n"
-#: The guard is patient, since this machine may be busier than a node; the node is asked for as long as usual, or PATIENT
-#: seconds.
+#: The guard is patient, since this machine may be busier than a node; the node is asked for as long as usual, or
+#: PATIENT seconds.
 PROGRAM = """import os
 from fabricheck import __main__, prolog
 from fabricheck.commands import doctor

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.records.run import Samples
+from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.results.proof_logs import TransportProof
-from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.suite import suite_root
 from fabricheck.suites.benchmarks import (
     BenchmarkRequest,

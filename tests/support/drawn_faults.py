@@ -97,7 +97,8 @@ def directions(source: Component, destination: Component) -> tuple[Component, ..
 
 
 def both(source: Component, destination: Component) -> tuple[Component, ...]:
-    return Component.between(*sorted((source, destination))), Component.between(source, destination, "out")
+    first, second = sorted((source, destination))
+    return Component.between(first, second), Component.between(source, destination, "out")
 
 
 @dataclass(frozen=True)
