@@ -29,8 +29,8 @@ struct Pauses {
 };
 
 // For how long the kernel has kept this process from running by the CPU quota of its cgroup or one above it, in
-// nanoseconds: cpu.stat of cgroup v2 (throttled_usec) or v1 (throttled_time). 0 where nothing says so. `proc` and `sys`:
-// where those file systems are.
+// nanoseconds: cpu.stat of cgroup v2 (throttled_usec) or v1 (throttled_time). 0 where nothing says so. `proc` and
+// `sys`: where those file systems are.
 std::int64_t throttled_ns(const std::string& proc = "/proc", const std::string& sys = "/sys/fs/cgroup");
 
 }  // namespace fabricbench

@@ -146,15 +146,16 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  // A kernel that writes over a link does all operations once it has started, as nvbandwidth's does. What it reads over
-  // a link, or copies inside the device's memory, could come from a cache the second time: it is started anew.
+  // A kernel that moves data over a link does all operations once it has started, as nvbandwidth's does. What it reads
+  // a second time, or copies inside the device's memory, could come from a cache: then it is started anew.
   void move(const Transfer& transfer, device::Stream& stream, const pattern::Ring& ring, std::uint64_t shift = 0) {
     if (migrates_ && transfer.destination_place == Place::host) return;
     std::byte* to = destination(transfer) + shift;
     const std::byte* from = source(transfer) + shift;
     const bool link = transfer.source != transfer.destination || transfer.source_place == Place::host ||
                       transfer.destination_place == Place::host;
-    if (copy_.by_kernel() && link && transfer.source == rank_ && transfer.source_place == Place::device)
+    const bool writes = transfer.source == rank_ && transfer.source_place == Place::device;
+    if (copy_.by_kernel() && link && (writes || ring.slots >= ring.operations))
       return stream.copy_by_kernel(to, from, transfer.bytes, link, ring);
     for (std::uint64_t i = 0; i < ring.operations; ++i) {
       const std::uint64_t at = ring.shift_of(i);
