@@ -62,7 +62,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    nodes = [NodeReport(state.host, state, None, frozenset()) for state in last.values()]
+    nodes = [NodeReport(host, states.before.get(host), states.after.get(host), frozenset()) for host in last]
     evidence = [*evidence_of_paths(nodes, topology)]
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])

@@ -640,3 +640,17 @@ def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
         assert "slow-while-busy" in codes and "below-floor" not in codes
     else:
         assert found.final_verdict is Verdict.FAIL and "below-floor" in codes
+
+
+def test_a_job_without_results_says_which_nodes_had_no_connection() -> None:
+    way = BlockedPath("hsn0", "nid002", 60, 0)
+    before = [node("nid001", blocked=(way,)), node("nid002"), node("nid003", blocked=(way,))]
+    after = [node(each.host, "after") for each in before]
+    found = [
+        each
+        for each in evidence_without_run(
+            States({each.host: each for each in before}, {each.host: each for each in after}, True), None
+        )
+        if each.code == "no-connection"
+    ]
+    assert [(each.host, each.part) for each in found] == [("nid002", "hsn0")]
