@@ -69,7 +69,7 @@ site_configuration = {
                 # Open MPI names the path of its data; Fabricheck sets this itself where it chooses the binding.
                 ["OMPI_MCA_btl_base_verbose", "1"],
                 ["OMPI_MCA_btl", "tcp,self"],
-                ["OMPI_MCA_btl_tcp_if_include", "hsn0"],
+                ["OMPI_MCA_btl_tcp_if_include", os.environ.get("DUO_IFNAME", "hsn0")],
                 ["OMPI_MCA_oob_tcp_if_include", "10.79.0.0/24"],
                 ["NCCL_SOCKET_IFNAME", os.environ.get("DUO_IFNAME", "hsn0")],
             ],
