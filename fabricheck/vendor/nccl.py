@@ -25,8 +25,8 @@ from fabricheck.vendor.block import (
     WORD,
     Asked,
     Block,
-    TableRow,
     Table,
+    TableRow,
     one_time,
     products_agree,
 )

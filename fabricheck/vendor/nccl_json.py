@@ -13,7 +13,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
-from fabricheck.vendor.block import LARGEST_SIZE, NUMBER, WHOLE, Asked, TableRow, Table, quote, value_of
+from fabricheck.vendor.block import LARGEST_SIZE, NUMBER, WHOLE, Asked, Table, TableRow, quote, value_of
 from fabricheck.vendor.nccl import COLUMNS, HALVES, TESTS, NcclTests, program_of
 
 # The JSON file of `-J`.

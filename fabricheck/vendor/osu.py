@@ -11,7 +11,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import CHECKED, FIXED, LARGEST_RANKS, WHOLE, Block, TableRow, Table, message_ns, one_time
+from fabricheck.vendor.block import CHECKED, FIXED, LARGEST_RANKS, WHOLE, Block, Table, TableRow, message_ns, one_time
 
 
 @dataclass(frozen=True)

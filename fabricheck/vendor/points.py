@@ -13,7 +13,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, TableRow, Table, one_time
+from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time
 
 _MEBI = 1 << 20
 _MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
