@@ -26,6 +26,8 @@ LARGEST_RANKS = 1 << 20
 _LONGEST_NS = 10**18  # 30 years
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8
+# No tool prints as many sizes; a text that repeats itself must not take all memory.
+_MOST_ROWS = 50_000
 
 WHOLE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 FIXED = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
@@ -171,6 +173,9 @@ class Block:
         if not (line.text.isascii() and line.text.isprintable()) or len(tokens) != len(columns):
             self.invalid(line, f"not a row of {len(columns)} columns; a log in the same file damages rows")
             return
+        if len(self.tables[-1].rows) >= _MOST_ROWS:
+            self.invalid(line, f"more than {_MOST_ROWS:,} rows")
+            return
         cells = dict(zip(columns, tokens, strict=True))
         for name, pattern in columns.items():
             if pattern.fullmatch(cells[name]) is None:
@@ -215,12 +220,13 @@ class Block:
 
     def add(self, verdict: Verdict, line: Line | None, message: str) -> None:
         """A problem with what stands in `line`, which is quoted (None: with the whole output)."""
+        if len(self.problems) >= _LONGEST_LIST and verdict in {known.verdict for known in self.problems}:
+            return
         where = self.path or "the output"
         if line is not None:
             message = f"{message}: {quote(line.text)}"
             where += f":{line.number}"
-        if len(self.problems) < _LONGEST_LIST or verdict not in {known.verdict for known in self.problems}:
-            self.problems.append(Finding("output-damaged", verdict, f"{where}: {message}"))
+        self.problems.append(Finding("output-damaged", verdict, f"{where}: {message}"))
 
     def invalid(self, line: Line | None, message: str) -> None:
         """Adds an INVALID problem, as `add`."""

@@ -36,13 +36,13 @@ _BEGINNING = re.compile("|".join(f"(?P<b{index}>{how.pattern})" for index, (_, _
 
 # Tools whose outputs people paste, and that are not read here, by what they print.
 _UNREAD = (
-    ("rocm_bandwidth_test", r"^\s*RocmBandwidthTest Version|^ *Unidirectional copy peak bandwidth GB/s\s*$"),
+    ("rocm_bandwidth_test", r"^[ \t]*RocmBandwidthTest Version|^ *Unidirectional copy peak bandwidth GB/s[ \t]*$"),
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
-    ("nvidia-smi topo", r"^\s*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),
+    ("nvidia-smi topo", r"^[ \t]*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),
 )
 # Variables of the libraries that carry the data, as logs, shells and launchers name them.
 _VARIABLE = re.compile(
