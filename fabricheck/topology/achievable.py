@@ -19,7 +19,8 @@ from fabricheck.topology.host import host_links
 from fabricheck.topology.model import Gpu, Topology
 from fabricheck.topology.network import node_of
 from fabricheck.topology.nic import gpus_gbps, link_layer, nic_of
-from fabricheck.topology.question import Question
+from fabricheck.topology.question import START_UP_US, Question
+from fabricheck.topology.transport_paths import by_rdma
 
 # Whose packets a transport's data travel in; copy engines move what MPI sends between the GPUs of a node.
 _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fabric": "nic"}
@@ -32,6 +33,9 @@ _HOP_US = {"EFA": 150.0, "other": 40.0}
 # Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 _LEAST_START_UPS = 1000
+# How long TCP takes to start belongs to the system (NCCL: 36 us to 72 us, docs/results/two-gpu-nodes); from so many
+# generous start-ups on, it is 5% of a transfer at most.
+_LEAST_START_UPS_OF_SOCKETS = 20
 # The smallest collectives of which it is known how much of the links they fill (config/hardware.yaml).
 _FULL_BYTES = 512 << 20
 # Over this many nodes people measured 85% and more of what is said here (reference_values/parts); noise of others took
@@ -73,24 +77,40 @@ class Achievable:
     margin: float | None = None
 
 
-def achievable(question: Question, expected: float | None) -> Achievable | None:
+def achievable(question: Question, expected: float | None, quantity: str) -> Achievable | None:
     """What is left of `expected`, Gb/s, for data; None where it is unknown how much the links on the way carry.
 
-    It is unknown where the processor's cores or memory are on the way, and where messages share links by chance.
+    It is unknown where the processor's cores or memory are on the way, and where messages share links by chance. How
+    long a transfer takes to start is known of RDMA, not of sockets.
     """
     if not expected or question.groups > 1:
         return None
     between = question.nodes > 1 and question.operation in COLLECTIVES
     whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
-    if whole is None:
+    if whole is None or _start_is_unknown(question, whole.curve.gbps, quantity):
         return None
     # Two ranks have no step to overlap with another.
     pipelined = question.operation in COLLECTIVES and question.transport == "ccl" and question.ranks > 2
     return replace(whole, curve=replace(whole.curve, latency_us=_latency_us(question), pipeline=float(pipelined)))
 
 
+def _start_is_unknown(question: Question, gbps: float, quantity: str) -> bool:
+    nodes = max(2, question.nodes)
+    inside = question.nodes == 1 and question.transport != "fabric"
+    if inside or by_rdma(question.topology, question.transport, nodes):
+        return False
+    start_us = START_UP_US[question.transport] * max(1, _hops(question))
+    return quantity == "latency" or 8e-3 * question.bytes / gbps < _LEAST_START_UPS_OF_SOCKETS * start_us
+
+
+def _hops(question: Question) -> int:
+    """Nodes one after another: on a ring all, in a tree their logarithm."""
+    rings = question.operation in ("allgather", "reduce_scatter")
+    return question.nodes - 1 if rings else math.ceil(math.log2(question.nodes))
+
+
 def _latency_us(question: Question) -> float:
-    """By NCCL a node's GPUs take one step, nodes one hop after another: a ring all, a tree their logarithm."""
+    """By NCCL a node's GPUs take one step, nodes one hop after another."""
     latency = _LATENCY_US[question.transport]
     if question.operation not in COLLECTIVES:
         return latency
@@ -98,9 +118,7 @@ def _latency_us(question: Question) -> float:
         return latency * max(1, question.ranks - 1)
     layers = {link_layer(nic.model) for nic in question.topology.nics}
     hop = _HOP_US["EFA" if "EFA" in layers else "other"]
-    rings = question.operation in ("allgather", "reduce_scatter")
-    hops = question.nodes - 1 if rings else math.ceil(math.log2(question.nodes))
-    return latency + hop * hops
+    return latency + hop * _hops(question)
 
 
 def _of_expected(question: Question, expected: float) -> Achievable | None:

@@ -136,7 +136,7 @@ def expectation(
     limits = _limits(question)
     if by_nvlink is not None and by_nvlink is not question and limits.ceiling is not None:
         limits = replace(limits, ceiling=max(limits.ceiling, _limits(by_nvlink).ceiling or 0.0))
-    data = achievable(question, _finite(limits.expected))
+    data = achievable(question, _finite(limits.expected), quantity)
     if quantity == "latency":
         return _with_achievable(_latency(question, limits), data, quantity, bytes)
     floor = floor_fraction * limits.floor_share

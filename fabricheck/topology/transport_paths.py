@@ -11,6 +11,9 @@ from fabricheck.topology.model import Nic, Topology
 
 _SOCKET = r"^NET/(?:Socket|FastSocket)"
 _ANY_NETWORK = "any network but sockets"
+_ANY_BUT_TCP = "any network but TCP"
+# Paths by sockets, and those of which the mover is unknown.
+_NO_RDMA = ("NET/Socket", "TCP", "NET/MPI", _ANY_NETWORK, _ANY_BUT_TCP)
 
 # Links between GPUs over which *CCL has no reason to leave the device.
 _DIRECT = re.compile(r"NVLink|Infinity Fabric|Xe Link")
@@ -129,7 +132,7 @@ _MPI_BETWEEN_NODES = {
     "OFI/cxi": Paths(_TCP, (r"^OFI provider cxi\b",), "OFI/cxi"),
     "OFI/efa": Paths(_TCP, (r"^OFI provider efa\b",), "OFI/efa"),
     "TCP": Paths((), (r"^btl tcp$|\btcp/|^OFI provider (?:tcp|sockets)\b",), "TCP"),
-    "": Paths(_TCP, (rf"{_IB_LANE}|^btl (?!tcp|self|vader|sm)|^OFI provider (?!shm)",), "any network but TCP"),
+    "": Paths(_TCP, (rf"{_IB_LANE}|^btl (?!tcp|self|vader|sm)|^OFI provider (?!shm)",), _ANY_BUT_TCP),
 }
 
 
@@ -158,6 +161,12 @@ def ccl_paths(topology: Topology, nodes: int) -> Paths:
     # Some runs have pairs inside their nodes too: those must not go through the host's memory where they need not.
     staging = ("^SHM",) if "^SHM" in inside.forbidden else ()
     return Paths((*between.forbidden, *staging), between.required, between.described)
+
+
+def by_rdma(topology: Topology, transport: str, nodes: int) -> bool:
+    """Return whether data go between `nodes` nodes by RDMA or NVLink; False for sockets and where it is unknown."""
+    paths = ccl_paths(topology, nodes) if transport == "ccl" else mpi_paths(topology, nodes)
+    return paths.described not in _NO_RDMA
 
 
 def fabrics_of(topology: Topology) -> frozenset[Fabric]:

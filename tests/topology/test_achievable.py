@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
+from fabricheck.records.operations import COLLECTIVES, PAIRS
 from fabricheck.suite import SUITE
 from fabricheck.topology.hardware import payload
-from fabricheck.topology.model import find_topology
+from fabricheck.topology.model import Nic, Topology, find_topology
+from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch
 from fabricheck.topology.of_metric import expectation
-from tests.support.nodes import ROOT, system
+from tests.support.effort import effort
+from tests.support.nodes import PAPERS, ROOT, system
 
 GIB = 1 << 30
 
@@ -89,9 +95,8 @@ def test_a_published_allreduce_is_what_can_be_achieved(
 
 @pytest.mark.parametrize("operation", ["unidirectional", "allreduce"])
 def test_shaped_links_are_exact_for_two_ranks_of_two_nodes(operation: str) -> None:
-    recipe = ROOT / "docs" / "results" / "two-gpu-nodes" / "recipe" / "site_configs"
     found = expectation(
-        find_topology("duo", recipe),
+        find_topology("duo", DUO),
         operation=operation,
         implementation="library" if operation == "allreduce" else "transfers",
         transport="ccl",
@@ -105,6 +110,77 @@ def test_shaped_links_are_exact_for_two_ranks_of_two_nodes(operation: str) -> No
     )
     assert found.achievable == pytest.approx(9.57, rel=0.001)
     assert found.achievable_margin == 0.04
+
+
+DUO = ROOT / "docs" / "results" / "two-gpu-nodes" / "recipe" / "site_configs"
+SMALL = [8, 1024, 16 << 10, 64 << 10]
+
+
+def of_two_nodes(topology: Topology, operation: str, transport: str, bytes_: int, quantity: str) -> Expectation:
+    """Of one GPU a node, on the ports of one switch."""
+    pair = operation in PAIRS
+    return expectation(
+        topology,
+        operation=operation,
+        implementation="transfers" if pair else "library",
+        transport=transport,
+        devices=[topology.gpus[0].index] * 2,
+        ends=["nid001", "nid002"] if pair else (),
+        schedule="uncontended",
+        bytes=bytes_,
+        quantity=quantity,
+        host_copy_gbps=80.0,
+        nodes=2,
+    )
+
+
+def on_one_switch(topology: Topology, model: str, rate: float, ccl: str | None, mpi: str | None) -> Topology:
+    """The nodes with one port each of this model, and the paths that their file names."""
+    port = Nic("hsn0", model, rate, "test")
+    cables = tuple(NetworkLink((f"{node}:hsn0", "leaf0"), model, 1, rate, "test") for node in ("nid001", "nid002"))
+    ports = ("nid001:hsn0", "nid002:hsn0")
+    network = Network(("nid001", "nid002"), ports, (NetworkSwitch("leaf0"),), cables)
+    paths = {"ccl_path_between_nodes": ccl, "mpi_path_between_nodes": mpi}
+    return replace(topology, nics=(port,), nic_scheme="one-to-one", network=network, fabric=None, **paths)
+
+
+RDMA = ["Slingshot-11", "InfiniBand HDR", "RoCE 200 Gb/sec (4X HDR)", "EFA"]
+
+
+@st.composite
+def over_sockets(draw: st.DrawFn) -> Topology:
+    """Nodes whose libraries go by sockets: the file says so, or their ports know nothing else; or nobody knows."""
+    topology = system(draw(st.sampled_from(PAPERS)))
+    rate = draw(st.floats(0.05, 800))
+    if draw(st.booleans()):
+        return on_one_switch(topology, draw(st.sampled_from(RDMA)), rate, "NET/Socket", "TCP")
+    paths = draw(st.sampled_from([(None, None), ("NET/Socket", "TCP"), ("NET/MPI", None)]))
+    return on_one_switch(topology, draw(st.sampled_from(["shaped veth", "Ethernet", "NIC"])), rate, *paths)
+
+
+@settings(deadline=None, max_examples=effort(200))
+@given(topology=over_sockets(), data=st.data())
+def test_nobody_says_how_long_a_socket_takes(topology: Topology, data: st.DataObject) -> None:
+    operation = data.draw(st.sampled_from([*PAIRS, *COLLECTIVES]))
+    transport = data.draw(st.sampled_from(["ccl", "mpi", "fabric"]))
+    found = of_two_nodes(topology, operation, transport, data.draw(st.sampled_from(SMALL)), "latency")
+    assert found.achievable is None
+
+
+@pytest.mark.parametrize("model", RDMA)
+@pytest.mark.parametrize("operation", ["unidirectional", "allreduce"])
+def test_how_long_rdma_takes_is_known(model: str, operation: str) -> None:
+    topology = on_one_switch(system("alps"), model, 200.0, None, None)
+    found = of_two_nodes(topology, operation, "ccl", 8, "latency")
+    assert found.achievable is not None and found.achievable > 10
+    assert of_two_nodes(topology, operation, "ccl", 1 << 20, "goodput").achievable is not None
+
+
+@pytest.mark.parametrize("operation", ["unidirectional", "allreduce"])
+@pytest.mark.parametrize(("bytes_", "known"), [(8, False), (64 << 10, False), (1 << 20, False), (64 << 20, True)])
+def test_a_socket_is_judged_where_its_start_is_a_small_share(operation: str, bytes_: int, known: bool) -> None:
+    found = of_two_nodes(find_topology("duo", DUO), operation, "ccl", bytes_, "goodput")
+    assert (found.achievable is not None) == known
 
 
 @pytest.mark.parametrize(
