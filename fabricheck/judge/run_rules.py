@@ -98,14 +98,16 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
             texts[host] = (
                 _pauses_text(of_rank)
                 if paused > throttled
-                else (f"the CPU quota of its cgroup stopped rank {rank.rank} for {throttled / 1e9:.3g} s")
+                else (
+                    f"the CPU quota of its cgroup stopped rank {rank.rank} for {throttled / 1e9:.3g} s of its threads' time"
+                )
             )
     pausing = [host for host, lost in lost_ns.items() if lost >= noticed_ns]
     alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
     short_of_cores = run.header.get("oversubscribed") or run.header.get("few_cores")
     for host in pausing:
         excused = not alone or short_of_cores or host in {short_name(busy) for busy in busy_hosts(run)}
-        text = f"{texts[host]}, of {measured_ns / 1e9:.3g} s"
+        text = f"{texts[host]}, in a run of {measured_ns / 1e9:.3g} s"
         node, lost_s = Component.of_node(host), lost_ns[host] / 1e9
         yield Finding("pausing-node", Verdict.PASS if excused else Verdict.DEGRADED, text, (node,), lost_s, 0.0, "s")
 
