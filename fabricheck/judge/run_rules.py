@@ -98,9 +98,7 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
             texts[host] = (
                 _pauses_text(of_rank)
                 if paused > throttled
-                else (
-                    f"the CPU quota of its cgroup stopped rank {rank.rank} for {throttled / 1e9:.3g} s of its threads' time"
-                )
+                else (f"a CPU quota stopped rank {rank.rank} for {throttled / 1e9:.3g} s, all threads")
             )
     pausing = [host for host, lost in lost_ns.items() if lost >= noticed_ns]
     alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
