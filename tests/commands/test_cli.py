@@ -189,7 +189,7 @@ def test_json_holds_everything(
 
     whole, incomplete = json.loads(capsys.readouterr().out, parse_constant=refuse)
     assert (whole["verdict"], incomplete["verdict"]) == ("DEGRADED", "INCOMPLETE")
-    assert whole["problems"] == []
+    assert {each["code"] for each in whole["problems"]} <= {"slow-pair"}
     assert incomplete["problems"][0]["verdict"] == "INCOMPLETE"
     metric = whole["metrics"][0]
     assert (metric["name"], metric["verdict"]) == ("pingpong_uncontended_0_1_1mib_goodput", "DEGRADED")
@@ -216,7 +216,8 @@ def test_the_first_line_names_a_fail_that_incomplete_outranks(capsys: pytest.Cap
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("INCOMPLETE, and 5 of 12 metrics FAIL  ")
     assert [each.split()[1:3] for each in lines if "INCOMPLETE" in each] == [["6", "of"]]
-    assert sum(each.split()[0] in ("PASS", "FAIL") for each in lines) == 6
+    metrics = [each for each in lines if "_latency: " in each]
+    assert sum(each.split()[0] in ("PASS", "FAIL") for each in metrics) == 6
     assert max(map(len, lines)) <= LONGEST
 
 

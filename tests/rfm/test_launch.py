@@ -191,7 +191,9 @@ def test_the_result_file_knows_a_node_that_slurm_left_out_of_a_job_that_was_ende
     lines = TWO_NODES.read_text().replace("node1", "nid1").splitlines(keepends=True)
     (tmp_path / RESULT).write_text("".join(lines[:-1]))
     job = SimpleNamespace(scheduler=Slurm({"nid1": {"DOWN"}}), nodelist=[])
-    test: Any = SimpleNamespace(job=job, stagedir=str(tmp_path))
+    told = {"errors": lambda: "", "output": lambda: "", "num_nodes": 2}
+    partition = SimpleNamespace(fullname="nowhere:default")
+    test: Any = SimpleNamespace(job=job, stagedir=str(tmp_path), current_partition=partition, **told)
     with pytest.raises(SanityError):
         read_exit_status(test, "")
     judged = read_judgement(tmp_path)
