@@ -93,6 +93,23 @@ def _alone(rows: Sequence[Row], left: Ints) -> list[Explanation]:
     ]
 
 
+def _losses(rows: Sequence[Row]) -> list[float]:
+    """The loss of each row, of a fast one on the scale of the slow ones of its question: of two that lose as much a
+    judge may call one slow, where his bound lies between them."""
+    scales: dict[Hashable, list[float]] = {}
+    for row in rows:
+        if row.slow and row.total is not None:
+            scales.setdefault(row.question, []).append(row.total - row.loss)
+    ideal = {question: float(np.median(values)) for question, values in scales.items()}
+    losses = []
+    for row in rows:
+        loss = row.loss
+        if not row.slow and row.total is not None and row.question in ideal:
+            loss = max(loss, row.total - ideal[row.question])
+        losses.append(loss)
+    return losses
+
+
 @dataclass(frozen=True)
 class _Fit:
     """What each column gains, its price, and by entry the misfit that it leaves; NaN where it costs nothing."""
@@ -106,7 +123,7 @@ class _Table:
     """The rows as arrays. An entry is a row in a column; a cell is a column in the rows of one question."""
 
     def __init__(self, rows: Sequence[Row], prior: Mapping[Component, float]) -> None:
-        self.loss = np.array([row.loss for row in rows])
+        self.loss = np.array(_losses(rows))
         self.noise = np.array([row.noise for row in rows])
         self.slow = np.array([row.slow for row in rows])
         self.apart = np.array([row.apart for row in rows])
@@ -170,7 +187,9 @@ class _Table:
         from_elsewhere = np.array([row.total is None for row in rows])[self.row]
         far = total[self.row] < usual_total[self.column] / 2
         telling = ~self.slow[self.row] & (among_others | from_elsewhere | far)
-        known = (usual[self.column] / self.noise[self.row]) ** 2 / 2
+        # That it lost nothing, over that it lost as much as the slow ones.
+        lost, own = usual[self.column], np.maximum(self.loss[self.row], 0.0)
+        known = lost * np.maximum(lost - 2 * own, 0.0) / self.noise[self.row] ** 2 / 2
         weight = np.where(telling, self.share * np.minimum(known, DOUBT), 0.0)
         return np.minimum(np.bincount(self.cell, weight), MOST_OF_METRIC**2 / 2)
 
@@ -291,7 +310,12 @@ class _Table:
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf
-        tied = (gains >= gains[best] - DOUBT) & (2 * shared > np.maximum(count, rows.size))
+        # A part is one with the port of its link, whatever it does without.
+        links = [one for one in self.columns[best].components if one.kind is Kind.LINK and one.node == one.far_node]
+        ports = {(end.node, end.name) for link in links for end in link.ends}
+        has_port = [any((one.node, one.name) in ports for one in column.components) for column in self.columns]
+        doubt = np.where(has_port, 3 * DOUBT, DOUBT)
+        tied = (gains >= gains[best] - doubt) & (2 * shared > np.maximum(count, rows.size))
         order = sorted(np.flatnonzero(tied).tolist(), key=lambda column: -gains[column])
         components = dict.fromkeys(one for column in order for one in self.columns[column].components)
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0
