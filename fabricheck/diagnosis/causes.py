@@ -179,8 +179,7 @@ def _named(components: Sequence[Component]) -> tuple[Component, ...]:
     between = [each for each in parts if each.kind is Kind.PATH and not each.direction]
     ends = {(end.node, end.name) for each in between for end in each.ends}
     if len({each.node for each in parts}) > 1 and ends and ends <= {(each.node, each.name) for each in parts}:
-        order = (Kind.PATH, Kind.NIC)
-        return tuple(sorted(parts, key=lambda component: [component.kind is not kind for kind in order]))
+        return tuple(sorted(parts, key=lambda one: (one.kind is not Kind.PATH, one.kind is not Kind.NIC)))
     whole = [each for each in parts if not each.direction and each.kind is not Kind.PATH and not each.condition]
     pulled = whole or [each for each in parts if each.kind is not Kind.PATH and not each.condition] or parts
     order = (Kind.NODE, Kind.LINK, Kind.DEVICE)

@@ -94,20 +94,16 @@ def _alone(rows: Sequence[Row], left: Ints) -> list[Explanation]:
 
 
 def _losses(rows: Sequence[Row]) -> list[float]:
-    """The loss of each row, of a fast one on the scale of the slow ones of its question: of two that lose as much a
-    judge may call one slow, where his bound lies between them."""
-    scales: dict[Hashable, list[float]] = {}
+    """The loss of each row, of one question on one scale, that of the row which lost most of its total: of two that
+    lose as much a judge may call one slow, where his bound lies between them, or each by something else."""
+    ideal: dict[Hashable, float] = {}
     for row in rows:
         if row.slow and row.total is not None:
-            scales.setdefault(row.question, []).append(row.total - row.loss)
-    ideal = {question: float(np.median(values)) for question, values in scales.items()}
-    losses = []
-    for row in rows:
-        loss = row.loss
-        if not row.slow and row.total is not None and row.question in ideal:
-            loss = max(loss, row.total - ideal[row.question])
-        losses.append(loss)
-    return losses
+            ideal[row.question] = min(ideal.get(row.question, math.inf), row.total - row.loss)
+    return [
+        row.loss if row.total is None or row.question not in ideal else max(row.loss, row.total - ideal[row.question])
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True)
