@@ -171,10 +171,15 @@ def _place(component: Component) -> tuple[frozenset[tuple[str, str]], bool, str]
 
 def _named(components: Sequence[Component]) -> tuple[Component, ...]:
     """What can be pulled first: of a GPU and its only link the GPU, and the node last. Without those that others say as
-    well: the ends and directions of a pair where a part itself explains it. None where it may be all."""
+    well: the ends and directions of a pair where a part itself explains it. Where it may be either end of a pair, the
+    pair comes first, and its NICs. None where it may be all."""
     if EVERYTHING in components:
         return ()
     parts = [each for each in components if each.kind is not Kind.CHECK]
+    between = [each for each in parts if each.kind is Kind.PATH and not each.direction]
+    ends = {(end.node, end.name) for each in between for end in each.ends}
+    if len({each.node for each in parts}) > 1 and ends and ends <= {(each.node, each.name) for each in parts}:
+        return tuple(sorted(parts, key=lambda one: (one.kind is not Kind.PATH, one.kind is not Kind.NIC)))
     whole = [each for each in parts if not each.direction and each.kind is not Kind.PATH and not each.condition]
     pulled = whole or [each for each in parts if each.kind is not Kind.PATH and not each.condition] or parts
     order = (Kind.NODE, Kind.LINK, Kind.DEVICE)

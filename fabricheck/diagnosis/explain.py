@@ -93,6 +93,19 @@ def _alone(rows: Sequence[Row], left: Ints) -> list[Explanation]:
     ]
 
 
+def _losses(rows: Sequence[Row]) -> list[float]:
+    """The loss of each row, of one question on one scale, that of the row which lost most of its total: of two that
+    lose as much a judge may call one slow, where his bound lies between them, or each by something else."""
+    ideal: dict[Hashable, float] = {}
+    for row in rows:
+        if row.slow and row.total is not None:
+            ideal[row.question] = min(ideal.get(row.question, math.inf), row.total - row.loss)
+    return [
+        row.loss if row.total is None or row.question not in ideal else max(row.loss, row.total - ideal[row.question])
+        for row in rows
+    ]
+
+
 @dataclass(frozen=True)
 class _Fit:
     """What each column gains, its price, and by entry the misfit that it leaves; NaN where it costs nothing."""
@@ -106,7 +119,7 @@ class _Table:
     """The rows as arrays. An entry is a row in a column; a cell is a column in the rows of one question."""
 
     def __init__(self, rows: Sequence[Row], prior: Mapping[Component, float]) -> None:
-        self.loss = np.array([row.loss for row in rows])
+        self.loss = np.array(_losses(rows))
         self.noise = np.array([row.noise for row in rows])
         self.slow = np.array([row.slow for row in rows])
         self.apart = np.array([row.apart for row in rows])
@@ -170,7 +183,9 @@ class _Table:
         from_elsewhere = np.array([row.total is None for row in rows])[self.row]
         far = total[self.row] < usual_total[self.column] / 2
         telling = ~self.slow[self.row] & (among_others | from_elsewhere | far)
-        known = (usual[self.column] / self.noise[self.row]) ** 2 / 2
+        # That it lost nothing, over that it lost as much as the slow ones.
+        lost, own = usual[self.column], np.maximum(self.loss[self.row], 0.0)
+        known = lost * np.maximum(lost - 2 * own, 0.0) / self.noise[self.row] ** 2 / 2
         weight = np.where(telling, self.share * np.minimum(known, DOUBT), 0.0)
         return np.minimum(np.bincount(self.cell, weight), MOST_OF_METRIC**2 / 2)
 
@@ -291,7 +306,12 @@ class _Table:
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf
-        tied = (gains >= gains[best] - DOUBT) & (2 * shared > np.maximum(count, rows.size))
+        # A part is one with the port of its link, whatever it does without.
+        links = [one for one in self.columns[best].components if one.kind is Kind.LINK and one.node == one.far_node]
+        ports = {(end.node, end.name) for link in links for end in link.ends}
+        has_port = [any((one.node, one.name) in ports for one in column.components) for column in self.columns]
+        doubt = np.where(has_port, 3 * DOUBT, DOUBT)
+        tied = (gains >= gains[best] - doubt) & (2 * shared > np.maximum(count, rows.size))
         order = sorted(np.flatnonzero(tied).tolist(), key=lambda column: -gains[column])
         components = dict.fromkeys(one for column in order for one in self.columns[column].components)
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0

@@ -8,7 +8,8 @@ from fabricheck.diagnosis.explain import explain
 from fabricheck.records.component import Component, only_node
 from tests.support.drawn_faults import Drawn, draw
 
-SEEDS = range(40)
+# Of the last three a judge's bound lies between rows that lose as much: software, and not the nodes that are beyond it.
+SEEDS = (*range(40), 1049, 1067, 1118)
 
 
 @dataclass(frozen=True)
