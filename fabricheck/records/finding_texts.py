@@ -204,8 +204,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         (_DMESG, _DOCTOR), "A part"),
     "pausing-node": CatalogueEntry("pauses now and then", _SLOW, _MEASURED,
         "Its ranks did not run for 1% of the time, in pauses of 50 ms or more, or a CPU quota stopped them.",
-        ("Look for stopped processes and CPU quotas on {node}: `ps -eo stat,pid,args`, "
-         "`grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
+        ("Look for stopped processes on {node}: `ps -eo stat,pid,args`",
+         "Look for CPU quotas: `grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
          "Look for what else runs there: `top -b -n 1`"), "A node"),
     "wrong-bytes": CatalogueEntry("delivered wrong bytes", _BYTES, _MEASURED,
         "The received data differ from the data sent in this iteration. Hardware or a library corrupts data.",

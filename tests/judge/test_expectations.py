@@ -52,6 +52,20 @@ def test_what_links_carry_of_nccls_data_says_nothing_of_its_modes() -> None:
     assert achievable(datatype="bfloat16") is None
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_latency_of_emulated_gpus_is_that_of_the_machines_cores(nodes: int) -> None:
+    """A miniature has the models of the real NICs, and its data go over TCP."""
+    allreduce = made_samples("allreduce", range(4 * nodes), 8, 0.001)
+    hosts = [f"nid00{node}" for node in range(nodes) for _ in range(4)]
+
+    def achievable(platform: str) -> float | None:
+        run = made_run(hosts, [allreduce], transport="ccl", devices=True, platform=platform)
+        return expect_from_topology(run, system("alps"), Policy())(allreduce, "latency").achievable
+
+    assert achievable("nvidia") is not None
+    assert achievable("emulated") is None
+
+
 def test_of_ranks_that_a_damaged_header_lost_nothing_is_expected() -> None:
     pairs = [made_samples("unidirectional", ranks, 2 * MIB, 0.09) for ranks in ((0, 1), (2, 3))]
     rounds = [replace(each, schedule="contended", round=0) for each in pairs]

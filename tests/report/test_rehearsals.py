@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from xml.etree import ElementTree
@@ -110,7 +111,7 @@ def test_no_node_is_drained_for_a_rehearsal(tmp_path: Path) -> None:
     drain = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json"), "--system=alps"]
     session = {"id": "1a2b3c4d", "ended": datetime.now(timezone.utc).isoformat()}
     for platform, status in (("nvidia", 0), ("emulated", 2)):
-        run = pair_run(platform=platform, bad={(0, 1): Verdict.FAIL})
+        run = replace(pair_run(platform=platform, bad={(0, 1): Verdict.FAIL}), test="PingPong")
         write_json([run], tmp_path / "verdict.json", system="alps", problems=[], findings=[], session=session)
         environment = {**os.environ, "PATH": knows(tmp_path / "bin", run.run.ranks[0].host)}
         done = subprocess.run(drain, capture_output=True, text=True, check=False, env=environment)

@@ -140,8 +140,8 @@ def on_one_switch(topology: Topology, model: str, rate: float, ccl: str | None, 
     cables = tuple(NetworkLink((f"{node}:hsn0", "leaf0"), model, 1, rate, "test") for node in ("nid001", "nid002"))
     ports = ("nid001:hsn0", "nid002:hsn0")
     network = Network(("nid001", "nid002"), ports, (NetworkSwitch("leaf0"),), cables)
-    paths = {"ccl_path_between_nodes": ccl, "mpi_path_between_nodes": mpi}
-    return replace(topology, nics=(port,), nic_scheme="one-to-one", network=network, fabric=None, **paths)
+    plugged = replace(topology, nics=(port,), nic_scheme="one-to-one", network=network, fabric=None)
+    return replace(plugged, ccl_path_between_nodes=ccl, mpi_path_between_nodes=mpi)
 
 
 RDMA = ["Slingshot-11", "InfiniBand HDR", "RoCE 200 Gb/sec (4X HDR)", "EFA"]
