@@ -114,12 +114,11 @@ def _is_low(measurement: Measurement, low: Collection[tuple[int, str]]) -> bool:
 @dataclass(frozen=True)
 class _Level:
     """Of the healthy rows of a question what they lose of what an ideal algorithm gets, what they lose by their
-    yardsticks (`usual`), and the spread of that, all as logarithms. `known`: they are enough to tell."""
+    yardsticks (`usual`), and the spread of that, all as logarithms."""
 
     total: float
     usual: float
     spread: float
-    known: bool = True
 
 
 def _level(members: Sequence[Measurement], low: Collection[tuple[int, str]]) -> _Level:
@@ -128,7 +127,7 @@ def _level(members: Sequence[Measurement], low: Collection[tuple[int, str]]) -> 
     total = statistics.median(totals) if totals else 0.0
     losses = [_loss(each, total) for each in healthy]
     if len(losses) < FEWEST_FOR_MIDDLE:
-        return _Level(total, 0.0, LEAST_LOSS, known=False)
+        return _Level(total, 0.0, LEAST_LOSS)
     usual = statistics.median(losses)
     spread = OF_DEVIATION * statistics.median(abs(loss - usual) for loss in losses)
     return _Level(total, usual, max(spread, RESOLUTION))
@@ -143,26 +142,18 @@ def _loss(measurement: Measurement, level: float) -> float:
     return measurement.total - level if measurement.total is not None else 0.0
 
 
-def _width(measurement: Measurement, level: _Level) -> float:
-    """How much a row may have lost and pass, where its peers do not tell: all, where nothing says what it should be."""
-    yardstick = measurement.judgement.yardstick
-    if yardstick is None or yardstick.kind == "floor":
-        return math.inf if measurement.total is None else 0.0
-    if level.known or min(yardstick.value, yardstick.bound) <= 0:
-        return 0.0
-    return abs(math.log(yardstick.bound / yardstick.value))
-
-
 def _row(measurement: Measurement, low: Collection[tuple[int, str]], level: _Level) -> Row:
     loss, slow = _loss(measurement, level.total) - level.usual, _is_low(measurement, low)
     of_peers = measurement.judgement.judged_by in _OF_PEERS
+    # A minimum does not say what a row should be.
+    is_unknown = measurement.judgement.judged_by in ("floor", "unjudged", "") and measurement.total is None
     if slow and of_peers and measurement.total is not None:
         loss = max(loss, measurement.total - level.total)
     return Row(
         measurement.question,
         measurement.judgement.unit,
         max(loss, LEAST_LOSS) if slow else loss,
-        level.spread if slow else max(level.spread, _width(measurement, level)),
+        math.inf if is_unknown and not slow else level.spread,
         slow,
         measurement.crosses,
         measurement.own,
