@@ -59,12 +59,16 @@ def fill(block: NcclTests, content: Any) -> None:
     block.said |= {"step": str(whole(config[f"step_{by}"])), "by": by, "bounds": "0"}
     block.said["nccl_library"] = block.said["nccl_headers"] = str(whole(content["nccl_version"]))
     per_process = config["nthreads"] * config["ngpus"]
+    # Which processes share a host counts, and its name may be nobody's business.
+    numbers: dict[str, int] = {}
     for index, device in enumerate(config["devices"]):
         if device["rank"] != index * per_process:
             raise ValueError("the devices are not one for each process, in order")
         # Each process names its first device only.
         block.groups += [device.get("group", 0)] * per_process
-        block.hosts += [str(device.get("hostname", ""))] * per_process
+        host = str(device.get("hostname", ""))
+        name = f"node{numbers.setdefault(host, len(numbers))}" if host else ""
+        block.hosts += [name] * per_process
         block.devices += [str(device["device_info"])] * per_process
     block.facts |= recorded_environment(content.get("env", ()))
     block.facts["blocking"] = str(config["blocking_collectives"])
