@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What a report is about."""
+    """The session or run that a report describes."""
 
     system: str
     judged: tuple[RunJudgement, ...]

@@ -163,8 +163,10 @@ def _prior(evidence: Iterable[Finding], rows: Iterable[Measurement]) -> dict[Com
 
 
 def _place(component: Component) -> tuple[frozenset[tuple[str, str]], bool, str]:
-    """What is the same of two findings about one part, in whatever direction, or about one pair. A link between
-    switches has no node, and software its name alone."""
+    """Return the key under which findings about one part, in any direction, or about one pair are the same.
+
+    A link between switches has no node, and software has its name alone.
+    """
     ends = frozenset((end.node, end.name) for end in component.ends)
     return ends, component.kind is Kind.PATH, component.kind.value if component.kind.is_software else ""
 
@@ -259,7 +261,7 @@ def _message(cause: Cause, finding: Finding) -> str:
 
 
 def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
-    """Whether a finding is about one of these, or about a pair that ends at one."""
+    """Return whether a finding names one of these, or a pair that ends at one."""
     own = {_place(component) for component in components}
     ends = {_place(end) for each in finding.components if each.kind is Kind.PATH for end in each.ends}
     return not own.isdisjoint([*map(_place, finding.components), *ends])

@@ -50,7 +50,7 @@ class Yardsticks(_Model):
 
 
 class NodeRecord(_Model):
-    """What a session came to on one node. Older ones have `links`, which nothing reads."""
+    """The result of a session on one node. Older files also have `links`, which is ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
     verdict: VerdictName

@@ -1,4 +1,4 @@
-"""What a session could see: of each component how data crossed it, and which loss of it would have been red."""
+"""Coverage of a session: how data crossed each component, and the smallest loss that would have been red."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SeenJson(TypedDict):
 
 
 class CoverageJson(TypedDict):
-    """What a session could see; measurements that are INVALID or INCOMPLETE see nothing."""
+    """Coverage as verdict.json has it; INVALID and INCOMPLETE measurements cover nothing."""
 
     message: str
     """the same for people"""
@@ -40,7 +40,7 @@ class CoverageJson(TypedDict):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a session could see of a `component`, as `SeenJson` says.
+    """Coverage of one `component` by a session, as in `SeenJson`.
 
     `inside`: data that stayed on its node crossed it; `between`: data between nodes did.
     """
@@ -66,7 +66,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a session could see of a system of `nodes` nodes (0: not known), component by component."""
+    """Coverage of a system of `nodes` nodes (0: unknown), by component."""
 
     nodes: int
     seen: tuple[Seen, ...] = ()
