@@ -13,7 +13,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
-from fabricheck.vendor.block import LARGEST_SIZE, NUMBER, WHOLE, Asked, Table, TableRow, quote, value_of
+from fabricheck.vendor.block import LARGEST_RANKS, LARGEST_SIZE, NUMBER, WHOLE, Asked, Table, TableRow, quote, value_of
 from fabricheck.vendor.nccl import COLUMNS, HALVES, TESTS, NcclTests, program_of
 
 # The JSON file of `-J`.
@@ -59,6 +59,8 @@ def fill(block: NcclTests, content: Any) -> None:
     block.said |= {"step": str(whole(config[f"step_{by}"])), "by": by, "bounds": "0"}
     block.said["nccl_library"] = block.said["nccl_headers"] = str(whole(content["nccl_version"]))
     per_process = config["nthreads"] * config["ngpus"]
+    if per_process * len(config["devices"]) > LARGEST_RANKS:
+        raise ValueError("more ranks than a job has")
     # Which processes share a host counts, and its name may be nobody's business.
     numbers: dict[str, int] = {}
     for index, device in enumerate(config["devices"]):
