@@ -196,6 +196,7 @@ class Osu(Block):
         needed = 2 if test.pair else 2 * pairs if test.rate else self.asked.ranks
         if test.program == "osu_mbw_mr" and ("pairs" not in said or not 1 <= pairs <= LARGEST_RANKS // 2):
             self.invalid(None, "osu_mbw_mr did not print its number of pairs, or its window is varied")
+            needed = None
         if self.asked.ranks not in (None, needed) or (needed is not None and needed < 2):
             self.invalid(None, f"{test.program} ran with {needed} ranks instead of {self.asked.ranks}")
         self.ranks = needed
