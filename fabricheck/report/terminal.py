@@ -130,31 +130,21 @@ def render(
     to run next. A terminal has at least 40 columns and 24 lines.
     """
     width, height = max(width, _NARROWEST), max(height, _LOWEST)
-    text: list[str] = []
     ranked = worst_first(runs)
     verdict, problems = overall(runs, diagnosis.problems)
     findings, suspects = diagnosis.findings, cards_of(runs, diagnosis, system=system)
     told = [*zip(ranked, problems_shown_once(ranked), strict=True)]
+    head = [*_first_lines(ranked, verdict, width, system)]
     for detail in _DETAILS:
-        lines = _lines(told, verdict, problems, findings, suspects, detail=detail, width=width, system=system)
-        text = _layout(list(lines), width, color)
+        lines = _lines(told, problems, findings, suspects, detail=detail, width=width, system=system)
+        text = _layout([*head, *lines], width, color)
         if sum(max(-(-len(click.unstyle(line)) // width), 1) for line in text) <= height:
             break
     return "\n".join(text)
 
 
-def _lines(
-    told: Sequence[tuple[RunJudgement, Sequence[ShownProblem]]],
-    verdict: Verdict,
-    problems: Sequence[Finding],
-    findings: Sequence[Finding],
-    suspects: Sequence[Card],
-    *,
-    detail: _Detail,
-    width: int,
-    system: str,
-) -> Iterator[_Line]:
-    ranked = [run for run, _ in told]
+def _first_lines(ranked: Sequence[RunJudgement], verdict: Verdict, width: int, system: str) -> Iterator[_Line]:
+    """The verdict with what was counted and seen, and the next command: the same in every detail."""
     totals, is_rehearsed = f"{summarise_counts(ranked)}; {coverage_of(ranked).message}", rehearsed(ranked)
     if is_rehearsed and (losses := smallest_losses(ranked)):
         totals += f"; {losses}"
@@ -163,11 +153,23 @@ def _lines(
     if next_ := next_of_pass(verdict, ranked, system):
         more += _wrap(f"next: {next_}", width - 12, _MOST_LINES)
     yield from (_Line(None, f"{_INDENT}{line}") for line in more)
+
+
+def _lines(
+    told: Sequence[tuple[RunJudgement, Sequence[ShownProblem]]],
+    problems: Sequence[Finding],
+    findings: Sequence[Finding],
+    suspects: Sequence[Card],
+    *,
+    detail: _Detail,
+    width: int,
+    system: str,
+) -> Iterator[_Line]:
     # What names no part has its own line among the problems.
     yield from _suspect_lines([each for each in suspects if each.known], detail, width)
     without_part = [ShownProblem(each, each.message) for each in problems if not each.components]
     yield from _problem_lines(without_part, detail.suspects, detail, width, system)
-    marks = is_mixed(each.run for each in ranked)
+    marks = is_mixed(run.run for run, _ in told)
     bad = [each for each in told if each[0].final_verdict is not Verdict.PASS]
     passes = told[len(bad) :]
     own = [each for each in bad if not _all_is_told(*each)]
@@ -181,7 +183,7 @@ def _lines(
         yield from _run_lines(run, problems_of_run, detail, width, system, marks=marks)
     if passes[detail.passes :]:
         yield _folded([run for run, _ in passes[detail.passes :]])
-    for lines in matrices(ranked, width, detail.matrices):
+    for lines in matrices([run for run, _ in told], width, detail.matrices):
         yield from (_Line(None, line) for line in lines)
 
 
