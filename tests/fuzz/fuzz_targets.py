@@ -29,7 +29,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.machine import write_json
 from tests.support.captured import TEXTS
 from tests.support.result_files import HOST
-from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file, session_of
 from tests.support.synthetic import pair_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -325,17 +325,7 @@ def _of_a_run(folder: Path, suite: Path) -> Iterator[Target]:
     result_file(test, 2)
     _write(test / "rfm_job.sh", "module load openmpi/5.0\n")
     _write(test / "rfm_job.err", "vm: link down\n")
-    info = {
-        "uuid": "00000002-aaaa", "time_start_unix": 1788400800.25, "time_end_unix": 1788401800.5, "hostname": "login1",
-        "version": "4.10.4", "num_cases": 1, "user": "curie", "cmdline": "reframe --run",
-        "prefix_output": str(run / "output"), "prefix_stage": str(run / "stage"),
-    }  # fmt: skip
-    case = {
-        "unique_name": "PingPong_3", "name": "PingPong %transport=mpi", "transport": "mpi", "tags": ["nightly"],
-        "system": "local", "partition": "default", "environ": "openmpi", "result": "pass", "fixture": False,
-        "fail_phase": None, "outputdir": str(folder / "run copy" / test.relative_to(run)), "stagedir": None,
-    }  # fmt: skip
-    _write(run / "reframe.json", json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}, indent=1))
+    _write(run / "reframe.json", reframe_report(run, folder / "run copy" / test.relative_to(run)))
     _write(run / "verdict.json", json.dumps({"hosts": ["vm"], "runs": []}, indent=1))
     copies, files = Copies(run, folder / "run copy"), _files(run)
     store, archive = folder / "out" / "imported", folder / "out" / "bundle.tar.gz"

@@ -27,7 +27,7 @@ from fabricheck.session.reframe_report import REPORT, VERDICT
 from fabricheck.suite import Suite
 from tests.fuzz.damage import damaged
 from tests.support.effort import effort
-from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file, session_of
 from tests.support.states import node
 
 #: In place of a value: other types, what is no number, times without a zone, and what is too large for any measurement.
@@ -90,17 +90,7 @@ def left_by_a_run(folder: Path, name: str = "local-20261120T030000Z") -> Path:
     (test / "node-state" / "vm.before.json").write_text(json.dumps(asdict(state)))
     write_judgement(test, [did_not_start("vm", "it is slow")])
     (run / RUN).write_text(json.dumps(asdict(Started.now("local", 1, {"tags": ["nightly"]}))))
-    info = {
-        "uuid": "00000002-aaaa", "time_start_unix": 1788400800.25, "time_end_unix": 1788401800.5, "hostname": "login1",
-        "version": "4.10.4", "num_cases": 1, "user": "curie", "cmdline": "reframe --run",
-        "prefix_output": str(run / "output"), "prefix_stage": str(run / "stage"),
-    }  # fmt: skip
-    case = {
-        "unique_name": "PingPong_3", "name": "PingPong %transport=mpi", "transport": "mpi", "tags": ["nightly"],
-        "system": "local", "partition": "default", "environ": "openmpi", "result": "pass", "fixture": False,
-        "fail_phase": None, "outputdir": str(test), "stagedir": None,
-    }  # fmt: skip
-    (run / REPORT).write_text(json.dumps({"session_info": info, "runs": [{"testcases": [case]}]}, indent=1))
+    (run / REPORT).write_text(reframe_report(run, test))
     launched = {"case": "PingPong", "said": ["PASS"], "counts": "PASS", "folder": "", "node": "", "p": 0.5}
     (run / "launches.json").write_text(json.dumps([launched]))
     fleet = Fleet(run / FOLDER, "local", "default", "all", "", ("vm",), {"vm2": "down"}, began=NOW.isoformat())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -114,3 +115,18 @@ def add(
     files = [result_file(root / "results", night, number, factor=1 + 0.01 * number) for number in range(runs)]
     new = session_of(root, night, files, **changes)
     return append(store, new, NOW).entry, list(new.judged)
+
+
+def reframe_report(run: Path, test: Path) -> str:
+    """ReFrame's report of a run below `run` with one test, whose output lies in `test`."""
+    info = {
+        "uuid": "00000002-aaaa", "time_start_unix": 1788400800.25, "time_end_unix": 1788401800.5, "hostname": "login1",
+        "version": "4.10.4", "num_cases": 1, "user": "curie", "cmdline": "reframe --run",
+        "prefix_output": str(run / "output"), "prefix_stage": str(run / "stage"),
+    }  # fmt: skip
+    of_case = {
+        "unique_name": "PingPong_3", "name": "PingPong %transport=mpi", "transport": "mpi", "tags": ["nightly"],
+        "system": "local", "partition": "default", "environ": "openmpi", "result": "pass", "fixture": False,
+        "fail_phase": None, "outputdir": str(test), "stagedir": None,
+    }  # fmt: skip
+    return json.dumps({"session_info": info, "runs": [{"testcases": [of_case]}]}, indent=1)
