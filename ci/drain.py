@@ -40,6 +40,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.acting import Sight, Target, proofs, why_untimely
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
@@ -154,7 +155,7 @@ class VerdictFile(_Read):
     @property
     def busy(self) -> frozenset[str]:
         """The nodes that others used while they were measured, by their short names."""
-        return frozenset(host.partition(".")[0] for run in self.runs for host in run.busy)
+        return frozenset(short_host(host) for run in self.runs for host in run.busy)
 
     @property
     def mark(self) -> str:
@@ -240,7 +241,7 @@ def _said(*command: str) -> str:
 
 def find(host: str, nodes: Mapping[str, Node]) -> Node | None:
     """The scheduler's node of a host, whose name may have a domain; None where it has none, or the name is a list."""
-    names = (host, host.partition(".")[0]) if _NAME.fullmatch(host) else ()
+    names = (host, short_host(host)) if _NAME.fullmatch(host) else ()
     return next((nodes[name] for name in names if name in nodes), None)
 
 
@@ -355,7 +356,7 @@ def to_drain(now: Now, nodes: Mapping[str, Node], waived: Mapping[str, str]) -> 
             _tell(f"{host!r}: unknown to the scheduler: not drained")
         elif node.name in waived:
             _tell(f"{node.name}: {waived[node.name]}: not drained")
-        elif host.partition(".")[0] in now.verdict.busy:
+        elif short_host(host) in now.verdict.busy:
             _tell(f"{node.name}: others used it during the measurement: measure again; not drained")
         elif node.away:
             _tell(f"{node.name}: already down or drained ({node.reason or 'without a reason'}): left as it is")

@@ -11,9 +11,8 @@ from itertools import combinations
 
 from fabricheck.diagnosis.network.results import places_of
 from fabricheck.errors import UserError
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind
+from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.coverage import Coverage, Seen
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
@@ -125,7 +124,7 @@ class _Crossing:
             topology = None  # of other nodes; the judge says so
         network = topology.network if topology is not None else None
         places: tuple[str, ...] = ()
-        names = {each.host: short_name(each.host) for each in run.ranks}
+        names = {each.host: short_host(each.host) for each in run.ranks}
         if topology is not None and network is not None:
             with contextlib.suppress(UserError):  # a host that the network does not have; the judge says so
                 names = {host: network.node_of_host(host) for host in names}

@@ -15,12 +15,12 @@ from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
 from fabricheck.diagnosis.ratios import find_crossovers, find_slowdowns
 from fabricheck.errors import reason_of
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.statistics import Summary, median_interval, summarize
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import PAIRS
@@ -110,7 +110,7 @@ def find_unmeasured_nodes(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterat
         topology = judge.topology_of(run.partition)
         network = topology.network if topology is not None else None
         if network is not None and len(hosts) > 1:
-            measured.setdefault(network, set()).update(hosts, map(short_name, hosts))
+            measured.setdefault(network, set()).update(hosts, map(short_host, hosts))
     yield from _nodes_of_slurm(runs, judge)
     for network, nodes in measured.items():
         if others := [each for each in network.nodes if each not in nodes]:
@@ -127,8 +127,8 @@ def _nodes_of_slurm(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Fin
     for partition, names in left.items():
         topology = judge.topology_of(partition)
         described = set(topology.network.nodes) if topology is not None and topology.network is not None else set()
-        measured = {short_name(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
-        if others := sorted(name for name in names - described if short_name(name) not in measured):
+        measured = {short_host(rank.host) for each in runs if each.partition == partition for rank in each.run.ranks}
+        if others := sorted(name for name in names - described if short_host(name) not in measured):
             text = f"{partition}: Slurm has {len(names)} nodes, more than topology.yaml: no run used {fold(others)}"
             yield Finding(
                 "nodes-not-declared",

@@ -9,7 +9,7 @@ from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.fleet.record import Fleet
 from fabricheck.judge.evidence import busy_hosts
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.coverage import Coverage
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -105,7 +105,7 @@ def verdict_of_fleet(
 
 def _node(host: str, nodes: frozenset[str]) -> str:
     """The node of a host, which may have a domain; empty for another machine."""
-    return next((each for each in (host, host.partition(".")[0]) if each in nodes), "")
+    return next((each for each in (host, short_host(host)) if each in nodes), "")
 
 
 def _of_run(run: RunJudgement, host: str) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings, write_findings
 from fabricheck.records.case import NODES
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench import read_run
 
@@ -65,8 +66,8 @@ def take_launch(fleet: Fleet, file: str, nodes: Collection[str]) -> bool:
         if not same or not (folder / file).exists():
             continue
         run = read_run(folder / file)
-        hosts = {each.host.partition(".")[0] for each in run.ranks}
-        if run.footer is None or run.problems or hosts != {each.partition(".")[0] for each in nodes}:
+        hosts = {short_host(each.host) for each in run.ranks}
+        if run.footer is None or run.problems or hosts != {short_host(node) for node in nodes}:
             continue
         output_file = folder / f"{file}.said"
         if output_file.exists():

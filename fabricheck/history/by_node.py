@@ -32,7 +32,7 @@ from fabricheck.judge.constants import (
     RESOLUTION,
     SETTLED,
 )
-from fabricheck.judge.evidence import short_name
+from fabricheck.records.component import short_host
 
 Floats = npt.NDArray[np.float64]
 
@@ -117,7 +117,7 @@ def nodes_of(rows: pl.DataFrame) -> Nodes | None:
     if rows["nodes"].null_count() or (rows["verdict"] == "FAIL").any():
         return None
     names = rows.select(nodes_crossed()).to_series().to_list()
-    crossed = [tuple(sorted({*map(short_name, each)})) for each in names]
+    crossed = [tuple(sorted({*map(short_host, each)})) for each in names]
     ends = len(crossed[0])
     if ends not in (1, 2) or any(len(each) != ends for each in crossed) or len(set(crossed)) < 2:
         return None

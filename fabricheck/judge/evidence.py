@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fabricheck.records.component import short_host
 from fabricheck.records.node_state import NVLINK_DOMAIN, KernelEvent, NodeState
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
@@ -93,7 +94,7 @@ def nodes_of(run: Run) -> tuple[NodeReport, ...]:
     """The nodes of a run that said anything, in the order of its ranks."""
     driven: dict[str, set[str]] = {}
     for rank in run.ranks:
-        mine = driven.setdefault(short_name(rank.host), set())
+        mine = driven.setdefault(short_host(rank.host), set())
         if rank.device is not None:
             mine.add(rank.device.address)
     states = run.states
@@ -108,11 +109,6 @@ def nodes_of(run: Run) -> tuple[NodeReport, ...]:
 def busy_hosts(run: Run) -> list[str]:
     """The nodes of a run that others used while it was measured."""
     return [node.host for node in nodes_of(run) if node.is_busy or node.has_others]
-
-
-def short_name(host: str) -> str:
-    """A node's name without its domain."""
-    return host.partition(".")[0]
 
 
 @dataclass(frozen=True)

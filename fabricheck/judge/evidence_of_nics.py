@@ -25,7 +25,8 @@ from fabricheck.judge.constants import (
     TIMES_OTHERS,
 )
 from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
-from fabricheck.judge.evidence import Evidence, NodeReport, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport
+from fabricheck.records.component import short_host
 from fabricheck.records.node_state import BlockedPath, NicState
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
@@ -216,7 +217,7 @@ def evidence_of_association(run: Run, topology: Topology | None) -> Iterator[Evi
                     f"sent {counted[nic] / 1e6:,.0f} MB of the {bytes_ / 1e6:,.0f} MB of its GPUs; {most} sent "
                     f"{counted[most] / 1e6:,.0f} MB: the library associates GPUs with other NICs than the topology"
                 )
-                yield Evidence("nic-association", short_name(host), nic, text, Verdict.INVALID, network=True)
+                yield Evidence("nic-association", short_host(host), nic, text, Verdict.INVALID, network=True)
 
 
 def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
@@ -231,7 +232,7 @@ def _nearest_nics(run: Run, topology: Topology) -> Iterator[Evidence]:
         nic = nic_of(topology, gpu) if gpu is not None else None
         if gpu is not None and nic is not None and nic.name not in place.nics and known.issuperset(place.nics):
             text = f"not it but {' and '.join(place.nics)} is the nearest to {gpu.name} by PCIe: they changed places"
-            yield Evidence("nic-association", short_name(place.host), nic.name, text, Verdict.INVALID, network=True)
+            yield Evidence("nic-association", short_host(place.host), nic.name, text, Verdict.INVALID, network=True)
 
 
 def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:

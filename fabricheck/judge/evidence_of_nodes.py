@@ -10,7 +10,8 @@ from typing import Any
 
 from fabricheck.extras import parse_cores
 from fabricheck.judge.constants import CLOCK_S, LITTLE_MEMORY
-from fabricheck.judge.evidence import Evidence, NodeReport, short_name
+from fabricheck.judge.evidence import Evidence, NodeReport
+from fabricheck.records.component import short_host
 from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run, pci_address
 from fabricheck.records.verdict import Verdict
@@ -174,7 +175,7 @@ def _by_rank(
         by_host: dict[str, list[str]] = {}
         for rank in run.ranks:
             value = by_rank.get(rank.rank, usual)
-            by_host.setdefault(short_name(rank.host), []).append("unset" if value is None else value)
+            by_host.setdefault(short_host(rank.host), []).append("unset" if value is None else value)
         values = {host: "/".join(dict.fromkeys(told)) for host, told in by_host.items()}
         if name in _DEVICES and _as_many(set(values.values())):
             continue  # which of a shared node's a job has, the scheduler decides
@@ -192,7 +193,7 @@ def _unlike_order(run: Run) -> Iterator[Evidence]:
     orders: dict[str, list[str]] = {}
     for rank in sorted(run.ranks, key=lambda each: each.local_rank):
         if rank.device is not None:
-            orders.setdefault(short_name(rank.host), []).append(rank.device.address)
+            orders.setdefault(short_host(rank.host), []).append(rank.device.address)
     if len({tuple(sorted(order)) for order in orders.values()}) == 1:
         values = {host: ", ".join(order) for host, order in orders.items()}
         yield from _unlike("order of GPUs", values)
@@ -205,7 +206,7 @@ def _unlike_nvidia_smi(run: Run) -> Iterator[Evidence]:
     addresses: dict[str, dict[int, str]] = {}
     for rank in run.header.get("ranks", ()):  # with CUDA's own numbers
         if (device := rank.get("device")) is not None:
-            addresses.setdefault(short_name(rank["host"]), {})[device["index"]] = pci_address(device["bus_id"])
+            addresses.setdefault(short_host(rank["host"]), {})[device["index"]] = pci_address(device["bus_id"])
     for host, by_index in addresses.items():
         order = [address for _, address in sorted(by_index.items())]
         if order != sorted(order):
@@ -219,7 +220,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
         return
     allowed: dict[str, list[frozenset[int]]] = {}
     for rank in run.ranks:
-        allowed.setdefault(short_name(rank.host), []).append(parse_cores(rank.cpus))
+        allowed.setdefault(short_host(rank.host), []).append(parse_cores(rank.cpus))
     for host, of_ranks in allowed.items():
         cores = len(frozenset().union(*of_ranks))
         if cores < 2 * len(of_ranks):
@@ -231,7 +232,7 @@ def _remarks(run: Run) -> Iterator[Evidence]:
     """What the log of *CCL warns of, and which reasons it gives, on the node of the first rank that does."""
     remarks = run.footer.get("proof", {}).get("remarks", []) if run.footer else []
     library = run.header.get("libraries", {}).get("ccl", {}).get("name", "NCCL")
-    hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
+    hosts = {rank.rank: short_host(rank.host) for rank in run.ranks}
     for remark in remarks:
         host = hosts.get(remark["ranks"][0])
         if host is None:
@@ -250,7 +251,7 @@ def _settings(run: Run) -> Iterator[Evidence]:
         if _CHANGES.fullmatch(name) and name not in _NO_SETTINGS
     ]
     if told and run.ranks:
-        for host in dict.fromkeys(short_name(rank.host) for rank in run.ranks):
+        for host in dict.fromkeys(short_host(rank.host) for rank in run.ranks):
             yield Evidence("settings-in-effect", host, "", f"in effect on rank 0: {', '.join(told)}", None)
 
 

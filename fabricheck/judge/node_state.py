@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evidence_of_rules, nodes_of, short_name
+from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evidence_of_rules, nodes_of
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.overall import badness
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind
+from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.node_state import GPUS, NICS, NodeState, States
@@ -125,7 +125,7 @@ def _silent(states: States, nodes: Sequence[NodeReport], run: Run) -> Iterator[E
     for text in states.unread:
         yield Evidence("state-unknown", "node-state", "", text, Verdict.PASS)
     for when, given in (("before", states.before), ("after", states.after)):
-        lost = sorted({short_name(rank.host) for rank in run.ranks} - set(given))
+        lost = sorted({short_host(rank.host) for rank in run.ranks} - set(given))
         if lost:
             more = f" and {len(lost) - 1} more nodes" if len(lost) > 1 else ""
             yield Evidence(
@@ -249,8 +249,8 @@ def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterat
     if judgement.code in _NEEDS_NO_REASON:
         return
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
-    hosts = {short_name(each.host) for each in ranks}
-    devices = {(short_name(each.host), each.device.address) for each in ranks if each.device is not None}
+    hosts = {short_host(each.host) for each in ranks}
+    devices = {(short_host(each.host), each.device.address) for each in ranks if each.device is not None}
     for evidence in facts:
         own = evidence.host in hosts and (not evidence.bus_id or (evidence.host, evidence.bus_id) in devices)
         if own and (not evidence.network or len(hosts) > 1):

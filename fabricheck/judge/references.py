@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fabricheck.errors import UserError
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_levels import of_nodes, pair
 from fabricheck.judge.parts import Together
 from fabricheck.patterns import mistake_of
 from fabricheck.records.case import Key
+from fabricheck.records.component import short_host
 from fabricheck.records.judgement import Reference
 from fabricheck.suite import outside_roots
 from fabricheck.topology.network import unfold
@@ -364,7 +364,7 @@ class _Parser:
                 level = float(value)
             except ValueError:
                 self.fail(where, f"{text!r} is not NODE=VALUE")
-            names = [short_name(one) for one in node.split("+")]
+            names = [short_host(one) for one in node.split("+")]
             provenance = of_nodes(reference.provenance, names)
             nodes[pair(names)] = self.parse_values([level, *levels[1:]], where, provenance)
         return replace(reference, nodes=nodes)

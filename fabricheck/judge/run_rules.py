@@ -23,12 +23,12 @@ from fabricheck.judge.constants import (
     STALL_S,
 )
 from fabricheck.judge.equal_metrics import Equals, Member
-from fabricheck.judge.evidence import busy_hosts, short_name
+from fabricheck.judge.evidence import busy_hosts
 from fabricheck.judge.outliers import Outlier, outliers
 from fabricheck.judge.part_values import RunContext, is_comparable
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind, either
+from fabricheck.records.component import Component, Kind, either, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
 from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, bus_factor, kernel_settings
@@ -63,7 +63,7 @@ def find_stalls(judged: RunJudgement) -> Iterator[Finding]:
         count, samples = sum(each for _, each, _ in slow), run.samples[number]
         total = sum(each.times_ns.size for each in run.samples)
         usual = float(np.median(samples.times_ns)) / 1e6
-        hosts = dict.fromkeys(short_name(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
+        hosts = dict.fromkeys(short_host(run.ranks[each].host) for each in samples.ranks if each < len(run.ranks))
         text = (
             f"{samples.operation} of {samples.bytes:,} bytes made no progress for {seconds:.3g} s, its median is "
             f"{usual:.3g} ms: {count} of {total:,} iterations of the run took seconds"
@@ -87,10 +87,10 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
         return
     # A loss of goodput of 1% is the least that references of H100 and H200 tell apart (docs/results).
     noticed_ns, fewest = 0.01 * measured_ns, 5
-    lost_ns = dict.fromkeys((short_name(rank.host) for rank in run.ranks), 0)
+    lost_ns = dict.fromkeys((short_host(rank.host) for rank in run.ranks), 0)
     texts = {}
     for rank in run.ranks:
-        of_rank, host = pauses.get(str(rank.rank), {}), short_name(rank.host)
+        of_rank, host = pauses.get(str(rank.rank), {}), short_host(rank.host)
         throttled = of_rank.get("throttled_ns", 0)
         paused = of_rank.get("total_ns", 0) if of_rank.get("count", 0) >= fewest else 0
         if max(throttled, paused) > lost_ns[host]:
@@ -104,7 +104,7 @@ def find_pauses(judged: RunJudgement) -> Iterator[Finding]:
     alone = len(lost_ns) == 1 or 2 * len(pausing) <= len(lost_ns)
     short_of_cores = run.header.get("oversubscribed") or run.header.get("few_cores")
     for host in pausing:
-        excused = not alone or short_of_cores or host in {short_name(busy) for busy in busy_hosts(run)}
+        excused = not alone or short_of_cores or host in {short_host(busy) for busy in busy_hosts(run)}
         text = f"{texts[host]}, in a run of {measured_ns / 1e9:.3g} s"
         node, lost_s = Component.of_node(host), lost_ns[host] / 1e9
         yield Finding("pausing-node", Verdict.PASS if excused else Verdict.DEGRADED, text, (node,), lost_s, 0.0, "s")

@@ -12,11 +12,11 @@ from scipy.special import ndtr
 
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import MOST_OF_METRIC
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_levels import is_of
 from fabricheck.judge.parts import LAUNCH, SESSION, Floats, Ints, PartMetrics, SlowPart, Together, parts_of, slow_parts
 from fabricheck.judge.references import References
 from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.verdict import Verdict
@@ -82,12 +82,12 @@ def judge_parts(
 
 
 def _metrics_of(runs: Sequence[RunJudgement], source: str, together: Together, nodes: frozenset[str]) -> _Metrics:
-    measured = {short_name(node) for node in nodes}
+    measured = {short_host(node) for node in nodes}
     places: list[_Place] = []
     components: list[tuple[str, ...]] = []
     strays: list[tuple[float, float]] = []
     for at, run in enumerate(runs):
-        hosts = {short_name(rank.host) for rank in run.run.ranks}
+        hosts = {short_host(rank.host) for rank in run.run.ranks}
         if not run.trusted or any(each.verdict is Verdict.INVALID for each in run.problems):
             continue
         if measured and not hosts <= measured:

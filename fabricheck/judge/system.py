@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of
 from fabricheck.judge.burn_in import find_notes, first_windows, with_load, without_repetition
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import NO_EXPECTATION, Known, judge_run
 from fabricheck.judge.nic_values import KnownNic, load_nics, yardsticks_of_nics
@@ -31,6 +30,7 @@ from fabricheck.judge.siblings import Compared, compare_siblings
 from fabricheck.judge.slow_parts import judge_parts
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, Key, name_of_header, parse_case
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Reference, Yardstick
 from fabricheck.records.metrics import Metric, Quantity, metrics_of
@@ -141,8 +141,8 @@ class SystemJudge:
         """Of runs on other nodes than those of their references that has to be known."""
         known = self.references.nodes if self.references is not None else {}
         for run, (source, nodes) in itertools.product(runs, known.items()):
-            hosts = {short_name(rank.host) for rank in run.run.ranks}
-            measured = {short_name(node) for node in nodes}
+            hosts = {short_host(rank.host) for rank in run.run.ranks}
+            measured = {short_host(node) for node in nodes}
             others = hosts - measured if measured else set()
             if others and any(each.reference is not None and is_of(each.reference, source) for each in run.judgements):
                 text = f"ran on {fold(others)}, and its references were measured on {fold(measured)}"
@@ -211,7 +211,7 @@ class SystemJudge:
         references = self.references.of(test).lookup({**_measured(run), **attributes})
         if not any(each.nodes for each in references.values()):
             return references
-        hosts = {rank.rank: short_name(rank.host) for rank in run.ranks}
+        hosts = {rank.rank: short_host(rank.host) for rank in run.ranks}
         on = {each.name: frozenset(hosts[rank] for rank in each.samples.ranks) for each in metrics_of(run)}
         return {name: level_on(each, on[name]) for name, each in references.items() if name in on}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import Certainty
 from fabricheck.records.verdict import Verdict
@@ -44,7 +45,7 @@ def why_untimely(sight: Sight, target: Target, now: datetime, oldest: timedelta)
     """Return why a session proves nothing of a node as it is now; empty where it may."""
     if sight.system != target.system:
         return f"is of {sight.system} instead of {target.system}: give the verdict of this system"
-    if _short(sight.node) != _short(target.node) or not target.node:
+    if short_host(sight.node) != short_host(target.node) or not target.node:
         return f"is of {sight.node} instead of {target.node}"
     if sight.began > sight.ended:
         return "ends before it begins: measure again"
@@ -63,9 +64,5 @@ def proofs(findings: Iterable[Finding], node: str, verdicts: frozenset[Verdict])
         if finding.verdict in verdicts
         and finding.entry.certainty in _CERTAIN
         and finding.code != _PASSED
-        and (not finding.components or _short(finding.node) == _short(node))
+        and (not finding.components or short_host(finding.node) == short_host(node))
     )
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0]

@@ -35,6 +35,11 @@ class Kind(str, Enum):
         return self in _SOFTWARE
 
 
+def short_host(host: str) -> str:
+    """Return the name of a node without its domain."""
+    return host.partition(".")[0]
+
+
 _SOFTWARE = frozenset((Kind.LIBRARY, Kind.MPI, Kind.DRIVER, Kind.KERNEL, Kind.FIRMWARE, Kind.SETTING))
 _OF_TWO = frozenset((Kind.LINK, Kind.PATH))
 _GPU = re.compile(r"gpu\d+")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fabricheck.records.component import short_host
+
 When = Literal["before", "after"]
 #: Sources of a node's state, as `unread` and `notes` call them.
 GPUS, NICS = "the GPUs", "the NICs"
@@ -197,6 +199,6 @@ class States:
 
     def gpus_of(self, host: str) -> tuple[GpuState, ...]:
         """Those of a node before the run, else after it; none where it did not report."""
-        name = host.partition(".")[0]
+        name = short_host(host)
         state = self.before.get(name) or self.after.get(name)
         return state.gpus if state is not None else ()

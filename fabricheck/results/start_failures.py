@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
@@ -87,12 +87,12 @@ def start_failures(
     `ranks`: the node of each rank, where that is known: a launcher may know a node by its address alone.
     """
     text = _PREFIX.sub("", text)
-    known = {each.partition(".")[0] for each in nodes}
+    known = {short_host(node) for node in nodes}
     addresses = {match["address"]: match["node"] for match in _ADDRESS.finditer(text)}
 
     def node_of(name: str) -> str:
         name = addresses.get(name, name)
-        short = name if re.fullmatch(r"[\d.]+|.*:.*", name) else name.partition(".")[0]
+        short = name if re.fullmatch(r"[\d.]+|.*:.*", name) else short_host(name)
         return short if short in known or (not known and re.match(r"[A-Za-z]", short)) else ""
 
     accused = _accused(text, node_of)

@@ -22,7 +22,7 @@ from fabricheck.fleet.allocation import parse_duration
 from fabricheck.fleet.nodes import SLURM
 from fabricheck.fleet.record import Fleet
 from fabricheck.fleet.settings import KEY
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.rfm.build_fabricbench import API_OF_CCL, missing_backend
@@ -280,7 +280,7 @@ def nodes_lost(test: rfm.RegressionTest, hosts: Iterable[str] = ()) -> tuple[Fin
     """
     if test.job is None:
         return ()
-    own = {host.partition(".")[0] for host in (*hosts, *(test.job.nodelist or ()))}
+    own = {short_host(host) for host in (*hosts, *(test.job.nodelist or ()))}
     lost = {name: states for name, states in _slurm_states(test).items() if name in own and _LOST & states}
     return tuple(
         Finding(

@@ -16,13 +16,12 @@ from fabricheck.diagnosis.tuning_effect import find_tuning_effects
 from fabricheck.fleet.node_verdicts import FleetVerdict, verdict_of_fleet
 from fabricheck.fleet.record import TROUBLES, Fleet, read_findings
 from fabricheck.fleet.resume import is_taken_over
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
-from fabricheck.records.component import Component
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.operations import HOST_PATHS
 from fabricheck.records.rehearsal import as_rehearsal
@@ -178,7 +177,7 @@ def find_slow_copies(folder: Path, system: str, judged: Sequence[RunJudgement]) 
         return
     now = _by_node(run.run.header for run in judged)
     earlier = _by_node(_headers(folder, system))
-    for node in sorted({short_name(run.ranks[0].host) for run, _ in slow if run.ranks} & now.keys()):
+    for node in sorted({short_host(run.ranks[0].host) for run, _ in slow if run.ranks} & now.keys()):
         others = [copy for other, copies in now.items() if other != node for copy in copies]
         if len(earlier.get(node, ())) >= _ENOUGH:
             usual, where = statistics.median(earlier[node]), "in earlier sessions"
@@ -202,7 +201,7 @@ def _by_node(headers: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
     rates: dict[str, list[float]] = {}
     for header in headers:
         try:
-            rates.setdefault(short_name(header["ranks"][0]["host"]), []).append(float(header["host_copy_gbps"]))
+            rates.setdefault(short_host(header["ranks"][0]["host"]), []).append(float(header["host_copy_gbps"]))
         except (KeyError, IndexError, TypeError, ValueError):  # of a vendor's tool, or damaged
             continue
     return rates

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fabricheck.errors import UserError, reason_of_system
 from fabricheck.fleet.record import Fleet
-from fabricheck.judge.evidence import short_name
 from fabricheck.judge.node_state import errors_counted
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case, node_of_file
+from fabricheck.records.component import short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import SYMPTOMS
 from fabricheck.records.verdict import Verdict, worst
@@ -307,5 +307,5 @@ def _by_key(outcome: Outcome) -> Iterator[tuple[Key, RunJudgement]]:
 def _hosts_of(outcome: Outcome) -> dict[Key, set[str]]:
     hosts: dict[Key, set[str]] = {}
     for key, judged in _by_key(outcome):
-        hosts.setdefault(key, set()).update(short_name(rank.host) for rank in judged.run.ranks)
+        hosts.setdefault(key, set()).update(short_host(rank.host) for rank in judged.run.ranks)
     return hosts

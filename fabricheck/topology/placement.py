@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fabricheck.records.component import Component, Kind
+from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.node_state import NodeState, States
 from fabricheck.records.run import Run
 from fabricheck.topology.model import Topology
@@ -58,7 +58,7 @@ def _states_of_job(run: Run, gpus_of_topology: int) -> States:
     of_host: dict[str, dict[str, int]] = {}
     for rank in run.ranks:
         if rank.device is not None:
-            of_host.setdefault(rank.host.partition(".")[0], {})[rank.device.address] = indexes[rank.rank]
+            of_host.setdefault(short_host(rank.host), {})[rank.device.address] = indexes[rank.rank]
 
     def of_job(state: NodeState) -> NodeState:
         own = of_host.get(state.host, {})
