@@ -100,7 +100,7 @@ def start_failures(
         return tuple(_of_node(node, line) for node, line in accused.items())
     if accused:
         return (Finding("start-failed", Verdict.INCOMPLETE, next(iter(accused.values()))),)
-    return (*_unconnected(text, node_of), *_ended(text, node_of, ranks))[:1]
+    return (*_unconnected(_before_the_end(text), node_of), *_ended(text, node_of, ranks))[:1]
 
 
 def _accused(text: str, node_of: Callable[[str], str]) -> dict[str, str]:

@@ -32,5 +32,15 @@ def test_what_most_nodes_are_accused_of_is_no_fault_of_theirs() -> None:
     assert (found.code, found.components) == ("start-failed", ())
 
 
+def test_a_connection_that_is_lost_when_a_rank_was_killed_is_its_consequence() -> None:
+    text = (
+        "srun: error: n1: task 1: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=20.0\n"
+        "WARNING: Open MPI failed to TCP connect to a peer MPI process.\n\n  Local host: n0\n  PID: 3\n"
+        "  Message:    connect() to 10.78.1.3:1026 failed\n"
+    )
+    (found,) = start_failures(text, ["n0", "n1", "n2"])
+    assert (found.code, found.components) == ("rank-crashed", (Component.of_node("n1"),))
+
+
 def test_text_of_a_healthy_start_says_nothing() -> None:
     assert start_failures("srun: job 12 queued and waiting for resources\nn0:1:1 [0] NCCL INFO done\n", ["n0"]) == ()
