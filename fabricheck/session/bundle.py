@@ -84,7 +84,7 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
         "Take a new shell for each block, and your own compilers, MPI library and launcher where the paths differ.",
     ]
     built: set[str] = set()
-    for result in (slow or measured)[:_MOST_RUNS]:
+    for number, result in enumerate((slow or measured)[:_MOST_RUNS], 1):
         build = [] if result.case.environment in built else _build(session, result)
         lines += [
             "",
@@ -93,7 +93,7 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
             "```",
             *job_script.set_up(result.script),
             *build,
-            *_launch(result),
+            *_launch(result, f"result-{number}.jsonl"),
             "```",
         ]
         built.add(result.case.environment)
@@ -106,7 +106,7 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
         "",
         "```",
         f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result in this archive",
-        f"fabricheck judge result.jsonl --site {SITE}      # the result of your own launch, by the commands above",
+        f"fabricheck judge result-1.jsonl --site {SITE}      # the result of your own first launch, by the commands above",
         "```",
     ]
     return "\n".join(lines) + "\n"
@@ -146,10 +146,11 @@ def _build_folder(measured: _Measured) -> str:
     return shlex.quote(f"build-{measured.case.environment}")
 
 
-def _launch(measured: _Measured) -> Iterator[str]:
-    """The line that started the ranks, with its launcher."""
+def _launch(measured: _Measured, output: str) -> Iterator[str]:
+    """The line that started the ranks, with its launcher; it writes `output`."""
     for line, program in job_script.launches(measured.script):
-        yield _in_archive(line.replace(program, f"{_build_folder(measured)}/fabricbench", 1))
+        own = line.replace(program, f"{_build_folder(measured)}/fabricbench", 1)
+        yield _in_archive(re.sub(r"(--output[= ])\S*result\.jsonl", rf"\g<1>{output}", own))
 
 
 def _in_archive(line: str) -> str:

@@ -437,11 +437,11 @@ pattern::Ring ring_for(std::uint64_t operations, std::uint64_t extent, const Rin
   constexpr std::uint64_t kPage = 4096;
   const std::uint64_t granule = extent < kPage ? kLine : kPage;
   const std::uint64_t pitch = (extent + granule - 1) / granule * granule;
-  // All but one slot hold an operation each.
+  // All but two slots hold an operation each.
   const auto fewest = static_cast<std::uint64_t>(kFewestIterations);
-  const std::uint64_t wanted = 1 + (operations + fewest - 1) / fewest;
+  const std::uint64_t wanted = 2 + (operations + fewest - 1) / fewest;
   const std::uint64_t slots = std::max(memory.for_all / pitch, std::min(wanted, memory.most / pitch));
-  return {operations, std::clamp<std::uint64_t>(slots, 2, operations), pitch, 0};
+  return {operations, std::min(std::max<std::uint64_t>(slots, 3), operations), pitch, 0};
 }
 
 pattern::Ring ring_for(const Options& options, Operation operation, const std::vector<int>& ranks, std::uint64_t bytes,

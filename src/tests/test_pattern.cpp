@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -89,13 +90,14 @@ TEST(every_message_holds_a_whole_stamp_in_each_page_wherever_it_begins) {
 
 TEST(each_operation_has_a_slot_of_its_own_in_some_turn) {
   for (const std::uint64_t operations : {1u, 2u, 3u, 16u, 64u, 255u}) {
-    for (std::uint64_t slots = operations == 1 ? 1 : 2; slots <= operations; slots += 1 + slots / 3) {
+    for (std::uint64_t slots = std::min<std::uint64_t>(operations, 3); slots <= operations; slots += 1 + slots / 3) {
       pattern::Ring ring{operations, slots, 64, 5};
       std::vector<int> alone(operations);
       for (std::uint64_t turn = 0; turn < ring.turns(); ++turn, ++ring.turn) {
         std::vector<int> users(ring.used());
         for (std::uint64_t i = 0; i < operations; ++i) ++users.at(ring.shift_of(i) / 64);
         for (const int number : users) CHECK(number > 0);
+        for (std::uint64_t i = 1; i < operations; ++i) CHECK(ring.shift_of(i) != ring.shift_of(i - 1));
         for (std::uint64_t i = 0; i < operations; ++i) alone[i] += users[ring.shift_of(i) / 64] == 1 ? 1 : 0;
       }
       for (const int times : alone) CHECK(times > 0);

@@ -81,7 +81,7 @@ def test_a_list_that_is_none_is_refused(openmpi: Bench, options: str, tmp_path: 
 
 
 # An option that ends its plan, the exit status of the plan, and a word of the last line of its result file.
-LONG = "--operations=alltoall --sizes=64KiB --iterations=1000000000 --max-iterations=1000000000 --time-limit=2"
+LONG = "--operations=alltoall --sizes=64KiB --iterations=10000000 --max-iterations=10000000 --time-limit=2"
 ENDINGS = (
     ("--no-such-option", 2, None),
     ("--expect-ranks=3", 2, None),

@@ -86,8 +86,8 @@ FABRICBENCH_EVERYWHERE inline std::uint64_t line_words(std::uint64_t stride) { r
 FABRICBENCH_EVERYWHERE inline std::uint64_t lines_of(std::uint64_t stride) { return stride / 8 / line_words(stride); }
 
 // Where the operations of an iteration have their data, in all buffers: in slots of `pitch` bytes, so that no two look
-// alike. With fewer slots than operations, all but the last slot hold one each, others in the next turn, and the last
-// one holds the rest.
+// alike. With fewer slots than operations, all but the last two hold one each, others in the next turn, and those two
+// hold the rest by turns, so that none has the data of the one before it.
 struct Ring {
   std::uint64_t operations = 1;
   std::uint64_t slots = 1;
@@ -97,13 +97,13 @@ struct Ring {
   // Bytes from the first slot to that of an operation.
   FABRICBENCH_EVERYWHERE std::uint64_t shift_of(std::uint64_t operation) const {
     if (slots >= operations) return operation * pitch;
-    const std::uint64_t own = slots - 1;
+    const std::uint64_t own = slots - 2;
     const std::uint64_t place = (operations - 1 - operation + turn * own) % operations;
-    return (place < own ? place : own) * pitch;
+    return (place < own ? place : own + (place - own) % 2) * pitch;
   }
   std::uint64_t used() const { return slots < operations ? slots : operations; }
   // After so many each operation has had a slot of its own.
-  std::uint64_t turns() const { return slots >= operations || slots < 2 ? 1 : (operations + slots - 2) / (slots - 1); }
+  std::uint64_t turns() const { return slots >= operations || slots < 3 ? 1 : (operations + slots - 3) / (slots - 2); }
 };
 
 // The eight bytes at positions [8 word, 8 word + 8).
