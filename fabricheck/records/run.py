@@ -111,6 +111,8 @@ class Samples:
     `groups`: only of patterns between groups of ranks and of striping. `messages`: source, destination and bytes of
     each, and the step where it is not the first; only of the messages of matrices.
     `aggressor`: what went on beside a victim, as the messages of a repetition; its times are those of the attacks.
+    `cold_us`: the median latency of the first exchange after a pause, where `times_ns` are of later ones, else 0. No
+    yardstick is for it.
     """
 
     operation: str
@@ -130,6 +132,7 @@ class Samples:
     kept_of: int = 0
     rank_error: float = 0.0
     aggressor: Samples | None = None
+    cold_us: float = 0.0
 
     @property
     def count(self) -> int:

@@ -77,6 +77,7 @@ def samples_of(model: SamplesModel, messages: Sequence[Sequence[int]], kept_of: 
         rank_error=model.rank_error if kept_of else 0.0,
         messages=tuple(tuple(message) for message in messages),
         aggressor=_aggressor_of(model, model.aggressor) if model.aggressor is not None else None,
+        cold_us=float(np.median(model.cold_times_ns)) / 2000 if model.cold_times_ns else 0.0,
     )
 
 

@@ -169,8 +169,8 @@ void check_paths(const Options& options, const Transport& transport, const std::
 void check_sizes(const Transport& transport, const std::vector<Series>& plan) {
   const std::uint64_t bytes = buffer_bytes(plan);
   if (bytes > transport.most_bytes())
-    throw InputError("MPI counts are limited to 2 GiB - 1 B and --sizes goes up to " + format_size(bytes) +
-                     ": choose smaller sizes");
+    throw InputError("this library's messages have at most " + std::to_string(transport.most_bytes()) +
+                     " B and --sizes goes up to " + format_size(bytes) + ": choose smaller sizes");
 }
 
 void require(const World& world, const std::string& reason) {

@@ -250,10 +250,16 @@ void print_table_row(const Record& record) {
   char interval[16] = "-";
   const double half_width = 100 * median_interval(record.times_ns).relative_half_width();
   if (half_width < 1000) std::snprintf(interval, sizeof interval, "%.1f", half_width);
-  std::printf("%-25s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld\n", to_string(record.operation).c_str(),
+  char cold[48] = "";
+  if (!record.cold_ns.empty()) {
+    sorted = record.cold_ns;
+    std::sort(sorted.begin(), sorted.end());
+    std::snprintf(cold, sizeof cold, ", cold %.3f us", one_way(record, quantile(sorted, 0.5)) / 1000);
+  }
+  std::printf("%-25s %-12s %-9s %10s %6zu %12.3f %12.4g %12s %6s %lld%s\n", to_string(record.operation).c_str(),
               to_string(record.schedule).c_str(), who(record).c_str(), format_size(record.bytes).c_str(),
               record.times_ns.size(), one_way(record, quantile(sorted, 0.5)) / 1000, gbps(0.5), range, interval,
-              static_cast<long long>(record.wrong_bytes));
+              static_cast<long long>(record.wrong_bytes), cold);
   std::fflush(stdout);
 }
 

@@ -65,6 +65,15 @@ def test_samples_are_typed_and_frozen() -> None:
         first.times_ns[0] = 1
 
 
+def test_a_cold_latency_is_beside_the_metrics_and_of_each_iteration(tmp_path: Path) -> None:
+    count = len(lines_of(HOST)[1]["times_ns"])
+    run = changed(tmp_path, _line(1, cold_times_ns=[3000] * count))
+    assert not run.problems
+    assert [each.cold_us for each in run.samples[:2]] == [1.5, 0.0]
+    assert [each.value for each in metrics_of(run)] == [each.value for each in metrics_of(read_run(HOST))]
+    assert verdicts(changed(tmp_path, _line(1, cold_times_ns=[3000] * (count - 1)))) == {INVALID}
+
+
 def test_devices_are_read() -> None:
     device = read_run(CUDA).ranks[3].device
     assert device is not None

@@ -121,7 +121,8 @@ def _point(samples: Samples, quantity: Quantity) -> SizeQuartiles | None:
         if values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
             return None
         low, median, high = (float(each) for each in np.percentile(values, [25, 50, 75]))
-    return SizeQuartiles(samples.bytes, int(values.size), low, median, high)
+    cold = samples.cold_us if quantity == "latency" else 0.0
+    return SizeQuartiles(samples.bytes, int(values.size), low, median, high, cold)
 
 
 def _line(curve: Curve, unit: str) -> ChartLine:

@@ -52,13 +52,14 @@ class Matrix:
 
 @dataclass(frozen=True)
 class SizeQuartiles:
-    """Quartiles of the iterations at one size."""
+    """Quartiles of the iterations at one size. `cold`: as in `Samples`, of a latency."""
 
     bytes: int
     count: int
     low: float
     median: float
     high: float
+    cold: float = 0.0
 
 
 @dataclass(frozen=True)

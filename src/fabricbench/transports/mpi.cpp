@@ -10,7 +10,22 @@ namespace {
 constexpr int kTag = 1;
 constexpr int kAnswerTag = 2;
 
-int as_count(std::uint64_t number) { return static_cast<int>(number); }
+// How many of a datatype, as either form of a call takes it.
+struct Count {
+  std::uint64_t number;
+  operator int() const { return static_cast<int>(number); }
+#if FABRICBENCH_LARGE_COUNTS
+  operator MPI_Count() const { return static_cast<MPI_Count>(number); }
+#endif
+};
+
+// A call of MPI: with int counts as in other programs, unless this count is too large for them.
+#if FABRICBENCH_LARGE_COUNTS
+#define FABRICBENCH_CALL(name, count, ...) \
+  mpi_check((count).number > std::numeric_limits<int>::max() ? name##_c(__VA_ARGS__) : name(__VA_ARGS__), #name)
+#else
+#define FABRICBENCH_CALL(name, count, ...) mpi_check(name(__VA_ARGS__), #name)
+#endif
 
 // `Exchange` is what happens in a step: MpiStep or MpiAlltoallv.
 template <typename Exchange>
@@ -63,9 +78,10 @@ class MpiTrainingStep final : public Work {
   void run(std::uint64_t) override {
     const TrainingPart& tensor = parts_[0];
     MPI_Request reduced = MPI_REQUEST_NULL;
-    mpi_check(MPI_Iallreduce(context_.send.data() + tensor.offset, context_.receive.data() + tensor.offset,
-                             as_count(tensor.bytes / sizeof(float)), MPI_FLOAT, MPI_SUM, group_.communicator, &reduced),
-              "MPI_Iallreduce");
+    const Count floats{tensor.bytes / sizeof(float)};
+    FABRICBENCH_CALL(MPI_Iallreduce, floats, context_.send.data() + tensor.offset,
+                     context_.receive.data() + tensor.offset, floats, MPI_FLOAT, MPI_SUM, group_.communicator,
+                     &reduced);
     for (std::size_t i = 1; i < parts_.size(); ++i) {
       const TrainingPart& part = parts_[i];
       run_mpi_collective(part.operation, replicas_, part.bytes, context_.send.data() + part.offset,
@@ -127,18 +143,29 @@ MpiStep::MpiStep(const Step& step, const Context& context, const std::byte* send
   requests_.assign(own_.sent.size() + own_.received.size(), MPI_REQUEST_NULL);
 }
 
+void MpiStep::begin_send(const Transfer& sent, std::uint64_t shift, MPI_Request* request) {
+  const Count bytes{sent.bytes};
+  FABRICBENCH_CALL(MPI_Isend, bytes, outgoing(sent) + shift, bytes, MPI_BYTE, sent.destination, kTag, world_.all,
+                   request);
+}
+
+void MpiStep::begin_receive(const Transfer& received, std::uint64_t shift, MPI_Request* request) {
+  const Count bytes{received.bytes};
+  FABRICBENCH_CALL(MPI_Irecv, bytes, incoming(received) + shift, bytes, MPI_BYTE, received.source, kTag, world_.all,
+                   request);
+}
+
 void MpiStep::run(std::uint64_t shift) {
   // One transfer alone needs no request: this is what a ping-pong is in every MPI benchmark.
   if (requests_.size() == 1 && local_.empty()) {
     if (!own_.sent.empty()) {
       const Transfer& sent = own_.sent[0];
-      mpi_check(MPI_Send(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all),
-                "MPI_Send");
+      FABRICBENCH_CALL(MPI_Send, Count{sent.bytes}, outgoing(sent) + shift, Count{sent.bytes}, MPI_BYTE,
+                       sent.destination, kTag, world_.all);
     } else {
       const Transfer& received = own_.received[0];
-      mpi_check(MPI_Recv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
-                         world_.all, MPI_STATUS_IGNORE),
-                "MPI_Recv");
+      FABRICBENCH_CALL(MPI_Recv, Count{received.bytes}, incoming(received) + shift, Count{received.bytes}, MPI_BYTE,
+                       received.source, kTag, world_.all, MPI_STATUS_IGNORE);
     }
     return;
   }
@@ -147,16 +174,12 @@ void MpiStep::run(std::uint64_t shift) {
   }
   std::size_t next = 0;
   for (const Transfer& received : own_.received) {
-    mpi_check(MPI_Irecv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
-                        world_.all, &requests_[next++]),
-              "MPI_Irecv");
+    begin_receive(received, shift, &requests_[next++]);
   }
   for (const Transfer& sent : own_.sent) {
-    mpi_check(MPI_Isend(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
-                        &requests_[next++]),
-              "MPI_Isend");
+    begin_send(sent, shift, &requests_[next++]);
   }
-  mpi_check(MPI_Waitall(as_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  mpi_check(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   if (!local_.empty()) stream_.synchronize();
 }
 
@@ -166,21 +189,17 @@ void MpiStep::run_window(const pattern::Ring& ring) {
   for (std::uint64_t i = 0; i < ring.operations; ++i) {
     const std::uint64_t shift = ring.shift_of(i);
     for (const Transfer& received : own_.received) {
-      mpi_check(MPI_Irecv(incoming(received) + shift, as_count(received.bytes), MPI_BYTE, received.source, kTag,
-                          world_.all, &requests[next++]),
-                "MPI_Irecv");
+      begin_receive(received, shift, &requests[next++]);
     }
   }
   for (std::uint64_t i = 0; i < ring.operations; ++i) {
     const std::uint64_t shift = ring.shift_of(i);
     for (const Transfer& sent : own_.sent) {
-      mpi_check(MPI_Isend(outgoing(sent) + shift, as_count(sent.bytes), MPI_BYTE, sent.destination, kTag, world_.all,
-                          &requests[next++]),
-                "MPI_Isend");
+      begin_send(sent, shift, &requests[next++]);
     }
     for (const Transfer& local : local_) stream_.copy(incoming(local) + shift, outgoing(local) + shift, local.bytes);
   }
-  mpi_check(MPI_Waitall(as_count(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  mpi_check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   for (const Transfer& received : own_.received)
     mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, received.source, kAnswerTag, world_.all), "MPI_Send");
   for (const Transfer& sent : own_.sent) {
@@ -200,19 +219,24 @@ MpiAlltoallv::MpiAlltoallv(const Step& step, const Context& context, const std::
   const OwnTransfers own = own_transfers(step, world_.rank);
   for (const Transfer& transfer : own.sent) {
     const auto peer = static_cast<std::size_t>(transfer.destination);
-    sent_[peer] = as_count(transfer.bytes);
-    sent_from_[peer] = as_count(transfer.source_offset);
+    sent_[peer] = static_cast<Counts::value_type>(transfer.bytes);
+    sent_from_[peer] = static_cast<Offsets::value_type>(transfer.source_offset);
   }
   for (const Transfer& transfer : own.received) {
     const auto peer = static_cast<std::size_t>(transfer.source);
-    received_[peer] = as_count(transfer.bytes);
-    received_at_[peer] = as_count(transfer.destination_offset);
+    received_[peer] = static_cast<Counts::value_type>(transfer.bytes);
+    received_at_[peer] = static_cast<Offsets::value_type>(transfer.destination_offset);
   }
 }
 
 void MpiAlltoallv::run(std::uint64_t shift) {
-  mpi_check(MPI_Alltoallv(send_ + shift, sent_.data(), sent_from_.data(), MPI_BYTE, receive_ + shift, received_.data(),
-                          received_at_.data(), MPI_BYTE, world_.all),
+#if FABRICBENCH_LARGE_COUNTS
+  const auto exchange = MPI_Alltoallv_c;
+#else
+  const auto exchange = MPI_Alltoallv;
+#endif
+  mpi_check(exchange(send_ + shift, sent_.data(), sent_from_.data(), MPI_BYTE, receive_ + shift, received_.data(),
+                     received_at_.data(), MPI_BYTE, world_.all),
             "MPI_Alltoallv");
 }
 
@@ -220,29 +244,29 @@ void run_mpi_collective(Operation operation, const Members& members, std::uint64
                         std::byte* receive) {
   constexpr int kRoot = 0;
   MPI_Comm all = members.communicator;
-  const int share = as_count(bytes / static_cast<std::uint64_t>(members.size));
-  const int floats = as_count(bytes / sizeof(float));
+  const Count whole{bytes};
+  const Count share{bytes / static_cast<std::uint64_t>(members.size)};
+  const Count floats{bytes / sizeof(float)};
+  const Count shared_floats{share.number / sizeof(float)};
   const void* source = send == receive ? MPI_IN_PLACE : send;
-  const int shared_floats = as_count(bytes / sizeof(float) / static_cast<std::uint64_t>(members.size));
   switch (operation) {
     case Operation::alltoall:
-      return mpi_check(MPI_Alltoall(send, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Alltoall");
+      return FABRICBENCH_CALL(MPI_Alltoall, share, send, share, MPI_BYTE, receive, share, MPI_BYTE, all);
     case Operation::allgather:
-      return mpi_check(MPI_Allgather(source, share, MPI_BYTE, receive, share, MPI_BYTE, all), "MPI_Allgather");
+      return FABRICBENCH_CALL(MPI_Allgather, share, source, share, MPI_BYTE, receive, share, MPI_BYTE, all);
     case Operation::broadcast: {
       // The root's buffer is where the data come from, and MPI only reads it there.
       void* buffer = members.rank == kRoot ? const_cast<std::byte*>(send) : receive;
-      return mpi_check(MPI_Bcast(buffer, as_count(bytes), MPI_BYTE, kRoot, all), "MPI_Bcast");
+      return FABRICBENCH_CALL(MPI_Bcast, whole, buffer, whole, MPI_BYTE, kRoot, all);
     }
     case Operation::allreduce:
-      return mpi_check(MPI_Allreduce(source, receive, floats, MPI_FLOAT, MPI_SUM, all), "MPI_Allreduce");
+      return FABRICBENCH_CALL(MPI_Allreduce, floats, source, receive, floats, MPI_FLOAT, MPI_SUM, all);
     case Operation::reduce:
-      return mpi_check(
-          MPI_Reduce(members.rank == kRoot ? source : send, receive, floats, MPI_FLOAT, MPI_SUM, kRoot, all),
-          "MPI_Reduce");
+      if (members.rank != kRoot) source = send;
+      return FABRICBENCH_CALL(MPI_Reduce, floats, source, receive, floats, MPI_FLOAT, MPI_SUM, kRoot, all);
     case Operation::reduce_scatter:
-      return mpi_check(MPI_Reduce_scatter_block(send, receive, shared_floats, MPI_FLOAT, MPI_SUM, all),
-                       "MPI_Reduce_scatter_block");
+      return FABRICBENCH_CALL(MPI_Reduce_scatter_block, shared_floats, send, receive, shared_floats, MPI_FLOAT, MPI_SUM,
+                              all);
     default:
       break;
   }

@@ -13,8 +13,16 @@
 
 namespace fabricbench {
 
-// MPI counts are ints.
-inline constexpr std::uint64_t kMostMpiBytes = std::numeric_limits<int>::max();
+// Since MPI 4 each call that takes a count has a second form, with _c, for counts above 2^31 - 1.
+#define FABRICBENCH_LARGE_COUNTS (MPI_VERSION >= 4)
+#if FABRICBENCH_LARGE_COUNTS
+using Counts = std::vector<MPI_Count>;
+using Offsets = std::vector<MPI_Aint>;
+#else
+using Counts = std::vector<int>;
+using Offsets = Counts;
+#endif
+inline constexpr std::uint64_t kMostMpiBytes = std::numeric_limits<Counts::value_type>::max();
 
 // One rank's part of a step. What stays on the rank is copied on its device and not sent: an MPI library that reaches
 // other ranks' device memory through UCX may still copy its own with the processor.
@@ -26,6 +34,8 @@ class MpiStep {
   void run_window(const pattern::Ring& ring);
 
  private:
+  void begin_send(const Transfer& sent, std::uint64_t shift, MPI_Request* request);
+  void begin_receive(const Transfer& received, std::uint64_t shift, MPI_Request* request);
   const std::byte* outgoing(const Transfer& sent) const {
     const bool host = sent.source_place == Place::host;
     const std::byte* passed_on = host ? host_receive_ : receive_;
@@ -57,10 +67,10 @@ class MpiAlltoallv {
   const World& world_;
   const std::byte* send_;
   std::byte* receive_;
-  std::vector<int> sent_;
-  std::vector<int> sent_from_;
-  std::vector<int> received_;
-  std::vector<int> received_at_;
+  Counts sent_;
+  Offsets sent_from_;
+  Counts received_;
+  Offsets received_at_;
 };
 
 // One rank's part of a collective; the root is the first of the members.

@@ -1,6 +1,6 @@
 // Between the program and its MPI library, of messages that hold data. FAULT is MUTATION:WHICH: what comes of a
 // message, and of which ones once there were 20: `all`, `first` or `last` of a window, `rest` (all but its first), or
-// each so many (a number).
+// each so many (a number). What a rank gets of a collective is one message.
 #include <mpi.h>
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +17,7 @@ struct Message {
 };
 
 static std::vector<Message> window;  // begun and not waited for
+static std::vector<Message> late;    // what arrives with the next window
 static Bytes last, before_last;      // what arrived last, and before that
 static long arrived = 0, harmed = 0;
 
@@ -35,6 +36,13 @@ static bool is_meant(const std::string& which, std::size_t place, std::size_t co
   if (which == "last") return place + 1 == count;
   if (which == "rest") return place > 0;
   return arrived % std::atol(which.c_str()) == 0;
+}
+
+// A number that looks like chance, and is the same in each run.
+static std::size_t chance(std::size_t below) {
+  static unsigned long state = 1;
+  state = state * 6364136223846793005UL + 1442695040888963407UL;
+  return (state >> 33) % below;
 }
 
 // Delivers those blocks that differ from what was there before, as a library would that tracks what its user changed.
@@ -75,6 +83,29 @@ static bool deliver(const std::string& mutation, std::size_t place) {
     put(now);
     window[place + 1].now = now;
     return true;
+  } else if (mutation == "rotate" && window.size() > 1) {
+    put(window[(place + 1) % window.size()].now);
+    return true;
+  } else if (mutation == "late") {
+    late.push_back(message);
+    return true;
+  } else if (mutation == "halves" && now.size() > 1) {
+    const std::size_t half = now.size() / 2;
+    std::memcpy(message.to, &now[now.size() - half], half);
+    std::memcpy(message.to + half, now.data(), now.size() - half);
+    return true;
+  } else if (mutation == "zeros") {
+    std::memset(message.to, 0, now.size());
+    return true;
+  } else if (mutation == "round") {  // sums lose what a type with eight bits of mantissa cannot hold
+    put(now);
+    for (std::size_t at = 0; at + 4 <= now.size(); at += 4) message.to[at] = message.to[at + 1] = 0;
+    return true;
+  } else if (mutation == "hole") {
+    const std::size_t begin = now.size() / 3, end = begin + std::min<std::size_t>(64, now.size() - begin);
+    std::memcpy(message.to, now.data(), begin);
+    std::memcpy(message.to + end, now.data() + end, now.size() - end);
+    return true;
   } else if (mutation == "part") {
     std::memcpy(message.to, now.data(), now.size() - now.size() / 16 - 1);
     return true;
@@ -83,14 +114,17 @@ static bool deliver(const std::string& mutation, std::size_t place) {
     return now.size() >= 16;
   }
   put(now);
-  if (mutation != "bit") return false;
-  message.to[now.size() / 3] = static_cast<char>(message.to[now.size() / 3] ^ 1);
+  if (mutation != "bit" && mutation != "any-bit") return false;
+  const std::size_t at = mutation == "bit" ? now.size() / 3 : chance(now.size());
+  message.to[at] = static_cast<char>(message.to[at] ^ 1);
   return true;
 }
 
 static void deliver_window() {
   const std::string fault = std::getenv("FAULT");
   const auto colon = fault.find(':');
+  for (const Message& message : late) std::memcpy(message.to, message.now.data(), message.now.size());
+  late.clear();
   for (std::size_t place = 0; place < window.size(); ++place) {
     ++arrived;
     const Bytes now = window[place].now;
@@ -128,17 +162,69 @@ extern "C" int MPI_Waitall(int count, MPI_Request* requests, MPI_Status* statuse
   return result;
 }
 
-// Sums lose what a type with eight bits of mantissa cannot hold.
-extern "C" int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  const int result = PMPI_Allreduce(send, receive, count, type, op, comm);
-  if (type != MPI_FLOAT || count < 16) return result;
-  ++arrived;
-  const std::string fault = std::getenv("FAULT");
-  if (fault.rfind("round:", 0) == 0 && is_meant(fault.substr(6), 0, 1)) {
-    auto* words = static_cast<unsigned*>(receive);
-    for (int i = 0; i < count; ++i) words[i] &= 0xFFFF0000U;
-    ++harmed;
-  }
+// The result of a collective as a message; those of less than 4 KiB are of the program itself.
+template <typename Call>
+static int collective(void* data, std::size_t bytes, bool receives, const Call& call) {
+  if (!receives || bytes < 4096) return call();
+  auto* to = static_cast<char*>(data);
+  const Bytes before(to, to + bytes);
+  const int result = call();
+  const Bytes now(to, to + bytes);
+  std::memcpy(to, before.data(), bytes);
+  const long harmed_before = harmed;
+  window.push_back({to, now});
+  deliver_window();
+  harmed = harmed_before + (std::memcmp(to, now.data(), bytes) != 0 ? 1 : 0);
   report();
   return result;
+}
+
+static std::size_t times(int count, MPI_Datatype type) {
+  int size = 0;
+  PMPI_Type_size(type, &size);
+  return static_cast<std::size_t>(count) * static_cast<std::size_t>(size);
+}
+
+static std::size_t ranks(MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  return static_cast<std::size_t>(size);
+}
+
+static bool is_root(int root, MPI_Comm comm) {
+  int rank = 0;
+  PMPI_Comm_rank(comm, &rank);
+  return rank == root;
+}
+
+extern "C" int MPI_Alltoall(const void* send, int n, MPI_Datatype type, void* receive, int m, MPI_Datatype to,
+                            MPI_Comm comm) {
+  return collective(receive, times(m, to) * ranks(comm), true,
+                    [&] { return PMPI_Alltoall(send, n, type, receive, m, to, comm); });
+}
+
+extern "C" int MPI_Allgather(const void* send, int n, MPI_Datatype type, void* receive, int m, MPI_Datatype to,
+                             MPI_Comm comm) {
+  return collective(receive, times(m, to) * ranks(comm), true,
+                    [&] { return PMPI_Allgather(send, n, type, receive, m, to, comm); });
+}
+
+extern "C" int MPI_Bcast(void* data, int n, MPI_Datatype type, int root, MPI_Comm comm) {
+  return collective(data, times(n, type), !is_root(root, comm), [&] { return PMPI_Bcast(data, n, type, root, comm); });
+}
+
+extern "C" int MPI_Reduce(const void* send, void* receive, int n, MPI_Datatype type, MPI_Op op, int root,
+                          MPI_Comm comm) {
+  return collective(receive, times(n, type), is_root(root, comm),
+                    [&] { return PMPI_Reduce(send, receive, n, type, op, root, comm); });
+}
+
+extern "C" int MPI_Reduce_scatter_block(const void* send, void* receive, int n, MPI_Datatype type, MPI_Op op,
+                                        MPI_Comm comm) {
+  return collective(receive, times(n, type), true,
+                    [&] { return PMPI_Reduce_scatter_block(send, receive, n, type, op, comm); });
+}
+
+extern "C" int MPI_Allreduce(const void* send, void* receive, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  return collective(receive, times(n, type), true, [&] { return PMPI_Allreduce(send, receive, n, type, op, comm); });
 }
