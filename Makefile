@@ -4,12 +4,13 @@
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 SYSTEM ?= local
 
-.PHONY: help demo test lint format build lab docs sbom audit mutation bundle-offline clean
+.PHONY: help demo test lint sanitize format build lab docs sbom audit mutation bundle-offline clean
 
 help:
 	@echo "make demo    build the benchmark, run the acceptance checks on this machine, write the report"
 	@echo "make test    run the tests, in ten minutes; FULL=1 runs those that take longer too"
 	@echo "make lint    check style, types and warnings"
+	@echo "make sanitize  run the host backend with GCC's sanitizers of addresses and undefined behaviour; FULL=1: of threads"
 	@echo "make format  bring the style in order, where a tool can"
 	@echo "make build   build fabricbench into build/ with every MPI of this machine"
 	@echo "make lab     install what \`fabricheck emulate\` needs: clusters in miniature, for rehearsals"
@@ -31,6 +32,10 @@ test:
 lint:
 	@tools/setup.sh lint
 	@tools/lint.sh
+
+sanitize:
+	@tools/setup.sh test
+	@tools/sanitize.sh
 
 build:
 	@tools/setup.sh run

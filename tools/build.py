@@ -2,12 +2,12 @@
 
     python -m tools.build [--without-tests] [TARGET...]
 
-builds into build/TARGET. `host-openmpi` and `host-mpich` (without libfabric) are what a laptop runs, and what is built
-when no target is named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and `lint-clang` (host
-backend), `cuda` (sm_90), `sycl` (by the machine's compiler, with the headers and libraries of Intel's
-wheels), `standins` (for GPU libraries, lab/fabricheck_lab/standins), and with these, which are built before them,
-`hip`, the HIP backend (gfx90a) with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL,
-Level Zero and oneCCL.
+builds into build/TARGET. `host-openmpi` and `host-mpich` (without libfabric) are what a laptop runs, and what is
+built when no target is named; the others treat warnings as errors, and with CI=true all do: `lint-gcc` and
+`lint-clang` (host backend), `sanitize` and `sanitize-threads` (host backend, with GCC's sanitizers; warnings stay
+so), `cuda` (sm_90), `sycl` (by the machine's compiler, with the headers and libraries of Intel's wheels), `standins`
+(for GPU libraries, lab/fabricheck_lab/standins), and with these, which are built before them, `hip`, the HIP backend
+(gfx90a) with the stand-in of RCCL, and `sycl-emulated`, the SYCL backend with those of SYCL, Level Zero and oneCCL.
 """
 
 from __future__ import annotations
@@ -56,7 +56,11 @@ def build(target: str, folder: Path | None = None, *, tests: bool = True) -> Pat
         return _build_standins(folder)
     what = [] if tests else ["--target", "fabricbench"]
     chosen = options(target)
-    if not target.startswith("lint") and folder != ROOT / "build" / "host-openmpi" and mpi.find("openmpi"):
+    if (
+        not target.startswith(("lint", "sanitize"))
+        and folder != ROOT / "build" / "host-openmpi"
+        and mpi.find("openmpi")
+    ):
         chosen.append(f"-DFABRICHECK_CORE={core()}")
     steps = (
         ["cmake", "-S", str(ROOT / "src"), "-B", str(folder), *chosen],
@@ -112,6 +116,12 @@ def _host(name: str) -> list[str]:
 
 def _lint(compiler: str, *more: str) -> list[str]:
     return ["-DFABRICHECK_BACKEND=host", STRICT, f"-DCMAKE_CXX_COMPILER={_program(compiler)}", *more, _mpi_option()]
+
+
+def _sanitize(which: str) -> list[str]:
+    # Without optimizing it compiles in half the time.
+    flags = f"-DCMAKE_CXX_FLAGS=-fsanitize={which} -fno-sanitize-recover=all -g1"
+    return ["-DFABRICHECK_BACKEND=host", flags, "-DCMAKE_CXX_FLAGS_RELEASE=-O0", _mpi_option("openmpi")]
 
 
 def _cuda() -> list[str]:
@@ -209,6 +219,8 @@ _OPTIONS: dict[str, Callable[[], list[str]]] = {
     "lint-gcc": lambda: _lint("g++"),
     # Clang warns of the same whether it optimizes or not; GCC does not.
     "lint-clang": lambda: _lint("clang++", "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_UNITY_BUILD=OFF"),
+    "sanitize": lambda: _sanitize("address,undefined"),
+    "sanitize-threads": lambda: _sanitize("thread"),
     "cuda": _cuda,
     "hip": _hip,
     "sycl": _sycl,

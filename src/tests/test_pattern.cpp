@@ -121,7 +121,7 @@ TEST(each_byte_that_stays_as_it_was_is_found_in_some_iteration) {
       wrong += device::count_wrong_on_host({&stretch, 1, moment, {}, 1, iteration % lines, (iteration + 1) % lines});
     }
     std::uint64_t stamps = 0;
-    for (std::uint64_t i = 0; i < bytes; ++i) stamps += (16 + i) % stride < 8 ? 1 : 0;
+    for (std::uint64_t i = 0; i < bytes; ++i) stamps += (16 + i) % stride < 8 ? 1U : 0U;
     // One byte of 256 is as it was spoilt.
     CHECK(wrong <= bytes - stamps && wrong + bytes / 64 + 2 >= bytes - stamps);
   }

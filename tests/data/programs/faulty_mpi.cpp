@@ -23,7 +23,9 @@ static long arrived = 0, harmed = 0;
 
 // Written with each window: the launcher ends this rank once another one found wrong data.
 static void report() {
-  static std::FILE* file = std::fopen(std::getenv("FAULT_REPORT"), "w");
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  static std::FILE* file = std::fopen((std::getenv("FAULT_REPORT") + std::to_string(rank)).c_str(), "w");
   std::rewind(file);
   std::fprintf(file, "%20ld %20ld\n", arrived, harmed);
   std::fflush(file);
