@@ -47,8 +47,8 @@ def read_lines(text: str) -> list[Line]:
         if not raw or raw.isspace():
             continue
         line = raw.rstrip("\r")
-        if prefix is not None:
-            line = prefix.sub("", line, count=1) if prefix.match(line) else line
+        if prefix is not None and (match := prefix.match(line)) is not None:
+            line = line[match.end() :]
         if repeated is not None:
             line = repeated.sub("", line)
         if line and not line.isspace():

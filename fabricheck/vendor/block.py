@@ -27,7 +27,7 @@ _LONGEST_NS = 10**18  # 30 years
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8
 # No tool prints as many sizes; a text that repeats itself must not take all memory.
-_MOST_ROWS = 50_000
+_MOST_ROWS = 10_000
 
 WHOLE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 FIXED = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
@@ -138,11 +138,17 @@ class Block:
     def take(self, line: Line) -> None:
         """Reads a line of the output, or of whatever else was written between its lines."""
         text = line.text.strip()
+        tokens = text.split()
+        # Most lines are rows: they are not compared with every other kind.
+        fits = bool(self.tables) and len(tokens) == len(self.tables[-1].columns)
+        if fits and tokens[0].isdecimal() and self.is_row(tokens):
+            self.read_row(line, tokens)
+            return
         for kind, pattern in self.known.items():
             if (match := pattern.fullmatch(text)) is not None:
                 self.read_line(kind, match, line)
                 return
-        if self.is_row(tokens := text.split()):
+        if self.is_row(tokens):
             self.read_row(line, tokens)
         elif self.own.search(text) is not None:
             self.invalid(line, f"not a line of {self.title}: it is damaged, or two outputs are mixed")

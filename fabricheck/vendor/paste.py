@@ -49,7 +49,7 @@ _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?:NCCL|RCCL|UCX|FI|OMPI|MPICH|HSA|I_MPI)_[A-Za-z0-9_]{1,60})"
     r"(?: set by environment to |=[\"']?)([^\s\"';]{1,300})"
 )
-_LIBRARY = re.compile(r"NCCL (?:INFO|WARN)|\bvia (?:P2P|SHM|NET)|NCCL version|UCX ")
+_LIBRARIES = ("NCCL INFO", "NCCL WARN", "NCCL version", "UCX ", "via P2P", "via SHM", "via NET")
 
 
 @dataclass
@@ -141,15 +141,21 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
 
 
 def _take(part: _Part, line: Line) -> None:
-    if _LIBRARY.search(line.text) is not None:
-        part.log.append(line)
-    for match in _VARIABLE.finditer(line.text):
-        if not names_a_secret(match[1]):
-            part.variables.setdefault(match[1], (line, redacted(match[2].rstrip("."))))
+    if not line.text[:1].isdecimal() or "_" in line.text or "via" in line.text:
+        _take_log(part, line)
     if part.block is not None:
         part.block.take(line)
     elif len(part.lines) < 10_000:
         part.lines.append(line)
+
+
+def _take_log(part: _Part, line: Line) -> None:
+    """Keeps a line of a library's log, and the variables that a line sets."""
+    if any(word in line.text for word in _LIBRARIES):
+        part.log.append(line)
+    for match in _VARIABLE.finditer(line.text):
+        if not names_a_secret(match[1]):
+            part.variables.setdefault(match[1], (line, redacted(match[2].rstrip("."))))
 
 
 def _numbered(output: VendorOutput, where: str) -> VendorOutput:
@@ -178,6 +184,8 @@ def _of_log(part: _Part, path: str) -> VendorOutput:
 
 def _with_log(output: VendorOutput, part: _Part) -> VendorOutput:
     """With what the logs say; sockets and the like are a fall-back wherever there is RDMA."""
+    if not part.log and not part.variables:
+        return output
     proof = read_log("nccl", "\n".join(line.text for line in part.log))
     remarks = [*_remarks(part, list(proof.paths))]
     facts = {**output.facts, **({"paths": ", ".join(proof.paths)} if proof.paths else {})}
