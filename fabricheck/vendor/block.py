@@ -38,6 +38,9 @@ ANY = re.compile(r"\S+")
 _VALUES = {"Pass": 0.0, "Fail": 1.0, "N/A": -1.0}
 _NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[+-]?[0-9]*)?", re.ASCII)
 
+# A log that begins inside the first number of a row.
+_GLUED = re.compile(r"[0-9]+[A-Za-z\[]")
+
 # Words of a launcher, library or kernel that say that a run did not end as it should.
 _CRASH = re.compile(
     r"segmentation fault|bus error|floating point exception|process received signal|exited on signal|killed by signal"
@@ -74,8 +77,8 @@ class TableRow:
 
     @property
     def size(self) -> int:
-        """The first column, in bytes."""
-        return int(next(iter(self.tokens.values())))
+        """The column of sizes, in bytes."""
+        return int(self.tokens["bytes"] if "bytes" in self.tokens else self.tokens["size"])
 
     def rounded(self, name: str) -> tuple[float, float]:
         """A number, and half a unit of its last printed digit."""
@@ -134,6 +137,8 @@ class Block:
         self.hosts: list[str] = []
         self.devices: list[str] = []
         self.crash: Line | None = None
+        self.cut = False
+        self.speaker: str | None = None
 
     def take(self, line: Line) -> None:
         """Reads a line of the output, or of whatever else was written between its lines."""
@@ -142,18 +147,31 @@ class Block:
         # Most lines are rows: they are not compared with every other kind.
         fits = bool(self.tables) and len(tokens) == len(self.tables[-1].columns)
         if fits and tokens[0].isdecimal() and self.is_row(tokens):
+            self.hear(line)
             self.read_row(line, tokens)
             return
         for kind, pattern in self.known.items():
             if (match := pattern.fullmatch(text)) is not None:
+                self.hear(line)
                 self.read_line(kind, match, line)
                 return
         if self.is_row(tokens):
+            self.hear(line)
             self.read_row(line, tokens)
         elif self.own.search(text) is not None:
             self.invalid(line, f"not a line of {self.title}: it is damaged, or two outputs are mixed")
+        elif self.tables and _GLUED.match(text) is not None:
+            self.cut = True
         elif self.crash is None and _CRASH_WORDS.search(text) and _CRASH.search(text):
             self.crash = line
+
+    def hear(self, line: Line) -> None:
+        """Takes a line of the tool for one of this output, whose lines have one speaker."""
+        if self.speaker is None:
+            self.speaker = line.speaker
+        elif line.speaker != self.speaker:
+            self.invalid(line, f"lines of {quote(self.speaker)} and {quote(line.speaker)} are mixed: give those of one")
+            self.speaker = line.speaker
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line of `known` says, which no output says twice."""
@@ -172,6 +190,9 @@ class Block:
         """Adds a row to the last table; one that does not fit its columns is a problem."""
         if not self.tables:
             self.invalid(line, "numbers before the header of a table")
+            return
+        if self.cut:
+            self.invalid(line, "a log line is inside this row")
             return
         columns = self.tables[-1].columns
         if not columns:

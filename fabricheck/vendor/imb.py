@@ -327,6 +327,7 @@ class OneCcl(Block):
             columns = columns_of(line)
             if self.tables or " ".join(name for name in columns if name != "wait") != _ONECCL_COLUMNS:
                 self.invalid(line, "the columns are not those of oneCCL's benchmark")
+                columns = {}
             self.tables.append(Table(line, columns))
 
     def is_row(self, tokens: Sequence[str]) -> bool:

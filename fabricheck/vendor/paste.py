@@ -40,6 +40,9 @@ _UNREAD = (
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
+    ("fabtests (fi_*)", r"^ *(?:name +)?bytes +iters +total +time |^- \{ xfer_size: "),
+    ("the latency tests of libcxi", r"^ *CXI .*Latency Test"),
+    ("IMB without its beginning", r"^ *#bytes +#repetitions "),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
     ("nvidia-smi topo", r"^[ \t]*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),
@@ -79,9 +82,16 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
     if _is_damaged(outputs) and (whole := unwrapped(text)) is not None:
         second = _read(whole, path, asked)
         outputs = second if second and not _is_damaged(second) else outputs
-    if not outputs and (name := next((name for name, how in _UNREAD if re.search(how, text, re.MULTILINE)), None)):
-        return (unread(text, name, path),)
-    return outputs
+    return outputs or tuple(_unread(text, path))
+
+
+def _unread(text: str, path: str) -> Iterator[VendorOutput]:
+    """The refusal of an output of a tool that is not read."""
+    plain = "\n".join(line.text for line in read_lines(text))
+    for name, how in _UNREAD:
+        if re.search(how, plain, re.MULTILINE) is not None:
+            yield unread(name, path)
+            return
 
 
 def _is_damaged(outputs: Sequence[VendorOutput]) -> bool:

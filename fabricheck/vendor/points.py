@@ -13,7 +13,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time
+from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time, products_agree
 
 _MEBI = 1 << 20
 _MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -29,15 +29,15 @@ class Points(Block):
 
     def read_header(self, line: Line) -> None:
         """Begins the table, where all titles are known."""
-        rest, places = line.text.strip(), []
-        for title, column in self.headings.items():
-            if title in rest:
-                places.append((line.text.index(title), column))
-                rest = rest.replace(title, " ", 1)
-        columns = dict(column for _, column in sorted(places, key=lambda pair: pair[0]))
-        if self.tables or rest.strip() or len(columns) != len(places):
+        # A title may be the end of a longer one.
+        longest_first = sorted(self.headings, key=len, reverse=True)
+        title = re.compile("|".join(map(re.escape, longest_first)))
+        titles = title.findall(line.text)
+        columns = dict(self.headings[name] for name in titles)
+        unknown = title.sub("", line.text).strip() or len(columns) != len(titles)
+        if self.tables or unknown:
             self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
-        self.tables.append(Table(line, columns if not rest.strip() else {}))
+        self.tables.append(Table(line, {} if unknown else columns))
 
     def time_us(self, row: TableRow) -> float:
         """Microseconds of one transfer in one direction."""
@@ -213,7 +213,7 @@ class FiPingpong(Points):
     }
     known: ClassVar = {
         "call": re.compile(r"# \S*fi_pingpong .*"),
-        "header": re.compile(r"bytes +#sent .*"),
+        "header": re.compile(r"bytes +#sent +#ack +total +time +MB/sec +usec/xfer +Mxfers/sec"),
         "error": re.compile(r"Error at iteration.*"),
     }
     own = re.compile(r"#sent|usec/xfer")
@@ -247,10 +247,12 @@ class FiPingpong(Points):
             row = self.tables[-1].rows[-1]
             if row.values["sent"] != row.values["ack"]:
                 self.invalid(line, "not all messages were acknowledged")
+            if not products_agree(row.rounded("usec"), row.rounded("megabytes"), (row.size, 0.0)):
+                self.invalid(line, "the size is printed cut, or the line is damaged: size, MB/sec and usec/xfer differ")
 
     def time_us(self, row: TableRow) -> float:
         """Half of the round trip."""
-        return row.values["usec"]
+        return row.values.get("usec", 0.0)
 
 
 class UcxPerftest(Points):
@@ -260,22 +262,22 @@ class UcxPerftest(Points):
     transport = "mpi"
     begins: ClassVar = (
         re.compile(r".*\bucx_perftest\b.* -t \w+"),
-        re.compile(r"\| (?:API|Test): "),
+        re.compile(r"\| Test: "),
         re.compile(r"\| +(?:Stage|Test) +\| # iterations"),
     )
     headings: ClassVar = {}
     names = ("iterations", "typical", "average", "time", "rate", "overall rate", "messages", "overall messages")
     known: ClassVar = {
         "call": re.compile(
-            r".*\bucx_perftest\b(?=.* -t (?P<test>\w+))(?=.* -s (?P<size>[0-9]+))(?:.* -m (?P<kind>\w+))?.*"
+            r".*\bucx_perftest\b(?=.* -t (?P<test>\w+))(?=.* -s (?P<size>[0-9]+)(?: |$))(?:.* -m (?P<kind>\w+))?.*"
         ),
-        "test": re.compile(r"\| Test: +(?:tag match|active message|stream) (?P<words>latency|bandwidth)\b.*\|"),
+        "test": re.compile(r"\| Test: +(?:tag match|am|stream) (?P<words>latency|bandwidth)\b.*\|"),
         "size": re.compile(r"\| Message size: (?P<size>[0-9]+) +\|"),
         "memory": re.compile(r"\| Send memory: (?P<kind>\w+) +\|"),
         "final": re.compile(r"Final:\s+(.*)"),
-        "box": re.compile(r"[|+].*"),
+        "box": re.compile(r"[|+](?!.*\((?!usec|MB/s|msg/s|automatic)).*"),
     }
-    own = re.compile(r"Final:")
+    own = re.compile(r"Final:|(?:overhead|latency) \(")
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Only the line `Final:` counts; those of intervals before it are of no whole run."""
@@ -313,7 +315,7 @@ class UcxPerftest(Points):
 
     def time_us(self, row: TableRow) -> float:
         """The overall overhead or latency."""
-        return row.values["time"]
+        return row.values.get("time", 0.0)
 
 
 class NixlBench(Points):
@@ -335,6 +337,7 @@ class NixlBench(Points):
         "target": re.compile(r"Target seg type .*: (?P<target>DRAM|VRAM)"),
         "backend": re.compile(r"Backend .*: (?P<backend>\w+)"),
         "verb": re.compile(r"Op type .*: (?P<verb>READ|WRITE)"),
+        "devices": re.compile(r"Num initiator dev .*: (?P<devices>[0-9]+)"),
         "header": re.compile(r"Block Size \(B\).*"),
         "option": re.compile(r".*\(--\w+.*|[-*]+"),
     }
@@ -348,6 +351,8 @@ class NixlBench(Points):
 
     def samples(self) -> Iterator[Samples]:
         """A sample for each row."""
+        if self.said.get("devices", "1") != "1":
+            self.invalid(None, f"the rate is the sum of {self.said['devices']} devices: give a run of one")
         ends = {self.said.get("source"), self.said.get("target")}
         self.memory = "gpu" if ends == {"VRAM"} else "host"
         self.facts |= {name: self.said[name] for name in ("backend",) if name in self.said}
