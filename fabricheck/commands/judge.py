@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -113,6 +114,7 @@ def judge(
     count = ranks or (gpus * (nodes or 1) if gpus is not None else None)
     judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
     by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
+    given = " ".join([*([f"--ranks {ranks}"] if ranks else []), *([f"--tool {shlex.quote(tool)}"] if tool else [])])
     judged: list[RunJudgement] = []
     results: list[Judged] = []
     pastes: list[tuple[VendorOutput, ...]] = []
@@ -123,7 +125,7 @@ def judge(
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
             continue
-        answer = is_normal(outputs, text, str(file), described, suite_root())
+        answer = is_normal(outputs, text, str(file), described, suite_root(), given)
         pastes.append(outputs)
         verdicts.append(answer.verdict)
         _say(() if as_json else answer.lines)

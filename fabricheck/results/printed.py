@@ -15,7 +15,19 @@ _BEGINNINGS = (
     *("# nThread ", "# nccl-tests ", "rccl-tests", "# Using devices", "# Collective test", "# Out of bounds"),
     *("#  Rank", "# Rank", "# OSU ", "# Size ", "# Datatype:", "# Benchmarking", "# #processes", "# Intel(R) MPI"),
     *("nvbandwidth Version", "Running ", "memcpy ", "SUM ", "[P2P (Peer", "P2P Connectivity", "TransferBench v"),
-    *("#bytes", "MPI startup():", "+------", "| Test:", "Final:", "NIXLBench Conf", "Block Size (B)", "CXI ", "RDMA_", "bytes   iters"),
+    *(
+        "#bytes",
+        "MPI startup():",
+        "+------",
+        "| Test:",
+        "Final:",
+        "NIXLBench Conf",
+        "Block Size (B)",
+        "CXI ",
+        "RDMA_",
+        "bytes   iters",
+        "# All processes",
+    ),
     *("bytes   #sent", "nvloom_cli ", "| API:", "Unidirectional P2P", "Bidirectional P2P", "| Stage", "|    Stage"),
 )
 _MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000

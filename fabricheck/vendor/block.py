@@ -125,6 +125,7 @@ class Block:
     words: ClassVar[int] = 1
     aligned_from: ClassVar[int] = 0
     transport: ClassVar[str] = "ccl"
+    memory: Literal["", "gpu", "host"] = ""
 
     def __init__(self, path: str, asked: Asked) -> None:
         self.path, self.asked = path, asked
@@ -138,6 +139,7 @@ class Block:
         self.devices: list[str] = []
         self.crash: Line | None = None
         self.cut = False
+        self.missing = ""
         self.speaker: str | None = None
 
     def take(self, line: Line) -> None:
@@ -237,8 +239,10 @@ class Block:
             samples,
             tuple(self.problems),
             transport=self.transport,
+            memory=self.memory,
             hosts=tuple(self.hosts),
             devices=tuple(self.devices),
+            missing=self.missing,
         )
 
     def outputs(self) -> Iterator[VendorOutput]:

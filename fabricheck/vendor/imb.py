@@ -298,7 +298,7 @@ class OneCcl(Block):
         "redop": re.compile(r"reduction: (?P<redop>\w+)"),
         # With several buffers, or one for both directions, #bytes mean something else.
         "option": re.compile(
-            r"processes:\s+(?P<processes>[0-9]{1,9})|buf_count:\s+(?P<buf_count>1)|inplace:\s+(?P<inplace>0)"
+            r"backend:\s+(?P<backend>\w+)|processes:\s+(?P<processes>[0-9]{1,9})|buf_count:\s+(?P<buf_count>1)|inplace:\s+(?P<inplace>0)"
             r"|check:\s+(?P<check>off|last|all)|elem_counts:\s+(?P<elem_counts>\[[0-9 ]*\])",
             re.ASCII,
         ),
@@ -346,6 +346,7 @@ class OneCcl(Block):
         said = self.said
         self.ranks = int(said["ranks"]) if "ranks" in said else None
         self.facts |= {name: said[name] for name in ("datatype", "redop") if name in said}
+        self.memory = "host" if said.get("backend") == "host" else ""
         if not self.tables or self.ranks is None or not said.keys() >= {*_OPTIONS, "name", "datatype"}:
             self.incomplete(None, "the heading of oneCCL's benchmark is not whole: it did not start, or is another's")
             return

@@ -269,7 +269,7 @@ class TransferBench(Block):
     def __init__(self, path: str, asked: Asked) -> None:
         super().__init__(path, asked)
         self.targets: list[str] = []
-        self.missing: set[str] = set()
+        self.rowless: set[str] = set()
         self.kind, self.mover = "Uni", "kernel"
         self.found: list[tuple[str, Samples]] = []
 
@@ -284,10 +284,10 @@ class TransferBench(Block):
         elif kind == "header":
             self.check_rows()
             self.targets = [f"{end[0]}{int(end[4:])}" for end in re.findall(r"[CG]PU [0-9]{2}", match[1])]
-            self.missing = set(self.targets)
+            self.rowless = set(self.targets)
         elif kind == "row" and match[3] == "->":
             cells = match[4].split()
-            self.missing.discard(f"{match[1]}{int(match[2])}")
+            self.rowless.discard(f"{match[1]}{int(match[2])}")
             if len(cells) != len(self.targets):
                 self.invalid(line, f"not a row of {len(self.targets)} columns")
                 return
@@ -305,8 +305,8 @@ class TransferBench(Block):
 
     def check_rows(self) -> None:
         """Each end that a matrix has a column for has a row."""
-        if self.missing:
-            self.incomplete(None, f"a matrix has no row of {', '.join(sorted(self.missing))}")
+        if self.rowless:
+            self.incomplete(None, f"a matrix has no row of {', '.join(sorted(self.rowless))}")
 
     def add_transfer(self, ends: tuple[str, str], size: int, rate: float, mover: str) -> None:
         """Adds a transfer between two ends, such as G0 and C1, in GB/s."""

@@ -163,6 +163,7 @@ class NcclTests(Block):
         self.groups: list[int] = []
         self.units: list[str] | None = None
         self.name: str | None = None
+        self.fitting: list[str] = []
         self.suite = self.title
         self.iterations: dict[tuple[int, str], list[float]] = {}
 
@@ -232,9 +233,14 @@ class NcclTests(Block):
         self.name_test(table)
         test = TESTS.get(self.name or "")
         if test is None:
+            if self.name is None:
+                tests = self.fitting or list(TESTS)
+                self.missing = f"--tool {tests[0]}  # or {', '.join(tests[1:])}"
             what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
-            self.invalid(None, f"the output {what}")
+            several = f" ({' or '.join(self.fitting)})" if self.fitting else ""
+            self.invalid(None, f"the output {what}{several}")
         elif self.ranks is None:
+            self.missing = "--ranks 8  # as many as took part"
             self.incomplete(None, "the output does not state its number of ranks: give --ranks, or --nodes and --gpus")
         elif not 2 <= self.ranks <= LARGEST_RANKS:
             self.invalid(None, f"{self.ranks} ranks are impossible")
@@ -264,9 +270,9 @@ class NcclTests(Block):
     def name_test(self, table: Table) -> None:
         """Takes the one test that the table can be of, where nothing names it (before 2.16.7)."""
         if self.name is None and self.ranks is not None:
-            fitting = [name for name, test in TESTS.items() if fits(table, test, self.ranks)]
-            if len(fitting) == 1:
-                self.name = fitting[0]
+            self.fitting = [name for name, test in TESTS.items() if fits(table, test, self.ranks)]
+            if len(self.fitting) == 1:
+                self.name = self.fitting[0]
                 self.facts["test"] = "by its numbers"
 
     def check_whole(self, table: Table) -> None:

@@ -42,7 +42,7 @@ _UNREAD = (
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
     ("fabtests (fi_*)", r"^ *(?:name +)?bytes +iters +total +time |^- \{ xfer_size: "),
     ("the latency tests of libcxi", r"^ *CXI .*Latency Test"),
-    ("IMB without its beginning", r"^ *#bytes +#repetitions "),
+    ("IMB without its beginning", r"^ *#bytes +#repetitions |^# All processes entering MPI_Finalize"),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
     ("nvidia-smi topo", r"^[ \t]*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),

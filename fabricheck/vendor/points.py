@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from fabricheck.records.run import Samples
-from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time, products_agree
@@ -63,11 +61,6 @@ class Points(Block):
                 round_trip = 2 if self.operation == "pingpong" else 1
                 wrong = int(self.said.get("wrong", -1))
                 yield one_time(self.operation, row.size, (0, 1), 1e3 * round_trip * time, wrong_bytes=wrong)
-
-    def outputs(self) -> Iterator[VendorOutput]:
-        """The output, with the memory that it used."""
-        for output in super().outputs():
-            yield replace(output, memory=self.memory)
 
 
 # Bytes of a microsecond; perftest's MB have 2^20 B.

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.vendor import render
-from tests.vendor.paste import Paste, Values
+from tests.vendor.paste import Paste
 from tests.vendor.pastes_more import MORE
+
 
 def nccl(draw: random.Random) -> Paste:
     """nccl-tests or rccl-tests, of some version."""
@@ -166,7 +167,7 @@ def perftest(draw: random.Random) -> Paste:
         f"{'-' * 80}\n                    {verb} {'Bidirectional ' if both else ''}BW Test\n"
         " Dual-port       : OFF\t\tDevice         : mlx5_0\n Link type       : Ethernet\n"
         f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
-        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   {rate * factor / 524.288:.6f}\n{'-' * 80}\n"
+        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   {rate * factor / 524.288:.6f}\n"
     )
     operation = "bidirectional" if both else "unidirectional"
     return Paste("perftest", text, {(operation, 65536): rate * factor / (2 if both else 1)})
@@ -230,7 +231,13 @@ _LOG = (
 # Other units than those that the tools print.
 _UNITS = {
     **{"(GB/s)": "(GiB/s)", "(MB/s)": "(GB/s)", "(us)": "(ms)", "[usec]": "[msec]", "(usec)": "(msec)"},
-    **{"usec/xfer": "msec/xfer", "(GB/Sec)": "(TB/Sec)", "[Gb/sec]": "[GB/sec]", "[Gb/s]": "[GB/s]", "[MB/s]": "[kB/s]"},
+    **{
+        "usec/xfer": "msec/xfer",
+        "(GB/Sec)": "(TB/Sec)",
+        "[Gb/sec]": "[GB/sec]",
+        "[Gb/s]": "[GB/s]",
+        "[MB/s]": "[kB/s]",
+    },
 }
 
 
@@ -254,7 +261,9 @@ def _twice(paste: Paste, other: Paste, draw: random.Random) -> Paste:
         values[key] = min(values.get(key, value), value)
     first, second = paste.text.split("\n"), other.text.split("\n")
     if draw.random() < 0.7:
-        return replace(paste, text="\n".join([*first, *second]), values=values, refusable=paste.refusable or other.refusable)
+        return replace(
+            paste, text="\n".join([*first, *second]), values=values, refusable=paste.refusable or other.refusable
+        )
     mixed: list[str] = []
     while first or second:
         lines, host = draw.choice([(first, "node01"), (second, "node02")])

@@ -1,5 +1,7 @@
 """More tools of `pastes`: those of networks and fabrics, each with forms that a reader has to refuse."""
 
+# ruff: noqa: E501 - lines as long as the tools print them
+
 from __future__ import annotations
 
 import random
@@ -35,7 +37,9 @@ def oneccl(draw: random.Random) -> Paste:
 
 def fi_pingpong(draw: random.Random) -> Paste:
     """fi_pingpong of libfabric (util/pingpong.c), of a round size or one that it prints cut."""
-    lines = [f"{'bytes':8}{'#sent':8}{'#ack':9}{'total':8}{'time':>8} {'MB/sec':>10}{'usec/xfer':>13}{'Mxfers/sec':>13}"]
+    lines = [
+        f"{'bytes':8}{'#sent':8}{'#ack':9}{'total':8}{'time':>8} {'MB/sec':>10}{'usec/xfer':>13}{'Mxfers/sec':>13}"
+    ]
     values: Values = {}
     odd, lost = draw.random() < 0.15, draw.random() < 0.1
     for size in (64, 1 << 16, 1 << 20):
@@ -119,7 +123,9 @@ def p2p(draw: random.Random) -> Paste:
             values["bidirectional" if both else "unidirectional", 160_000_000] = 8 * lowest / (2 if both else 1)
     lines += ["P2P=Disabled Latency Matrix (us)", "   GPU" + "".join(f"{index:6d} " for index in range(count))]
     lines += [f"{row:6d} " + "".join(f"{2.5:6.02f} " for _ in range(count)) for row in range(count)]
-    return Paste("p2p", "\n".join(lines) + "\n\nNOTE: The CUDA Samples are not meant for performance measurements.\n", values)
+    return Paste(
+        "p2p", "\n".join(lines) + "\n\nNOTE: The CUDA Samples are not meant for performance measurements.\n", values
+    )
 
 
 def rocm_bandwidth_test(draw: random.Random) -> Paste:
@@ -134,21 +140,31 @@ def ucx_box(draw: random.Random) -> Paste:
     """The server of ucx_perftest with its box; tests of one side, several threads and lists of sizes are refused."""
     size, time = draw.choice([8, 65536, 8 << 20]), round(draw.uniform(1, 900), 3)
     words, operation = draw.choice(
-        [("tag match latency", "pingpong"), ("tag match bandwidth", "unidirectional"), ("stream bandwidth", "unidirectional"),
-         ("am latency", "pingpong"), ("am bandwidth / message rate", "unidirectional"),
-         ("put bandwidth / message rate", ""), ("get latency / bandwidth / message rate", "")]  # fmt: skip
+        [
+            ("tag match latency", "pingpong"),
+            ("tag match bandwidth", "unidirectional"),
+            ("stream bandwidth", "unidirectional"),
+            ("am latency", "pingpong"),
+            ("am bandwidth / message rate", "unidirectional"),
+            ("put bandwidth / message rate", ""),
+            ("get latency / bandwidth / message rate", ""),
+        ]
     )
     head = "latency" if operation == "pingpong" else "overhead"
     text = "+" + "-" * 106 + "+\n| API:          protocol layer" + " " * 78 + "|\n"
     text += f"| Test:         {words:60}{' ' * 31}|\n| Data layout:  {'(automatic)':60}{' ' * 31}|\n"
     text += f"| Send memory:  {'cuda':60}{' ' * 31}|\n| Recv memory:  {'cuda':60}{' ' * 31}|\n"
     text += f"| Message size: {size:<60}{' ' * 31}|\n| Window size:  {32:<60}{' ' * 31}|\n"
-    rule = "+--------------+--------------+------------------------------+---------------------+-----------------------+\n"
+    rule = (
+        "+--------------+--------------+------------------------------+---------------------+-----------------------+\n"
+    )
     text += f"{rule}|              |              |       {head:>8} (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n{rule}"
     text += f"|    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |\n{rule}"
     row = f"{1000:18.0f} {time:10.3f} {time:9.3f} {time:9.3f} {1e4:11.2f} {1e4:10.2f} {1000:11.0f} {1000:11.0f}\n"
     threads = draw.random() < 0.1
-    text += f"[thread 0]{row}" + f"Final:    {f'{1000:18.0f} {time:29.3f} {1e4:22.2f} {1000:23.0f}' if threads else row}\n"
+    text += (
+        f"[thread 0]{row}" + f"Final:    {f'{1000:18.0f} {time:29.3f} {1e4:22.2f} {1000:23.0f}' if threads else row}\n"
+    )
     bad = threads or not operation
     values = {(operation, size): 8e-3 * size / time}
     return Paste("ucx_perftest", text, {} if bad else values, refusable=bad)
@@ -181,7 +197,9 @@ def nixl(draw: random.Random) -> Paste:
                         ("Op type (--op_type=[READ,WRITE])", "WRITE"),
                         ("Num initiator dev (--num_initiator_dev=N)", str(1 + 7 * several))):  # fmt: skip
         text += f"{name:60}: {value}\n"
-    text += "-" * 80 + "\n" + f"{'Block Size (B)':20}" + "".join(f"{title:26}" for title in titles) + "\n" + "-" * 80 + "\n"
+    text += (
+        "-" * 80 + "\n" + f"{'Block Size (B)':20}" + "".join(f"{title:26}" for title in titles) + "\n" + "-" * 80 + "\n"
+    )
     values: Values = {}
     for size in (1 << 16, 1 << 20):
         rate = round(draw.uniform(10, 48), 6)

@@ -37,5 +37,8 @@ def test_the_right_values_or_a_refusal(kind: str) -> None:
             assert paste.refusable, (seed, problems, paste.text)
             refused += bool(paste.values)
             continue
-        assert values == {key: pytest.approx(value, rel=2e-3) for key, value in paste.values.items()}, (seed, paste.text)
+        assert values == {key: pytest.approx(value, rel=2e-3) for key, value in paste.values.items()}, (
+            seed,
+            paste.text,
+        )
     assert refused <= readable // 2
