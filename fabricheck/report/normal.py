@@ -20,7 +20,7 @@ from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, b
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.normal_nic import ALERT, ORDER, Normal, of_nic
+from fabricheck.report.normal_nic import ALERT, ORDER, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
 from fabricheck.units import format_size
@@ -55,7 +55,7 @@ _SMALL = 64 << 10
 
 
 def is_normal(
-    outputs: Sequence[VendorOutput], text: str, path: str, asked: NodeDescription, root: Path, given: str = ""
+    outputs: Sequence[VendorOutput], text: str, path: str, asked: NodeDescription, root: Path, *, given: str = ""
 ) -> Normal:
     """What has to be reported of the outputs that were read in a text: the worst of them.
 
@@ -64,33 +64,31 @@ def is_normal(
     """
     command = _command(path, asked, given)
     measured = [output for output in outputs if output.samples]
-    problems = [problem for output in outputs for problem in output.problems]
-    if not measured and not problems:
+    problem = worst_problem([problem for output in outputs for problem in output.problems])
+    if not measured and problem is None:
         logs = [remark for output in outputs for remark in output.remarks]
         if not logs:
             raise UserError(f"{path}: has no readable result: give an output of {_TOOLS}")
         return Normal(Verdict.INCOMPLETE, (f"INCOMPLETE  {path}: a log, without a result", *_cited(logs[:4])))
-    if not measured:
-        worst_of = min(problems, key=lambda each: ORDER.index(each.verdict))
-        line = f"{worst_of.verdict.value}  {path}: {outputs[0].tool}: no number can be judged"
-        lines = [line, f"  problem      {worst_of.message}"]
+    if not measured and problem is not None:
+        line = f"{problem.verdict.value}  {path}: {outputs[0].tool}: no number can be judged"
+        lines = [line, f"  problem      {problem.message}"]
         if missing := next((output.missing for output in outputs if output.missing), ""):
             lines.append(f"  missing      {command} {missing}")
-        return Normal(worst_of.verdict, tuple(lines))
+        return Normal(problem.verdict, tuple(lines))
     layer = _layer_of(text)
     if nic := [output for output in measured if output.transport == "nic"]:
         nics = load_nics(root / "reference_values" / "nics" / "known.yaml")
-        of_nics = [of_nic(output, path, asked, layer, nics, command) for output in nic]
+        of_nics = [of_nic(output, path, asked, layer, nics, command=command) for output in nic]
         return min(of_nics, key=lambda each: ORDER.index(each.verdict))
     on_gpus = [output for output in measured if _on_gpus(output)]
     if not on_gpus:
         line = f"INCOMPLETE  {path}: {_title(measured[0])}: the data were in host memory"
         missing = "  missing      no GPU took part: measure with device buffers (osu_bw D D), or the NIC (ib_write_bw)"
         lines = [line, *_sizes(measured[0]), missing]
-        if problems:
-            worst_of = min(problems, key=lambda each: ORDER.index(each.verdict))
-            lines = [f"{worst_of.verdict.value}  {path}: {_title(measured[0])}", f"  problem      {worst_of.message}"]
-        return Normal(worst_of.verdict if problems else Verdict.INCOMPLETE, tuple(lines))
+        if problem is not None:
+            lines = [f"{problem.verdict.value}  {path}: {_title(measured[0])}", f"  problem      {problem.message}"]
+        return Normal(problem.verdict if problem is not None else Verdict.INCOMPLETE, tuple(lines))
     known = KnownParts.of(root)
     if asked.nics is not None and layer is not None and len(asked.nics.split()) == 4:
         asked = replace(asked, nics=f"{asked.nics} {layer}")
@@ -109,7 +107,9 @@ def is_normal(
         return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0])))
     judged = [answer for answer in answers if answer.is_judged] or answers
     worst_answer = min(judged, key=lambda answer: ORDER.index(answer.verdict))
-    return Normal(worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path, command)))
+    return Normal(
+        worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path=path, command=command))
+    )
 
 
 def _command(path: str, asked: NodeDescription, given: str) -> str:
@@ -185,7 +185,7 @@ def _on_gpus(output: VendorOutput) -> bool:
 def _answers(output: VendorOutput, part: Part, asked: NodeDescription, known: KnownParts) -> Iterator[_Answer]:
     """The largest and the smallest size of each operation, and of pairs the slowest, judged."""
     asked, placed = _placed(output, asked, known, part)
-    worst_problem = min(output.problems, key=lambda each: ORDER.index(each.verdict), default=None)
+    problem = worst_problem(output.problems)
     environment = {**output.facts, **output.variables}
     environment = {name: value for name, value in environment.items() if name.startswith(("NCCL_", "RCCL_"))}
     library = {} if output.transport != "ccl" else _library(output.facts.get("nccl_library", ""))
@@ -203,7 +203,7 @@ def _answers(output: VendorOutput, part: Part, asked: NodeDescription, known: Kn
         for size in dict.fromkeys((measured[-1], *smallest)):
             row = sizes[operation, size]
             number = PastedNumber(
-                output.tool, output.transport, output.ranks, row, environment, library, output.access, worst_problem
+                output.tool, output.transport, output.ranks, row, environment, library, output.access, problem
             )
             yield _Answer(output, number, *judge_number(number, part, asked, known), placed)
 
@@ -259,7 +259,7 @@ def _library(code: str) -> dict[str, str]:
 
 
 def _lines(
-    answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDescription, path: str, command: str
+    answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDescription, *, path: str, command: str
 ) -> Iterator[str]:
     """The answer: what was read, shares, the likely cause with its line, the next command, and what was missing."""
     output, run, topology = answer.output, answer.run, answer.topology

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fabricheck.errors import UserError
 from fabricheck.judge.compare_part import NodeDescription, nics_of
 from fabricheck.judge.nic_values import KnownNic
+from fabricheck.records.finding import Finding
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.units import apart, format_size, parse_rate
@@ -27,8 +28,19 @@ class Normal:
     lines: tuple[str, ...]
 
 
+def worst_problem(problems: Sequence[Finding]) -> Finding | None:
+    """The first of those with the worst verdict; None of none."""
+    return min(problems, key=lambda problem: ORDER.index(problem.verdict), default=None)
+
+
 def of_nic(
-    output: VendorOutput, path: str, asked: NodeDescription, layer: str | None, nics: Sequence[KnownNic], command: str
+    output: VendorOutput,
+    path: str,
+    asked: NodeDescription,
+    layer: str | None,
+    nics: Sequence[KnownNic],
+    *,
+    command: str,
 ) -> Normal:
     """The answer to what crossed a NIC alone, by the loosest bound of its memory and link layer.
 
@@ -47,7 +59,7 @@ def of_nic(
     known = ", ".join(dict.fromkeys(each.nic for each in nics))
     if nic is None and asked.part is not None:
         raise UserError(f"{path}: is a result of a NIC: give --part, one of {known}")
-    problem = min(output.problems, key=lambda each: ORDER.index(each.verdict), default=None)
+    problem = worst_problem(output.problems)
     if nic is None or problem is not None:
         verdict = problem.verdict if problem is not None else Verdict.INCOMPLETE
         line = f"{verdict.value}  {path}: {what}"

@@ -24,6 +24,13 @@ from fabricheck.results.printed import Line
 LARGEST_SIZE = (1 << 63) - 1
 LARGEST_RANKS = 1 << 20
 _LONGEST_NS = 10**18  # 30 years
+#: Of the datatypes of the libraries.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "double", "float64"), 8),
+}
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8
 # No tool prints as many sizes; a text that repeats itself must not take all memory.

@@ -19,6 +19,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import (
+    ELEMENT_BYTES,
     LARGEST_RANKS,
     NUMBER,
     WHOLE,
@@ -70,13 +71,6 @@ TESTS = {
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
 # From here on alltoall is the library's own collective (nccl-tests, src/alltoall.cu).
 _OWN_ALLTOALL = 22800
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
-    **dict.fromkeys(("half", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
-    **dict.fromkeys(("int64", "uint64", "double"), 8),
-}
-
 # A time has two decimals below 100, none from 100,000 on: fitted to its column since 2.17, by magnitude before.
 _TIME = re.compile(r"[1-9]?\d\.\d\d|[1-9]\d{2,3}\.\d\d?|[1-9]\d{4}(?:\.\d)?|[1-9]\d{5,8}|\d(?:\.\d)?e\+\d\d", re.ASCII)
 _RATE = re.compile(r"(?:0|[1-9]\d{0,2})\.\d\d|[1-9]\d{3,6}(?:\.\d\d?)?", re.ASCII)
@@ -298,7 +292,7 @@ class NcclTests(Block):
     def check_rows(self, table: Table, test: Test) -> None:
         """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
         first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
-        element = _ELEMENT_BYTES.get(first["type"], 0)
+        element = ELEMENT_BYTES.get(first["type"], 0)
         last: dict[float, int] = {}
         before = None
         for row in table.rows:

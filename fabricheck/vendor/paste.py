@@ -78,11 +78,7 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
             if kind == "nvbandwidth"
             else (read_nccl_json(file, path, asked),)
         )
-    outputs = _read(text, path, asked)
-    if _is_damaged(outputs) and (whole := unwrapped(text)) is not None:
-        second = _read(whole, path, asked)
-        outputs = second if second and not _is_damaged(second) else outputs
-    return outputs or tuple(_unread(text, path))
+    return _read(text, path, asked) or tuple(_unread(text, path))
 
 
 def _unread(text: str, path: str) -> Iterator[VendorOutput]:
@@ -92,10 +88,6 @@ def _unread(text: str, path: str) -> Iterator[VendorOutput]:
         if re.search(how, plain, re.MULTILINE) is not None:
             yield unread(name, path)
             return
-
-
-def _is_damaged(outputs: Sequence[VendorOutput]) -> bool:
-    return any(problem.code == "output-damaged" for output in outputs for problem in output.problems)
 
 
 def _json_in(text: str) -> tuple[str, str] | None:
@@ -232,20 +224,3 @@ def _remarks(part: _Part, paths: Sequence[str]) -> Iterator[Remark]:
             text = re.sub(r"NCCL WARN (?:\[[^\]]*\] )?", "", match[0]).strip()
             said.setdefault(re.sub(r"\d+", "", text), Remark(line.number, "library", text[:200]))
     yield from said.values()
-
-
-def unwrapped(text: str) -> str | None:
-    """`text` with the lines joined that a terminal of fixed width broke; None where nothing looks broken."""
-    lines = text.split("\n")
-    width = max(map(len, lines))
-    if width < 40 or sum(len(line) == width for line in lines) < 2:
-        return None
-    joined: list[list[str]] = []
-    whole = True
-    for line in lines:
-        if whole:
-            joined.append([line])
-        else:
-            joined[-1].append(line)
-        whole = len(line) < width
-    return "\n".join("".join(pieces) for pieces in joined)

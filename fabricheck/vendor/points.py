@@ -37,6 +37,12 @@ class Points(Block):
             self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
         self.tables.append(Table(line, {} if unknown else columns))
 
+    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
+        """Keeps what a line says, and begins the table."""
+        super().read_line(kind, match, line)
+        if kind == "header":
+            self.read_header(line)
+
     def time_us(self, row: TableRow) -> float:
         """Microseconds of one transfer in one direction."""
         raise NotImplementedError
@@ -88,7 +94,7 @@ class Perftest(Points):
         "CPU_Util[%]": ("load", NUMBER),
     }
     known: ClassVar = {
-        "call": re.compile(r"# \S*ib_\w+ -F -s (?P<size>[0-9]+) .*", re.ASCII),
+        "call": re.compile(r"# \S*ib_\w+ .*"),
         "title": re.compile(
             r"(?P<verb>RDMA_Write|RDMA_Read|Send) (?:Post List )?(?P<both>Bidirectional )?(?:Post List )?"
             r"(?P<what>BW|Latency) Test"
@@ -116,25 +122,20 @@ class Perftest(Points):
         super().read_line(kind, match, line)
         if kind == "memory" and "use_cuda=-1" not in line.text:
             self.memory = "gpu"
-        elif kind == "header":
-            self.read_header(line)
-            if "t_min" in self.tables[-1].columns:
-                self.operation = "pingpong"
+        elif kind == "header" and "t_min" in self.tables[-1].columns:
+            self.operation = "pingpong"
 
     def read_row(self, line: Line, tokens: Sequence[str]) -> None:
         """Its columns are parted by tabs, too."""
         super().read_row(Line(line.number, line.text.expandtabs()), tokens)
 
     def samples(self) -> Iterator[Samples]:
-        """A sample for each row, which has the requested size."""
+        """A sample for each row."""
         if "verb" not in self.said:
             self.invalid(None, "the title of perftest is missing: which program was it?")
         if self.said.get("both"):
             self.operation = "bidirectional"
         self.facts |= {name: self.said[name] for name in ("nic_device", "link_type", "mtu") if name in self.said}
-        asked = self.said.get("size")
-        if asked is not None and any(size != int(asked) for table in self.tables for size in table.sizes):
-            self.invalid(None, f"a row is not of the {asked} B that were requested")
         yield from super().samples()
 
     def time_us(self, row: TableRow) -> float:
@@ -181,8 +182,6 @@ class Cxi(Points):
         super().read_line(kind, match, line)
         if kind == "memory":
             self.memory = "gpu"
-        elif kind == "header":
-            self.read_header(line)
         elif kind == "both" and match["both"] == "Enabled":
             self.operation = "bidirectional"
 
@@ -213,10 +212,9 @@ class FiPingpong(Points):
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says, and begins the table."""
+        super().read_line(kind, match, line)
         if kind == "call":
             self.said["wrong"] = "0" if " -c" in line.text else "-1"
-        elif kind == "header":
-            self.read_header(line)
         elif kind == "error":
             self.add(Verdict.FAIL, line, "the data were wrong")
 
@@ -232,12 +230,10 @@ class FiPingpong(Points):
             else token
             for token in (each.lstrip("=").removesuffix("s") for each in tokens)
         ]
-        if not self.tables and "wrong" in self.said:  # later calls of a script
-            self.tables.append(Table(line, dict(self.headings.values())))
-        rows = len(self.tables[-1].rows) if self.tables else 0
         super().read_row(line, plain)
-        if self.tables and len(self.tables[-1].rows) > rows:
-            row = self.tables[-1].rows[-1]
+        rows = self.tables[-1].rows if self.tables else []
+        if rows and rows[-1].line is line:
+            row = rows[-1]
             if row.values["sent"] != row.values["ack"]:
                 self.invalid(line, "not all messages were acknowledged")
             if not products_agree(row.rounded("usec"), row.rounded("megabytes"), (row.size, 0.0)):
@@ -335,12 +331,6 @@ class NixlBench(Points):
         "option": re.compile(r".*\(--\w+.*|[-*]+"),
     }
     own = re.compile(r"Block Size|GB/Sec")
-
-    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
-        """Keeps what a line says, and begins the table."""
-        super().read_line(kind, match, line)
-        if kind == "header":
-            self.read_header(line)
 
     def samples(self) -> Iterator[Samples]:
         """A sample for each row."""

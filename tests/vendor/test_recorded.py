@@ -197,21 +197,6 @@ def test_bands_of_imb_are_read() -> None:
     assert found.goodput_gbps[0] / 8 * 1e3 == pytest.approx(float(both[2]) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("width", [64, 80, 132])
-def test_lines_that_a_terminal_broke_are_put_together(width: int) -> None:
-    text = _text("nccl_tests", "h200x4_all_reduce.txt")
-    whole, wrapped = read_one(text), read_one(_hard_wrapped(text, width))
-    assert wrapped.problems == ()
-    assert [each.times_ns.tolist() for each in wrapped.samples] == [each.times_ns.tolist() for each in whole.samples]
-
-
-def _hard_wrapped(text: str, width: int) -> str:
-    return "\n".join(
-        "\n".join(line[start : start + width] for start in range(0, max(len(line), 1), width))
-        for line in text.split("\n")
-    )
-
-
 @pytest.mark.parametrize("folder", ["osu", "imb", "nccl_tests"])
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>: ", "0: ", "[0] ", "2026-11-21T05:26:06.123Z ", "Nov 21 05:26:06 "])
 def test_tags_before_the_lines_do_not_matter(folder: str, tag: str) -> None:
