@@ -99,7 +99,7 @@ def is_normal(
         if asked.part is not None or asked.gpus is not None or asked.nics is not None:
             raise
         line = f"INCOMPLETE  {path}: {_title(on_gpus[0])}: not judged"
-        missing = f"  missing      {command} --part H200  # or what the nodes have: {error}"
+        missing = f"  missing      {command} --part PART  # {error}"
         return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0]), *_cited(on_gpus[0].remarks[:2]), missing))
     answers = [answer for output in on_gpus for answer in _answers(output, part, asked, known)]
     if not answers:
@@ -290,6 +290,7 @@ def _lines(
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if judged.alarms:
         yield ALERT + "; ".join(limit.source for limit in judged.alarms[:2])
+    missing = _missing(answer, asked)
     if not code:
         told = "nothing, the value is normal. To test your system: fabricheck init, then fabricheck run"
         if not judged.is_judged:
@@ -297,8 +298,8 @@ def _lines(
         yield f"  next         {told}"
     else:
         yield f"  likely       {_cause(answer, code)}"
-        yield f"  next         {_next_step(answer, code, part, path)}"
-    missing = _missing(answer, asked)
+        if answer.number.problem is not None or judged.yardstick is not None or not missing:
+            yield f"  next         {_next_step(answer, code, part, path)}"
     if missing and answer.verdict is not Verdict.PASS:
         named = "" if asked.part is not None else f" --part {_word(part)}"
         yield f"  missing      {command}{named}{missing}"

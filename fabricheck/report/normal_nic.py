@@ -44,7 +44,7 @@ def of_nic(
 ) -> Normal:
     """The answer to what crossed a NIC alone, by the loosest bound of its memory and link layer.
 
-    Raises UserError for a part that is no known NIC.
+    Raises UserError for a part that is not a known NIC.
     """
     latency = output.samples[0].operation == "pingpong"
     sample = (min if latency else max)(output.samples, key=lambda row: row.bytes)
@@ -63,7 +63,7 @@ def of_nic(
     if nic is None or problem is not None:
         verdict = problem.verdict if problem is not None else Verdict.INCOMPLETE
         line = f"{verdict.value}  {path}: {what}"
-        missing = f"  missing      {command} --part ConnectX-7  # or one of {known}"
+        missing = f"  missing      {command} --part NIC  # one of {known}"
         return Normal(verdict, (line, missing if problem is None else f"  problem      {problem.message}"))
     rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (output.tool, output.memory, unit)]
     sign = -1 if latency else 1

@@ -228,16 +228,15 @@ class NcclTests(Block):
         test = TESTS.get(self.name or "")
         if test is None:
             if self.name is None:
-                tests = self.fitting or list(TESTS)
-                self.missing = f"--tool {tests[0]}  # or {', '.join(tests[1:])}"
+                self.missing = f"--tool TEST  # one of {', '.join(self.fitting or TESTS)}"
             what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
-            several = f" ({' or '.join(self.fitting)})" if self.fitting else ""
-            self.invalid(None, f"the output {what}{several}")
+            self.invalid(None, f"the output {what}")
         elif self.ranks is None:
-            self.missing = "--ranks 8  # as many as took part"
+            self.missing = "--ranks N  # as many as took part"
             self.incomplete(None, "the output does not state its number of ranks: give --ranks, or --nodes and --gpus")
         elif not 2 <= self.ranks <= LARGEST_RANKS:
-            self.invalid(None, f"{self.ranks} ranks are impossible")
+            alone = ": nothing was sent (nccl-tests without MPI, make MPI=1?)" if self.ranks == 1 else " are impossible"
+            self.invalid(None, f"ranks {self.ranks}{alone}")
         else:
             self.facts["datatype"] = table.rows[0].tokens["type"]
             self.facts["redop"] = table.rows[0].tokens.get("redop", "none")

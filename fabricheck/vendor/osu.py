@@ -158,7 +158,7 @@ class Osu(Block):
         if not test.rate and not test.pair:
             self.facts["time_over_ranks"] = slowest
         if test.per_rank and self.ranks is None:
-            self.missing = "--ranks 8  # as many as took part"
+            self.missing = "--ranks N  # as many as took part"
             text = f"OSU does not print the number of ranks, which sets the buffer of {test.operation}: --ranks"
             self.invalid(None, text)
             return

@@ -92,9 +92,10 @@ def _unread(text: str, path: str) -> Iterator[VendorOutput]:
 
 def _json_in(text: str) -> tuple[str, str] | None:
     """The file of JSON in a text, with the tool that writes it."""
-    begin = 0 if text.lstrip().startswith("{") else text.find("\n{") + 1
-    if begin == 0 and not text.lstrip().startswith("{"):
+    first = re.search(r"^\s*\{", text, re.MULTILINE)
+    if first is None:
         return None
+    begin = first.start()
     for kind, word in (("nvbandwidth", '"nvbandwidth"'), ("nccl", '"nccl_version"'), ("nccl", '"nccl')):
         if word in text[begin : begin + 100_000]:
             return kind, text[begin:]
@@ -111,7 +112,7 @@ def _read(text: str, path: str, asked: Asked) -> tuple[VendorOutput, ...]:
         where = f"{path or 'the text'}, output {number}" if len(blocks) > 1 else path
         assert part.block is not None
         outputs += [_with_log(_numbered(output, where), part) for output in part.block.outputs()]
-    return tuple(_alone(outputs))
+    return tuple(outputs)
 
 
 def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
@@ -143,21 +144,15 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
 
 
 def _take(part: _Part, line: Line) -> None:
-    if not line.text[:1].isdecimal() or "_" in line.text or "via" in line.text:
-        _take_log(part, line)
-    if part.block is not None:
-        part.block.take(line)
-    elif len(part.lines) < 10_000:
-        part.lines.append(line)
-
-
-def _take_log(part: _Part, line: Line) -> None:
-    """Keeps a line of a library's log, and the variables that a line sets."""
     if any(word in line.text for word in _LIBRARIES):
         part.log.append(line)
     for match in _VARIABLE.finditer(line.text):
         if not names_a_secret(match[1]):
             part.variables.setdefault(match[1], (line, redacted(match[2].rstrip("."))))
+    if part.block is not None:
+        part.block.take(line)
+    elif len(part.lines) < 10_000:
+        part.lines.append(line)
 
 
 def _numbered(output: VendorOutput, where: str) -> VendorOutput:
@@ -167,17 +162,6 @@ def _numbered(output: VendorOutput, where: str) -> VendorOutput:
         for problem in output.problems
     ]
     return replace(output, path=where, problems=tuple(problems))
-
-
-def _alone(outputs: Sequence[VendorOutput]) -> Iterator[VendorOutput]:
-    """The outputs; each rank by itself is one that sent nothing."""
-    single = len(outputs) > 1 and all(output.ranks == 1 and output.transport == "ccl" for output in outputs)
-    text = f"each of {len(outputs)} outputs has one rank: nccl-tests was built without MPI (make MPI=1)"
-    for output in outputs:
-        problem = Finding(
-            "wrong-ranks", Verdict.INVALID, f"{output.path or 'the output'}: {text}, and nothing was sent"
-        )
-        yield replace(output, problems=(*output.problems, problem)) if single else output
 
 
 def _of_log(part: _Part, path: str) -> VendorOutput:
