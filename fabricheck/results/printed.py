@@ -35,7 +35,10 @@ _MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000
 _OF_LAUNCHER = re.compile(r"(?![ ]*[0-9.]+(?: |$))(?=.*(?:[\]:|>]|[0-9]Z?|-[a-z0-9]+ +[a-z0-9-]+)[ ]*$)")
 # Hydra tags each write, and not each line.
 _HYDRA = r"[ ]*\[[0-9]+\]"
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T?|[0-9]+:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T?|[0-9]+:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?"
+    r"|(?<![0-9.])[ ]*[0-9]+\.[0-9]{3,}(?![0-9.])|[0-9]{9,}"
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ def _accepted(candidates: Iterable[str], lines: Sequence[str]) -> Iterator[str]:
     begin with.
     """
     for candidate in itertools.islice(candidates, _MOST_SEARCHED):
-        pattern = rf"[ ]*{re.sub('[0-9]+', lambda _: '[0-9]+', re.escape(candidate))}"
+        any_number = re.sub("[0-9]+", lambda _: "[0-9]+", re.escape(candidate))
+        pattern = "[ ]*" + re.sub(r"(?:\\ )+", lambda _: "[ ]+", any_number)
         begins = re.compile(pattern)
         if _OF_LAUNCHER.match(candidate) or 2 * sum(begins.match(line) is not None for line in lines) > len(lines):
             yield pattern
