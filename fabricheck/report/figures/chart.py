@@ -67,9 +67,10 @@ def axis_of(title: str, values: Sequence[float], *, is_log: bool = False, from_z
     """Return the axis that has all of one or more finite values, with ticks at round ones; above 0 where it is log."""
     low, high = min(values), max(values)
     if is_log:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = [10.0**power for power in powers]
-        return Axis(title, ticks[0], max(ticks[-1], 10 * ticks[0]), tuple((tick, f"{tick:g}") for tick in ticks), True)
+        first = math.floor(math.log10(low))
+        last = max(math.ceil(math.log10(high)), first + 1)
+        ticks = [10.0**power for power in range(first, last + 1)]
+        return Axis(title, ticks[0], ticks[-1], tuple((tick, f"{tick:g}") for tick in ticks), True)
     low = 0.0 if from_zero else low
     width = (high - low) or abs(high) or 1.0
     step = 10.0 ** math.floor(math.log10(width / _MOST_TICKS))
