@@ -59,7 +59,7 @@ class SizeQuartiles:
     low: float
     median: float
     high: float
-    cold: float = 0.0
+    cold: float
 
 
 @dataclass(frozen=True)
