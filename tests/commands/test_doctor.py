@@ -303,6 +303,26 @@ def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
     assert "no response in 0.3 s" in done.stderr
 
 
+def test_a_process_that_cannot_be_ended_holds_up_nobody(tmp_path: Path) -> None:
+    """As one that waits for a driver in the kernel: whoever reads what was said gets its end all the same."""
+    stays = tmp_path / "stays"
+    stays.touch()
+    asked = f"""
+def ask(_):
+    import os, time
+    if os.fork() == 0:
+        while os.path.exists({str(stays)!r}):
+            time.sleep(0.1)
+        os._exit(0)
+    return four(pcie_generation=3)
+doctor.ask_this_node = ask
+"""
+    try:
+        assert prolog(tmp_path, "--system=alps", code=STATE + asked, **NODE).returncode == 1
+    finally:
+        stays.unlink()
+
+
 def test_a_part_that_was_not_looked_for_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that did not answer in time has fewer parts, or none."""
     late = replace(four(), gpus=(), nics=four().nics[:1], unread=(GPUS, NICS), notes=(f"{GPUS}: no response in 2 s",))
