@@ -122,9 +122,9 @@ class _BadNode(_Read):
     def findings(self) -> list[Finding]:
         """Its evidence; `part` names the component where an earlier version wrote no other."""
         findings = []
-        for each in self.evidence:
-            finding = Finding.from_json(each)
-            part = str(each.get("part", ""))
+        for content in self.evidence:
+            finding = Finding.from_json(content)
+            part = str(content.get("part", ""))
             components = finding.components or ((Component.of_node(part),) if part else ())
             findings.append(replace(finding, components=components))
         return findings
