@@ -65,12 +65,14 @@ def _trusted(_context: click.Context, _option: click.Parameter, folder: Path | N
     """The folder's own path. UserError for root where somebody else could have changed a program in it."""
     from fabricheck.trust import require_trusted_by_root
 
-    if folder is not None:
-        require_trusted_by_root("the folder of --built", folder, tree=True)
-    return folder and folder.resolve()
+    if folder is None:
+        return None
+    require_trusted_by_root("the folder of --built", Path(folder), tree=True)
+    return Path(folder).resolve()
 
 
 def built_folder(text: str) -> Callable[[FC], FC]:
+    """The option --built, whose programs are run, with `text` as its help."""
     return click.option(
         "--built",
         envvar="FABRICHECK_BUILT",
