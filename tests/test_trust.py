@@ -157,11 +157,3 @@ def test_a_sticky_folder_above_protects_names(public: Path) -> None:
     assert why_untrusted(shared)
     shared.chmod(0o777)
     assert why_untrusted(shared / "mine")
-
-
-def test_root_writes_into_nothing_that_others_can_change(public: Path) -> None:
-    public.chmod(0o775)
-    with pytest.raises(UserError, match="its group can change"):
-        create(public / "store")
-    with pytest.raises(UserError, match="its group can change"), only_run(public / "output", "toy"):
-        pass

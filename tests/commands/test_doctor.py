@@ -202,21 +202,6 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     assert launch == doctor.RankStart(Verdict.PASS, "two ranks on the host sent data correctly")
 
 
-def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    busy = {"processes": (GpuProcess(4242, "python", 1 << 30),)}
-    made(monkeypatch, four(**busy))
-    assert call("--system=alps", "--prolog") == 0
-    assert "is in use by process 4242" in capsys.readouterr().out
-    made(monkeypatch, four(**busy, pcie_generation=3))
-    assert call("--system=alps", "--prolog") == 1
-
-    made(monkeypatch, four(throttle=("hw_power_brake_slowdown",)))  # what the driver says of itself is no measurement
-    assert call("--system=alps", "--prolog") == 0
-    assert call("--prolog", "--built=.") == 2
-
-
 #: This machine may be busier than a node, and the question is what is said of an answer.
 PATIENT = "from fabricheck import prolog; prolog.guard.__defaults__ = (50,)\n"
 

@@ -136,12 +136,6 @@ def test_root_runs_no_settings_that_a_group_can_change(toy: ToySuite) -> None:
     assert not [*toy.output.glob("runs/*")]
 
 
-@pytest.mark.full
-def test_nothing_is_said_of_draining_unless_asked_for(toy: ToySuite) -> None:
-    make_result(toy, Verdict.FAIL)
-    assert "scontrol" not in nightly(toy, "toy").stdout
-
-
 def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
     toy.output.mkdir(parents=True)
     with (toy.output / ".toy.lock").open("w") as held:
@@ -168,14 +162,6 @@ def test_a_mistake_is_2_and_keeps_the_newest_run(toy: ToySuite, arguments: list[
     assert job.returncode == 2, job.stdout + job.stderr
     assert "Traceback" not in job.stderr
     assert not (toy.output / "latest-toy").exists()
-
-
-def test_drain_names_what_is_no_verdict(tmp_path: Path) -> None:
-    (tmp_path / "verdict.json").write_text("[]")
-    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json"), "--system=toy"]
-    job = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert job.returncode == 2
-    assert len(job.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
