@@ -93,12 +93,5 @@ def require_trusted_by_root(what: str, path: Path, *, tree: bool = False) -> Non
         raise UserError(f"{what} is {path}, and {why}")
 
 
-def make_trusted(what: str, folder: Path) -> None:
-    """Make a folder that root may write into; as `require_trusted_by_root`, and OSError."""
-    require_trusted_by_root(what, folder)  # else what is made below may be elsewhere
-    folder.mkdir(parents=True, exist_ok=True)
-    require_trusted_by_root(what, folder)
-
-
 if __name__ == "__main__":
     sys.exit(f"fabricheck: {why}" if os.geteuid() == 0 and (why := why_untrusted(Path(sys.argv[1]))) else 0)

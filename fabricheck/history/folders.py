@@ -31,7 +31,7 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 from fabricheck.judge.constants import FORMAT, MIB
-from fabricheck.trust import make_trusted, require_trusted_by_root
+from fabricheck.trust import require_trusted_by_root
 
 MARKER = "fabricheck-store.json"
 SUMS = "SHA256SUMS"
@@ -119,7 +119,7 @@ class Content:
 def create(store: Path) -> None:
     """Make `store` a store, or see that it is one. Raises UserError where something else is there already."""
     with _writing(store):
-        make_trusted("the store", store)
+        store.mkdir(parents=True, exist_ok=True)
         if not (store / MARKER).exists():
             others = [name for name in _names(store) if not name.startswith(_DRAFT)]
             if others:

@@ -34,7 +34,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.check_judgement import read_judgement
 from fabricheck.session.reframe_report import VERDICT, FinishedSession, SessionInfo, read_session
-from fabricheck.trust import make_trusted
+from fabricheck.trust import require_trusted_by_root
 
 #: For `--resume` without a name.
 LAST = "last"
@@ -77,7 +77,8 @@ def only_run(output: Path, system: str) -> Iterator[str]:
     """
     with contextlib.ExitStack() as held:
         try:
-            make_trusted("the output", output)
+            require_trusted_by_root("the output", output)  # else what is made below may be elsewhere
+            output.mkdir(parents=True, exist_ok=True)
             why_not = held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
             raise unwritable(output, error) from None
