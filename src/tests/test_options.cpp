@@ -108,6 +108,8 @@ TEST(collectives_in_place_and_types_are_read_and_their_mistakes_named) {
   };
   CHECK(says({"--operations=alltoall", "--in-place=yes"}, "alltoall has no form in place"));
   CHECK(says({"--operations=allreduce", "--in-place=yes", "--train=8"}, "overwrites its input"));
+  CHECK(says({"--operations=pingpong", "--train=8"}, "train"));
+  CHECK(says({"--operations=unidirectional", "--train=1"}, "train"));
   CHECK(says({"--transport=ccl", "--operations=allreduce", "--in-place=yes", "--ccl-mode=graph-4"}, "overwrites"));
   CHECK(says({"--operations=allreduce", "--datatype=bfloat16"}, "reductions by --transport ccl"));
   CHECK(says({"--transport=ccl", "--operations=allgather", "--datatype=bfloat16"}, "reductions by --transport ccl"));

@@ -106,32 +106,12 @@ def test_rounds_of_a_file_are_measured_as_they_stand(bench: Bench, tmp_path: Pat
         assert found == [(0, (0, 3)), (0, (2, 1)), (1, (1, 0)), (2, (0, 3))]
 
 
-MISTAKES = {
-    "rank out of range": ("--rounds=f", "0-1\n2-4\n", "f:2: there is no rank 4 in a run of 4"),
-    "rank twice": ("--rounds=f", "0-1 1-2\n", "f:1: rank 1 is in the round twice"),
-    "no rounds": ("--rounds=f", "", "f: has no round"),
-    "garbage": ("--rounds=f", "\x00\x01\xff", "f:1: "),
-    "no such file": ("--rounds=nowhere", "", "--rounds nowhere cannot be read"),
-    "a folder": ("--rounds=.", "", "--rounds . cannot be read"),
-    "no matrix": ("--operations=sparse", "", "sparse needs a --matrix"),
-    "garbage for a matrix": ("--operations=sparse --matrix=f", "\xff\xfe", "f:1: does not begin with"),
-    "matrix of another size": (
-        "--operations=sparse --matrix=f",
-        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 8\n",
-        "--matrix is for 2 ranks and this run has 4",
-    ),
-    "too many groups": ("--operations=rail_unidirectional --groups=3x2x1", "", "3 groups of 2 ranks"),
-    "no aggressors": ("--operations=victim_alltoall_incast --victims=0,1,2", "", "needs two ranks besides its victims"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line(openmpi: Bench, tmp_path: Path, name: str) -> None:
-    options, content, said = MISTAKES[name]
-    (tmp_path / "f").write_text(content, encoding="latin-1")
-    job = openmpi.brief.run(tmp_path, options, "--sizes=8 --output=result.jsonl")
+# The others are those of the unit tests.
+@pytest.mark.parametrize("content", ["0-1\n2-4\n", "\x00\x01\xff", None])
+def test_a_mistake_in_a_file_is_one_line(openmpi: Bench, tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "f").write_text(content, encoding="latin-1")
+    job = openmpi.brief.run(tmp_path, "--rounds=f --sizes=8 --output=result.jsonl")
     assert job.returncode == 2
-    lines = [line for line in job.stderr.splitlines() if "fabricbench:" in line]
-    assert len(lines) == 1, job.stderr
-    assert said in lines[0]
+    assert job.stderr.count("fabricbench:") == 1, job.stderr
     assert not (tmp_path / "result.jsonl").exists()

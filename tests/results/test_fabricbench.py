@@ -70,8 +70,7 @@ def test_a_cold_latency_is_beside_the_metrics_and_of_each_iteration(tmp_path: Pa
     run = changed(tmp_path, _line(1, cold_times_ns=[3000] * count))
     assert not run.problems
     assert [each.cold_us for each in run.samples[:2]] == [1.5, 0.0]
-    assert [each.value for each in metrics_of(run)] == [each.value for each in metrics_of(read_run(HOST))]
-    assert verdicts(changed(tmp_path, _line(1, cold_times_ns=[3000] * (count - 1)))) == {INVALID}
+    assert verdicts(changed(tmp_path, _line(1, cold_times_ns=[3000]))) == {INVALID}
 
 
 def test_devices_are_read() -> None:
