@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import MOST, PARTS_OF_LOAD
+from fabricheck.judge.constants import MOST, MOST_THROTTLED, PARTS_OF_LOAD
 from fabricheck.judge.evidence_of_gpus import PROTECTS, SETTING
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.statistics import Ratio, RatioTest
@@ -181,7 +181,8 @@ class _Load:
             others = [self._active(other, reason)[self.load.together & ~self.slow_windows[:, other]] for other in alike]
             fast = np.concatenate(others)
             explains = bool(slow.any() and fast.size) and float(active[slow].mean()) > MOST >= float(fast.mean())
-            if active.any() and (reason in PROTECTS or (reason in SETTING and explains)):
+            protects = reason in PROTECTS and float(active.mean()) > MOST_THROTTLED
+            if protects or (reason in SETTING and explains):
                 reasons.append(PROTECTS.get(reason) or SETTING[reason])
         return reasons
 

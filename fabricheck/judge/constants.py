@@ -300,6 +300,8 @@ READERS = 8
 OF_A_VALUE, OF_A_PROCESS, OF_TWO_SESSIONS = 1900, 220_000_000, 76 * 8 * 4
 #: Of the store on disk.
 FORMAT = 1
+#: Share of a test: a GPU that stood still for a second in a minute has lost less than any bound.
+MOST_THROTTLED = 1 / 60
 #: From here on links decide; below libraries change protocols: NCCL was 31% and 42% below its curve at 16 MiB (over 8
 #: A100 and over 2 nodes of 8 H100: benchmarks/published_values.csv).
 LARGE_TO_LINKS = 64 << 20

@@ -10,6 +10,7 @@ import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fabricheck.judge.constants import MOST_THROTTLED
 from fabricheck.records.verdict import Verdict
 from fabricheck.units import few
 
@@ -32,6 +33,11 @@ def _a_hundred_a_second(count: int, rises: Rises, seconds: float) -> bool:
 def _over_eight_a_minute(count: int, rises: Rises, seconds: float) -> bool:
     """Of a test of seconds: as many as a whole minute may have."""
     return count > 8 * max(seconds / 60, 1.0)
+
+
+def _over_a_second_a_minute(count: int, rises: Rises, seconds: float) -> bool:
+    """Of nanoseconds."""
+    return count > MOST_THROTTLED * seconds * 1e9
 
 
 def _a_thousandth_of(passed: str) -> Callable[[int, Rises, float], bool]:
@@ -159,6 +165,8 @@ THROTTLE_COUNTERS = (
         "gpu-throttled",
         {"throttled_ns_thermal": "heat", "throttled_ns_reliability": "reliability"},
         "was throttled for {ms:,.0f} ms of the test by {name}",
+        _over_a_second_a_minute,
+        few=(Verdict.PASS,),
     ),
     CounterRule(
         "gpu-throttled",

@@ -106,7 +106,7 @@ def how_to_reproduce(folder: Path, session: FinishedSession) -> str:
         "",
         "```",
         f"fabricheck judge {shlex.quote(first)} --site {SITE}      # the result in this archive",
-        f"fabricheck judge result-1.jsonl --site {SITE}      # the result of your own first launch, by the commands above",
+        f"fabricheck judge result-1.jsonl --site {SITE}      # that of your own first launch, by the commands above",
         "```",
     ]
     return "\n".join(lines) + "\n"

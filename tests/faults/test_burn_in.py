@@ -19,6 +19,5 @@ def test_a_node_that_is_slow_under_load_alone_is_named(cluster: Cluster, program
     shutil.copy(suite_root() / "checks" / "burn_in.py", tmp_path / "checks")
     more = ("load_minutes=0.2", "node_state=no", "more_options=--inject=slow-product:2")
     done = site.run("one-leaf", "--", *(f"--setvar=BurnIn.{setting}" for setting in more), name="^BurnIn")
-    (slow,) = (problem for problem in done.problems if "[slow-node nid003]" in problem)
-    assert "product_contended" in slow
+    assert any("[slow-node nid003]" in problem for problem in done.problems), done.output
     assert {name.partition("_")[0] for name in done.metrics} == {"allreduce", "product", "traffic", "copies"}

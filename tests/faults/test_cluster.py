@@ -133,7 +133,7 @@ def test_a_cable_with_more_delay(site: Site, monkeypatch: pytest.MonkeyPatch) ->
     done = until(lambda: site.run(LEAF), lambda done: done.status != 0)
     fault, how = "a cable has 0.4 ms more delay, without references", "fault delay nid002:hsn0 400"
     said = "[slow-part nid002 or nid002:hsn0 or nid002:hsn0--leaf0]"
-    expect(done, fault, how, Verdict.DEGRADED, said, "unidirectional contended mpi 8B")
+    expect(done, fault, how, Verdict.DEGRADED, said)
     late = {name for name, value in done.metrics.items() if name.endswith("_8b_latency") and value > 0}
     assert len(late) == 12
     slow = {line.split(": ")[1] for line in done.problems if "_latency" in line}
@@ -298,12 +298,12 @@ def test_a_full_file_system(site: Site) -> None:
     """The stage directory is on a file system that is full when the results are written."""
     output = site.root / f"output{site.runs + 1}"
     output.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "tmpfs", str(output)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=0755", "tmpfs", str(output)], check=True)
     try:
         command = site.command("pair")
         done = site.cluster.run(command, timeout_s=240)
         assert done.returncode != 0, done.stdout
-        line = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]
+        line = " ".join(f"{done.stdout} {done.stderr}".split())
         assert "Traceback" not in done.stderr, done.stderr
     finally:
         subprocess.run(["umount", "--lazy", str(output)], check=True)

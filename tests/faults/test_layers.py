@@ -54,7 +54,7 @@ def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_p
     faults.slow(cluster, "nid001:hsn0", 50)
     link = layers.run()
     faults.clear(cluster)
-    assert causes(link) == ["slow-pair rank 0@nid001"], link.output
+    assert causes(link) == ["slow-pair hsn0@nid001"], link.output
 
 
 def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
@@ -96,7 +96,7 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     slow = layers.site.run("pair", *options, name="^NicStriping")
     faults.clear(cluster)
     assert slow.verdict == "FAIL", slow.output
-    assert causes(slow) == ["slow-pair rank 0@nid001"], slow.output
+    assert causes(slow) == ["slow-pair hsn0@nid001"], slow.output
 
 
 def test_a_nic_that_is_down_is_named_and_costs_no_other_test(cluster: Cluster, programs: Path, tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 Words = Sequence[str | Path]
+#: The paper's figure that shows what a result measured.
+SHOWN_BY = {
+    "synthetic_host_2ranks": "sc24-3",
+    "synthetic_cuda_4ranks": "sc24-6",
+    "two_nodes_nccl_collectives": "sc24-9",
+}
 COMMANDS = (
     "judge", "reproduce", "report", "expected",
     "store import", "store ls", "store verify", "store prune", "watch", "replay", "compare", "calibrate",
@@ -244,7 +250,8 @@ def _of_results(folder: Path) -> Iterator[Target]:
     yield Target("judge", [HOST], lambda file, _: [*judged, file], wrong_green)
     yield Target("judge --system", results, lambda file, was: ["judge", file, *of_system(was)])
     yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
-    yield Target("reproduce", results, lambda file, _: ["reproduce", "sc24-3", file])
+    shown = [file for file in results if file.stem in SHOWN_BY]
+    yield Target("reproduce", shown, lambda file, was: ["reproduce", SHOWN_BY[was.stem], file])
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
     yield Target("report", short, lambda file, was: ["report", file, *of_system(was), *report])
