@@ -103,9 +103,7 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
         return Diagnosis((), tuple(problems), tuple(findings))
     spoilt = _spoilt(runs, problems)
-    problems = [
-        each for each in problems if each.entry.symptom != SLOW or not each.files or not spoilt >= {*each.files}
-    ]
+    problems = [each for each in problems if not _blames_by(each, spoilt)]
     evidence = [*problems, *(each for each in of_runs if each.components), *findings]
     groups = _groups(runs, problems, spoilt)
     named = [*_of_speed(groups, runs, problems, evidence), *_of_wrong_bytes(groups, evidence)]
@@ -123,7 +121,7 @@ def _spoilt(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> frozen
     return frozenset(files.union(*(each.files for each in problems if each.verdict is Verdict.INVALID)))
 
 
-def _is_blame_by(finding: Finding, spoilt: frozenset[str]) -> bool:
+def _blames_by(finding: Finding, spoilt: frozenset[str]) -> bool:
     """Whether it says of something that it is slow, by these files alone."""
     return finding.entry.symptom == SLOW and bool(finding.files) and spoilt.issuperset(finding.files)
 

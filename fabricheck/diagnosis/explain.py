@@ -211,7 +211,9 @@ class _Table:
         """The log likelihood that these rows miss where a component costs them so much: what lost may differ by a
         quarter."""
         own, slow = np.maximum(self.loss[rows], 0.0), self.slow[rows]
-        noise = np.where(self.lost[rows], np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows])
+        noise = np.where(
+            self.lost[rows], np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows]
+        )
         # What is fast speaks against a loss, and for none.
         away = np.where(slow, own - loss, np.maximum(loss - own, 0.0))
         return np.asarray(np.minimum((away / noise) ** 2 / 2, self.most[rows]))
