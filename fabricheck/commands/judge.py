@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -113,6 +114,7 @@ def judge(
     count = ranks or (gpus * (nodes or 1) if gpus is not None else None)
     judges = cache(partial(_judge, topology=topology, references=references, policy=policy, asked=system))
     by_hand = ByHand(judges, system or "", test or "", dict(map(parse_attribute, keys)))
+    given = " ".join([*([f"--ranks {ranks}"] if ranks else []), *([f"--tool {shlex.quote(tool)}"] if tool else [])])
     judged: list[RunJudgement] = []
     results: list[Judged] = []
     pastes: list[tuple[VendorOutput, ...]] = []
@@ -123,7 +125,7 @@ def judge(
             results.append(by_hand.read(file))
             judged.append(with_session_findings(results[-1].run, results[-1].judge, results[-1].partition))
             continue
-        answer = is_normal(outputs, text, str(file), described, suite_root())
+        answer = is_normal(outputs, text, str(file), described, suite_root(), given=given)
         pastes.append(outputs)
         verdicts.append(answer.verdict)
         _say(() if as_json else answer.lines)
@@ -239,18 +241,14 @@ def _without_path(message: str, path: str) -> str:
     return message if rest == message else f"line {rest}" if rest[:1].isdigit() else rest.lstrip()
 
 
+_AS_THEY_ARE = ("tool", "version", "transport", "ranks", "hosts", "devices", "facts", "variables")
+
+
 def _vendor_as_json(output: VendorOutput) -> dict[str, Any]:
     return {
         "file": output.path,
         "source": "vendor",
-        "tool": output.tool,
-        "version": output.version,
-        "transport": output.transport,
-        "ranks": output.ranks,
-        "hosts": list(output.hosts),
-        "devices": list(output.devices),
-        "facts": dict(output.facts),
-        "variables": dict(output.variables),
+        **{name: getattr(output, name) for name in _AS_THEY_ARE},
         "remarks": [asdict(remark) for remark in output.remarks],
         "problems": [{"verdict": one.verdict.value, "message": one.message} for one in output.problems],
         "samples": [

@@ -86,7 +86,7 @@ class KnownParts:
             option = f"--part {asked.part}: no values"
             if asked.part is None:
                 name = _GPU_NAME.search(text)
-                option = f"no values of {name[0]}" if name is not None else "the text names no GPU: give --part"
+                option = f"no values of {name[0]}" if name is not None else "the text names no GPU"
             raise UserError(f"{option}. Known parts: {known}")
         able = [part for part in named if self._gpus(part) >= (asked.gpus or 1)]
         if not able:

@@ -28,7 +28,7 @@ class VendorOutput:
     validation, devices, allow-listed environment variables); nothing that docs/vendor-formats.md does not name.
     `transport`, `access`: as in the header of a result file, or `nic` where the data crossed a network alone, with
     their `memory`. `hosts`, `devices`: of each rank, as far as the text names them. `variables`: those of libraries
-    that the text says are set.
+    that the text says are set. `missing`: the options of `fabricheck judge` without which it cannot be read.
     """
 
     tool: str
@@ -45,3 +45,4 @@ class VendorOutput:
     devices: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    missing: str = ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number, nics_of
-from fabricheck.judge.nic_values import KnownNic, load_nics
+from fabricheck.judge.compare_part import KnownParts, NodeDescription, PastedNumber, judge_number
+from fabricheck.judge.nic_values import load_nics
 from fabricheck.judge.part_values import Part
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS
@@ -20,11 +20,11 @@ from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, b
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
 from fabricheck.records.verdict import Verdict
+from fabricheck.report.normal_nic import ALERT, ORDER, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
-from fabricheck.units import apart, format_size, parse_rate
+from fabricheck.units import format_size
 
-_ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
 # What tools and libraries print of the link layer: perftest; NCCL's choice of adapters, by verbs or a plugin.
 _LAYER = re.compile(
     r"Link type *: *(?P<perftest>IB|Ethernet)|NET/IB : Using \[0\][\w:]+/(?P<verbs>IB|RoCE)"
@@ -54,38 +54,41 @@ _CLIFF = 0.5
 _SMALL = 64 << 10
 
 
-@dataclass(frozen=True)
-class Normal:
-    """The answer: a verdict, and the lines that say why, six at most."""
-
-    verdict: Verdict
-    lines: tuple[str, ...]
-
-
-def is_normal(outputs: Sequence[VendorOutput], text: str, path: str, asked: NodeDescription, root: Path) -> Normal:
+def is_normal(
+    outputs: Sequence[VendorOutput], text: str, path: str, asked: NodeDescription, root: Path, *, given: str = ""
+) -> Normal:
     """What has to be reported of the outputs that were read in a text: the worst of them.
 
-    Raises UserError where none has a number, and for a part that is not known.
+    `given`: the options of the command that are not in `asked`. Raises UserError where none has a number, and for a
+    part that is not known.
     """
+    command = _command(path, asked, given)
     measured = [output for output in outputs if output.samples]
-    problems = [problem for output in outputs for problem in output.problems]
-    if not measured and not problems:
+    problem = worst_problem([problem for output in outputs for problem in output.problems])
+    if not measured and problem is None:
         logs = [remark for output in outputs for remark in output.remarks]
         if not logs:
             raise UserError(f"{path}: has no readable result: give an output of {_TOOLS}")
         return Normal(Verdict.INCOMPLETE, (f"INCOMPLETE  {path}: a log, without a result", *_cited(logs[:4])))
-    if not measured:
-        worst_of = min(problems, key=lambda each: _ORDER.index(each.verdict))
-        line = f"{worst_of.verdict.value}  {path}: {outputs[0].tool}: no number can be judged"
-        return Normal(worst_of.verdict, (line, f"  problem      {worst_of.message}"))
+    if not measured and problem is not None:
+        line = f"{problem.verdict.value}  {path}: {outputs[0].tool}: no number can be judged"
+        lines = [line, f"  problem      {problem.message}"]
+        if missing := next((output.missing for output in outputs if output.missing), ""):
+            lines.append(f"  missing      {command} {missing}")
+        return Normal(problem.verdict, tuple(lines))
     layer = _layer_of(text)
     if nic := [output for output in measured if output.transport == "nic"]:
-        return _of_nic(nic[0], path, asked, layer, load_nics(root / "reference_values" / "nics" / "known.yaml"))
+        nics = load_nics(root / "reference_values" / "nics" / "known.yaml")
+        of_nics = [of_nic(output, path, asked, layer, nics, command=command) for output in nic]
+        return min(of_nics, key=lambda each: ORDER.index(each.verdict))
     on_gpus = [output for output in measured if _on_gpus(output)]
     if not on_gpus:
         line = f"INCOMPLETE  {path}: {_title(measured[0])}: the data were in host memory"
         missing = "  missing      no GPU took part: measure with device buffers (osu_bw D D), or the NIC (ib_write_bw)"
-        return Normal(Verdict.INCOMPLETE, (line, *_sizes(measured[0]), missing))
+        lines = [line, *_sizes(measured[0]), missing]
+        if problem is not None:
+            lines = [f"{problem.verdict.value}  {path}: {_title(measured[0])}", f"  problem      {problem.message}"]
+        return Normal(problem.verdict if problem is not None else Verdict.INCOMPLETE, tuple(lines))
     known = KnownParts.of(root)
     if asked.nics is not None and layer is not None and len(asked.nics.split()) == 4:
         asked = replace(asked, nics=f"{asked.nics} {layer}")
@@ -96,15 +99,27 @@ def is_normal(outputs: Sequence[VendorOutput], text: str, path: str, asked: Node
         if asked.part is not None or asked.gpus is not None or asked.nics is not None:
             raise
         line = f"INCOMPLETE  {path}: {_title(on_gpus[0])}: not judged"
-        command = f"  missing      fabricheck judge {path} --part PART ({error})"
-        return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0]), *_cited(on_gpus[0].remarks[:2]), command))
+        missing = f"  missing      {command} --part PART  # {error}"
+        return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0]), *_cited(on_gpus[0].remarks[:2]), missing))
     answers = [answer for output in on_gpus for answer in _answers(output, part, asked, known)]
     if not answers:
         line = f"INCOMPLETE  {path}: {_title(on_gpus[0])}: an operation that is not judged"
         return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0])))
     judged = [answer for answer in answers if answer.is_judged] or answers
-    worst_answer = min(judged, key=lambda answer: _ORDER.index(answer.verdict))
-    return Normal(worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path)))
+    worst_answer = min(judged, key=lambda answer: ORDER.index(answer.verdict))
+    return Normal(
+        worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path=path, command=command))
+    )
+
+
+def _command(path: str, asked: NodeDescription, given: str) -> str:
+    """The command that judges the text again, with the options that it had."""
+    words = ["fabricheck judge", shlex.quote(path)]
+    for name in ("part", "gpus", "nodes", "nics"):
+        value = getattr(asked, name)
+        if value is not None:
+            words.append(f"--{name} {shlex.quote(str(value))}")
+    return " ".join([*words, *([given] if given else [])])
 
 
 _TOOLS = "nccl-tests, OMB, IMB, nvbandwidth, TransferBench, perftest, ucx_perftest (docs/vendor-formats.md has all)"
@@ -150,7 +165,6 @@ class _Answer:
         return "memory" if operation == "local_copy" else "links"
 
 
-_ALERT = "  alert limit  "
 _MOST_LINES = 6
 
 
@@ -158,21 +172,20 @@ def _shortened(lines: Iterable[str]) -> tuple[str, ...]:
     """Six lines at most: limits of others are left out first."""
     every = list(lines)
     if len(every) > _MOST_LINES:
-        every = [line for line in every if not line.startswith(_ALERT)]
+        every = [line for line in every if not line.startswith(ALERT)]
     return tuple(every[:_MOST_LINES])
 
 
 def _on_gpus(output: VendorOutput) -> bool:
-    if output.transport != "mpi":
-        return True
-    buffers = output.facts.get("accelerator", "none") != "none" or "GPU" in output.tool
-    return output.memory == "gpu" or (buffers and output.memory != "host")
+    if output.transport != "mpi" or output.memory:
+        return output.memory != "host"
+    return output.facts.get("accelerator", "none") != "none" or "GPU" in output.tool
 
 
 def _answers(output: VendorOutput, part: Part, asked: NodeDescription, known: KnownParts) -> Iterator[_Answer]:
     """The largest and the smallest size of each operation, and of pairs the slowest, judged."""
     asked, placed = _placed(output, asked, known, part)
-    worst_problem = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
+    problem = worst_problem(output.problems)
     environment = {**output.facts, **output.variables}
     environment = {name: value for name, value in environment.items() if name.startswith(("NCCL_", "RCCL_"))}
     library = {} if output.transport != "ccl" else _library(output.facts.get("nccl_library", ""))
@@ -190,7 +203,7 @@ def _answers(output: VendorOutput, part: Part, asked: NodeDescription, known: Kn
         for size in dict.fromkeys((measured[-1], *smallest)):
             row = sizes[operation, size]
             number = PastedNumber(
-                output.tool, output.transport, output.ranks, row, environment, library, output.access, worst_problem
+                output.tool, output.transport, output.ranks, row, environment, library, output.access, problem
             )
             yield _Answer(output, number, *judge_number(number, part, asked, known), placed)
 
@@ -245,7 +258,9 @@ def _library(code: str) -> dict[str, str]:
     return {"name": "NCCL", "version": f"{int(code[:-4])}.{int(code[-4:-2])}.{int(code[-2:])}"}
 
 
-def _lines(answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDescription, path: str) -> Iterator[str]:
+def _lines(
+    answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDescription, *, path: str, command: str
+) -> Iterator[str]:
     """The answer: what was read, shares, the likely cause with its line, the next command, and what was missing."""
     output, run, topology = answer.output, answer.run, answer.topology
     sizes = [sample.bytes for sample in output.samples]
@@ -274,7 +289,8 @@ def _lines(answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDes
     problems = [*([answer.number.problem] if answer.number.problem is not None else []), *run.problems]
     code = next((each.code for each in problems if each.is_problem), judged.code)
     if judged.alarms:
-        yield _ALERT + "; ".join(limit.source for limit in judged.alarms[:2])
+        yield ALERT + "; ".join(limit.source for limit in judged.alarms[:2])
+    missing = _missing(answer, asked)
     if not code:
         told = "nothing, the value is normal. To test your system: fabricheck init, then fabricheck run"
         if not judged.is_judged:
@@ -282,10 +298,11 @@ def _lines(answer: _Answer, every: Sequence[_Answer], part: Part, asked: NodeDes
         yield f"  next         {told}"
     else:
         yield f"  likely       {_cause(answer, code)}"
-        yield f"  next         {_next_step(answer, code, part, path)}"
-    missing = _missing(answer, asked)
+        if answer.number.problem is not None or judged.yardstick is not None or not missing:
+            yield f"  next         {_next_step(answer, code, part, path)}"
     if missing and answer.verdict is not Verdict.PASS:
-        yield f"  missing      fabricheck judge {path} --part {asked.part or _word(part)}{missing}"
+        named = "" if asked.part is not None else f" --part {_word(part)}"
+        yield f"  missing      {command}{named}{missing}"
 
 
 def _share(answer: _Answer) -> Iterator[str]:
@@ -359,19 +376,21 @@ def _next_step(answer: _Answer, code: str, part: Part, path: str) -> str:
 def _missing(answer: _Answer, asked: NodeDescription) -> str:
     """The options that the answer lacked."""
     options = ""
-    if not answer.placed:
-        options += " --nodes N --gpus GPUS_OF_A_NODE"
+    if not answer.placed and answer.number.samples.operation in COLLECTIVES:
+        options += f" --nodes {answer.nodes} --gpus {len(answer.topology.gpus)}"
+    elif not answer.placed:
+        options += " --nodes 2"
     elif asked.nodes is None and answer.nodes > 1:
         options += f" --nodes {answer.nodes}"
     unknown = any(link_layer(nic.model) is None for nic in answer.topology.nics) or not answer.topology.nics
     crosses = answer.nodes > max(answer.topology.nvlink_domain_nodes, 1) or not answer.placed
-    if crosses and unknown:
+    if crosses and unknown and asked.nics is None:
         options += " --nics '8 x 400 Gb/s InfiniBand'"
     return options if not answer.placed or (crosses and unknown) else ""
 
 
 def _word(part: Part) -> str:
-    return part.part.split()[-1] if len(part.part.split()) < 3 else repr(part.part)
+    return part.part.split()[-1] if len(part.part.split()) < 3 else shlex.quote(part.part)
 
 
 def _say(judged: Judgement, value: float) -> str:
@@ -381,49 +400,3 @@ def _say(judged: Judgement, value: float) -> str:
     if operation in COLLECTIVES and ranks > 1:
         return f"{value / 8 * bus_factor(operation, ranks):.4g} GB/s busbw"
     return f"{value / 8:.4g} GB/s"
-
-
-def _of_nic(
-    output: VendorOutput, path: str, asked: NodeDescription, layer: str | None, nics: Sequence[KnownNic]
-) -> Normal:
-    """Of what crossed a NIC alone: the loosest of the bounds whose memory and link layer are those of the number."""
-    latency = output.samples[0].operation == "pingpong"
-    sample = (min if latency else max)(output.samples, key=lambda row: row.bytes)
-    value = float(sample.latency_us[0] if latency else sample.goodput_gbps[0])
-    unit = "us" if latency else "Gb/s"
-    what = f"{output.tool}, {output.memory} memory, {format_size(sample.bytes)}: {value:.4g} {unit}"
-    wanted = (asked.part or "").lower().replace(" ", "")
-    names = (wanted, f"connectx-{wanted}") if wanted else ()
-    rates = {each.rate_gbps for each in nics_of(asked.nics)}
-    named = [each for each in nics if each.nic.lower().replace(" ", "") in names]
-    nic = next((each for each in named if not rates or parse_rate(each.rate) in rates), None)
-    known = ", ".join(dict.fromkeys(each.nic for each in nics))
-    if nic is None and asked.part is not None:
-        raise UserError(f"{path}: is a result of a NIC: give --part, one of {known}")
-    problem = min(output.problems, key=lambda each: _ORDER.index(each.verdict), default=None)
-    if nic is None or problem is not None:
-        verdict = problem.verdict if problem is not None else Verdict.INCOMPLETE
-        line = f"{verdict.value}  {path}: {what}"
-        missing = f"  missing      fabricheck judge {path} --part NIC, one of {known}"
-        return Normal(verdict, (line, missing if problem is None else f"  problem      {problem.message}"))
-    rows = [one for one in nic.values if (one.tool, one.memory, one.unit) == (output.tool, output.memory, unit)]
-    sign = -1 if latency else 1
-    bounds = [one for one in rows if one.alarm_of is not None and (layer is None or one.layer in (None, layer))]
-    loosest = min(bounds, key=lambda one: sign * one.value, default=None)
-    broken = loosest is not None and sign * value < sign * loosest.value
-    beyond = not latency and value > parse_rate(nic.rate) * 1.05
-    verdict = Verdict.DEGRADED if broken else Verdict.PASS if bounds else Verdict.INCOMPLETE
-    verdict = Verdict.INVALID if beyond or not math.isfinite(value) else verdict
-    lines = [f"{verdict.value}  {path}: {what} of {nic.nic}"]
-    if not latency:
-        rate = parse_rate(nic.rate)
-        share = f"{100 * value / rate:.3g}% of {rate:g} Gb/s a port ({nic.source})"
-        lines.append(f"  large        {share}; payload {nic.payload}")
-    for limit in sorted(bounds, key=lambda one: sign * one.value)[:2]:
-        side = apart(value, limit.value)
-        required = f"{limit.value:g} {limit.unit} that {limit.alarm_of} requires: {limit.conditions}"
-        lines.append(f"{_ALERT}{side} the {required} ({limit.source})")
-    if broken:
-        lines.append("  likely       the NIC, its slot, its cable or the memory: fabricheck explain slow-nic")
-        lines.append("  next         lspci -vv: LnkSta of the NIC; ibstat: rate; and the NUMA node of the tool")
-    return Normal(verdict, tuple(lines))

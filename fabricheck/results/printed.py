@@ -15,21 +15,42 @@ _BEGINNINGS = (
     *("# nThread ", "# nccl-tests ", "rccl-tests", "# Using devices", "# Collective test", "# Out of bounds"),
     *("#  Rank", "# Rank", "# OSU ", "# Size ", "# Datatype:", "# Benchmarking", "# #processes", "# Intel(R) MPI"),
     *("nvbandwidth Version", "Running ", "memcpy ", "SUM ", "[P2P (Peer", "P2P Connectivity", "TransferBench v"),
-    *("#bytes", "MPI startup():", "+------", "| Test:", "Final:", "NIXLBench Conf", "Block Size (B)", "CXI ", "RDMA_"),
+    *(
+        "#bytes",
+        "MPI startup():",
+        "+------",
+        "| Test:",
+        "Final:",
+        "NIXLBench Conf",
+        "Block Size (B)",
+        "CXI ",
+        "RDMA_",
+        "bytes   iters",
+        "# All processes",
+    ),
+    *("bytes   #sent", "nvloom_cli ", "| API:", "Unidirectional P2P", "Bidirectional P2P", "| Stage", "|    Stage"),
 )
 _MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000
 # A prefix says who speaks, or when; a row of a table that runs into a title is none.
 _OF_LAUNCHER = re.compile(r"(?![ ]*[0-9.]+(?: |$))(?=.*(?:[\]:|>]|[0-9]Z?|-[a-z0-9]+ +[a-z0-9-]+)[ ]*$)")
 # Hydra tags each write, and not each line.
 _HYDRA = r"[ ]*\[[0-9]+\]"
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T?|[0-9]+:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?"
+    r"|(?<![0-9.])[ ]*[0-9]+\.[0-9]{3,}(?![0-9.])|[0-9]{9,}"
+)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line as the tool wrote it and its number in the text, counted from 1."""
+    """A line as the tool wrote it and its number in the text, counted from 1.
+
+    `speaker`: what a launcher put before it, without the time.
+    """
 
     number: int
     text: str
+    speaker: str = ""
 
 
 def read_lines(text: str) -> list[Line]:
@@ -43,16 +64,21 @@ def read_lines(text: str) -> list[Line]:
     prefix = re.compile(rf"(?:{'|'.join(prefixes)}) ?") if prefixes else None
     repeated = re.compile(rf"{_HYDRA} ") if _HYDRA in prefixes else None
     lines = []
+    speakers: dict[str, str] = {}
+    speaker = ""
     for number, raw in enumerate(raw_lines, start=1):
         if not raw or raw.isspace():
             continue
         line = raw.rstrip("\r")
-        if prefix is not None:
-            line = prefix.sub("", line, count=1) if prefix.match(line) else line
+        if prefix is not None and (match := prefix.match(line)) is not None:
+            line = line[match.end() :]
+            if match[0] not in speakers:
+                speakers[match[0]] = _TIME.sub("", match[0]).strip()
+            speaker = speakers[match[0]]
         if repeated is not None:
             line = repeated.sub("", line)
         if line and not line.isspace():
-            lines.append(Line(number, line))
+            lines.append(Line(number, line, speaker))
     return lines
 
 
@@ -61,7 +87,8 @@ def _accepted(candidates: Iterable[str], lines: Sequence[str]) -> Iterator[str]:
     begin with.
     """
     for candidate in itertools.islice(candidates, _MOST_SEARCHED):
-        pattern = rf"[ ]*{re.sub('[0-9]+', lambda _: '[0-9]+', re.escape(candidate))}"
+        any_number = re.sub("[0-9]+", lambda _: "[0-9]+", re.escape(candidate))
+        pattern = "[ ]*" + re.sub(r"(?:\\ )+", lambda _: "[ ]+", any_number)
         begins = re.compile(pattern)
         if _OF_LAUNCHER.match(candidate) or 2 * sum(begins.match(line) is not None for line in lines) > len(lines):
             yield pattern

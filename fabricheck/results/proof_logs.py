@@ -199,7 +199,7 @@ def read_log(library: str, text: str) -> TransportProof:
             continue
         if row.path:
             paths[match.expand(row.path)] += 1
-        name = match.expand(row.fact)
+        name = match.expand(row.fact) if row.fact else ""
         if name and (row.fact != r"\1" or is_recorded(name)) and not (row.first and name in facts):
             facts[name] = redacted(match.expand(row.value))[:_LONGEST_VALUE]
     if library == "nccl" and any(not path.startswith("NET/") for path in paths):

@@ -24,10 +24,17 @@ from fabricheck.results.printed import Line
 LARGEST_SIZE = (1 << 63) - 1
 LARGEST_RANKS = 1 << 20
 _LONGEST_NS = 10**18  # 30 years
+#: Of the datatypes of the libraries.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "double", "float64"), 8),
+}
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8
 # No tool prints as many sizes; a text that repeats itself must not take all memory.
-_MOST_ROWS = 50_000
+_MOST_ROWS = 10_000
 
 WHOLE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 FIXED = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
@@ -37,6 +44,9 @@ CHECKED = re.compile(r"Pass|Fail")
 ANY = re.compile(r"\S+")
 _VALUES = {"Pass": 0.0, "Fail": 1.0, "N/A": -1.0}
 _NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[+-]?[0-9]*)?", re.ASCII)
+
+# A log that begins inside the first number of a row.
+_GLUED = re.compile(r"[0-9]+[A-Za-z\[]")
 
 # Words of a launcher, library or kernel that say that a run did not end as it should.
 _CRASH = re.compile(
@@ -74,8 +84,8 @@ class TableRow:
 
     @property
     def size(self) -> int:
-        """The first column, in bytes."""
-        return int(next(iter(self.tokens.values())))
+        """The column of sizes, in bytes."""
+        return int(self.tokens["bytes"] if "bytes" in self.tokens else self.tokens["size"])
 
     def rounded(self, name: str) -> tuple[float, float]:
         """A number, and half a unit of its last printed digit."""
@@ -122,6 +132,7 @@ class Block:
     words: ClassVar[int] = 1
     aligned_from: ClassVar[int] = 0
     transport: ClassVar[str] = "ccl"
+    memory: Literal["", "gpu", "host"] = ""
 
     def __init__(self, path: str, asked: Asked) -> None:
         self.path, self.asked = path, asked
@@ -134,20 +145,42 @@ class Block:
         self.hosts: list[str] = []
         self.devices: list[str] = []
         self.crash: Line | None = None
+        self.cut = False
+        self.missing = ""
+        self.speaker: str | None = None
 
     def take(self, line: Line) -> None:
         """Reads a line of the output, or of whatever else was written between its lines."""
         text = line.text.strip()
+        tokens = text.split()
+        # Most lines are rows: they are not compared with every other kind.
+        fits = bool(self.tables) and len(tokens) == len(self.tables[-1].columns)
+        if fits and tokens[0].isdecimal() and self.is_row(tokens):
+            self.hear(line)
+            self.read_row(line, tokens)
+            return
         for kind, pattern in self.known.items():
             if (match := pattern.fullmatch(text)) is not None:
+                self.hear(line)
                 self.read_line(kind, match, line)
                 return
-        if self.is_row(tokens := text.split()):
+        if self.is_row(tokens):
+            self.hear(line)
             self.read_row(line, tokens)
         elif self.own.search(text) is not None:
             self.invalid(line, f"not a line of {self.title}: it is damaged, or two outputs are mixed")
+        elif self.tables and _GLUED.match(text) is not None:
+            self.cut = True
         elif self.crash is None and _CRASH_WORDS.search(text) and _CRASH.search(text):
             self.crash = line
+
+    def hear(self, line: Line) -> None:
+        """Takes a line of the tool for one of this output, whose lines have one speaker."""
+        if self.speaker is None:
+            self.speaker = line.speaker
+        elif line.speaker != self.speaker:
+            self.invalid(line, f"lines of {quote(self.speaker)} and {quote(line.speaker)} are mixed: give those of one")
+            self.speaker = line.speaker
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line of `known` says, which no output says twice."""
@@ -166,6 +199,9 @@ class Block:
         """Adds a row to the last table; one that does not fit its columns is a problem."""
         if not self.tables:
             self.invalid(line, "numbers before the header of a table")
+            return
+        if self.cut:
+            self.invalid(line, "a log line is inside this row")
             return
         columns = self.tables[-1].columns
         if not columns:
@@ -210,8 +246,10 @@ class Block:
             samples,
             tuple(self.problems),
             transport=self.transport,
+            memory=self.memory,
             hosts=tuple(self.hosts),
             devices=tuple(self.devices),
+            missing=self.missing,
         )
 
     def outputs(self) -> Iterator[VendorOutput]:

@@ -29,6 +29,7 @@ _OTHERS = re.compile(
 )
 _PART = re.compile(r"\b(?:Read|Write)[12]\b")
 _CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2}", re.ASCII)
+_OTHER_UNIT = re.compile(r"\((?!GB/s)\w+/\w+\)")
 _MOVERS = {"ce": "copy", "sm": "kernel"}
 
 
@@ -54,7 +55,7 @@ class Matrices(Block):
         re.compile(r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi)directional P2P="),
     )
     known: ClassVar = {
-        "version": re.compile(r"(?:nvbandwidth Version:|nvloom_cli) v?(?P<version>\S+)"),
+        "version": re.compile(r"(?P<program>nvbandwidth|nvloom_cli)(?: Version:)? v?(?P<version>\S+)"),
         "device": re.compile(r"Device:? ([0-9]+)[:,] (.+?)(?: \([0-9a-f]{8}:.*|, pciBusID.*)", re.ASCII),
         "process": re.compile(r"Process +([0-9]+) \((\S+)\): device [0-9]+: (.+?) \([0-9a-f]{8}:.*", re.ASCII),
         "size": re.compile(r"(?:Buffer size|bufferSize): (?P<mebibytes>[0-9]{1,6}) MiB"),
@@ -101,6 +102,7 @@ class Matrices(Block):
         tokens = line.text.replace("D\\D", " ").replace("|", " ").split()
         cells = [token for token in tokens if _CELL.fullmatch(token) or token.isdecimal()]
         if self.matrices and tokens and len(cells) == len(tokens):
+            self.hear(line)
             self.read_cells(line, tokens)
         elif (
             self.matrices and cells and len(cells) >= len(tokens) - 1 and self.matrices[-1].width and tokens[0] in cells
@@ -144,7 +146,9 @@ class Matrices(Block):
 
     def base(self, matrix: _Matrix | None) -> VendorOutput:
         """The output of a matrix without its samples."""
-        tool = "p2pBandwidthLatencyTest" if matrix is not None and matrix.test.startswith("p2p") else self.title
+        tool = self.said.get("program", self.title)
+        if matrix is not None and matrix.test.startswith("p2p"):
+            tool = "p2pBandwidthLatencyTest"
         name = f"{tool} {matrix.test}" if matrix is not None else tool
         ranks = len(self.devices) or (len(matrix.rows) if matrix is not None else None)
         return VendorOutput(
@@ -168,7 +172,7 @@ class Matrices(Block):
         if len(matrix.rows) != height:
             self.incomplete(matrix.line, f"{len(matrix.rows)} rows instead of {height}: the output was cut off")
             return
-        if matrix.sum is None and not p2p and self.title == "nvbandwidth" and "json" not in self.said:
+        if matrix.sum is None and self.said.get("program") == "nvbandwidth":
             self.incomplete(matrix.line, "the sum is missing: the output was cut off")
             return
         if matrix.sum is not None and abs(matrix.sum - sum(cells)) > 0.01 * (len(cells) + 1) + 1e-5 * sum(cells):
@@ -196,6 +200,8 @@ def meaning_of(matrix: _Matrix) -> tuple[str, str, str] | None:
     Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
     have one alone, and do not say of which it is.
     """
+    if _OTHER_UNIT.search(matrix.title) is not None:
+        return None
     if matrix.test.startswith("p2p"):
         kinds = {"p2p_Unidirectional_Enabled": "unidirectional", "p2p_Bidirectional_Enabled": "bidirectional"}
         return (kinds[matrix.test], "copy", "write") if matrix.test in kinds else None
@@ -221,7 +227,7 @@ def read_nvbandwidth_json(text: str, path: str, asked: Asked) -> Iterator[Vendor
 
 def fill(block: Matrices, content: Any) -> None:
     """Reads the file. Raises LookupError, TypeError or ValueError for what is not as the tool writes it."""
-    block.said = {"version": str(content.get("version", "")), "json": "yes"}
+    block.said = {"version": str(content.get("version", ""))}
     names: list[str] = next((content[name] for name in content if name.casefold() == "gpu device list"), [])
     block.devices = [str(name).split(": ", 1)[-1].split(" (")[0] for name in names]
     for test in content["testcases"]:
@@ -263,6 +269,7 @@ class TransferBench(Block):
     def __init__(self, path: str, asked: Asked) -> None:
         super().__init__(path, asked)
         self.targets: list[str] = []
+        self.rowless: set[str] = set()
         self.kind, self.mover = "Uni", "kernel"
         self.found: list[tuple[str, Samples]] = []
 
@@ -275,9 +282,12 @@ class TransferBench(Block):
         if kind == "matrix":
             self.kind, self.mover = match[1], "copy" if match[2] == "DMA" else "kernel"
         elif kind == "header":
+            self.check_rows()
             self.targets = [f"{end[0]}{int(end[4:])}" for end in re.findall(r"[CG]PU [0-9]{2}", match[1])]
+            self.rowless = set(self.targets)
         elif kind == "row" and match[3] == "->":
             cells = match[4].split()
+            self.rowless.discard(f"{match[1]}{int(match[2])}")
             if len(cells) != len(self.targets):
                 self.invalid(line, f"not a row of {len(self.targets)} columns")
                 return
@@ -292,6 +302,11 @@ class TransferBench(Block):
             self.add_transfer(ends, int(match[2]), float(match[1]), mover)
         elif kind not in ("row", "transfer"):
             super().read_line(kind, match, line)
+
+    def check_rows(self) -> None:
+        """Each end that a matrix has a column for has a row."""
+        if self.rowless:
+            self.incomplete(None, f"a matrix has no row of {', '.join(sorted(self.rowless))}")
 
     def add_transfer(self, ends: tuple[str, str], size: int, rate: float, mover: str) -> None:
         """Adds a transfer between two ends, such as G0 and C1, in GB/s."""
@@ -309,6 +324,7 @@ class TransferBench(Block):
 
     def outputs(self) -> Iterator[VendorOutput]:
         """An output for each kind of transfer, mover and size."""
+        self.check_rows()
         kinds: dict[tuple[str, str, int], list[Samples]] = {}
         for mover, sample in self.found:
             kinds.setdefault((sample.operation, mover, sample.bytes), []).append(sample)
@@ -323,7 +339,7 @@ class TransferBench(Block):
             )
 
 
-def unread(text: str, name: str, path: str) -> VendorOutput:
+def unread(name: str, path: str) -> VendorOutput:
     """An output of a tool that is known by name and not read."""
     message = f"{path or 'the text'}: is an output of {name}, which is not read"
     return VendorOutput(name, None, path, None, {}, (), (Finding("other-tool", Verdict.INVALID, message),))

@@ -19,6 +19,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import (
+    ELEMENT_BYTES,
     LARGEST_RANKS,
     NUMBER,
     WHOLE,
@@ -70,13 +71,6 @@ TESTS = {
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
 # From here on alltoall is the library's own collective (nccl-tests, src/alltoall.cu).
 _OWN_ALLTOALL = 22800
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
-    **dict.fromkeys(("half", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
-    **dict.fromkeys(("int64", "uint64", "double"), 8),
-}
-
 # A time has two decimals below 100, none from 100,000 on: fitted to its column since 2.17, by magnitude before.
 _TIME = re.compile(r"[1-9]?\d\.\d\d|[1-9]\d{2,3}\.\d\d?|[1-9]\d{4}(?:\.\d)?|[1-9]\d{5,8}|\d(?:\.\d)?e\+\d\d", re.ASCII)
 _RATE = re.compile(r"(?:0|[1-9]\d{0,2})\.\d\d|[1-9]\d{3,6}(?:\.\d\d?)?", re.ASCII)
@@ -163,6 +157,7 @@ class NcclTests(Block):
         self.groups: list[int] = []
         self.units: list[str] | None = None
         self.name: str | None = None
+        self.fitting: list[str] = []
         self.suite = self.title
         self.iterations: dict[tuple[int, str], list[float]] = {}
 
@@ -232,12 +227,16 @@ class NcclTests(Block):
         self.name_test(table)
         test = TESTS.get(self.name or "")
         if test is None:
+            if self.name is None:
+                self.missing = f"--tool TEST  # one of {', '.join(self.fitting or TESTS)}"
             what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
             self.invalid(None, f"the output {what}")
         elif self.ranks is None:
+            self.missing = "--ranks N  # as many as took part"
             self.incomplete(None, "the output does not state its number of ranks: give --ranks, or --nodes and --gpus")
         elif not 2 <= self.ranks <= LARGEST_RANKS:
-            self.invalid(None, f"{self.ranks} ranks are impossible")
+            alone = ": nothing was sent (nccl-tests without MPI, make MPI=1?)" if self.ranks == 1 else " are impossible"
+            self.invalid(None, f"ranks {self.ranks}{alone}")
         else:
             self.facts["datatype"] = table.rows[0].tokens["type"]
             self.facts["redop"] = table.rows[0].tokens.get("redop", "none")
@@ -264,9 +263,9 @@ class NcclTests(Block):
     def name_test(self, table: Table) -> None:
         """Takes the one test that the table can be of, where nothing names it (before 2.16.7)."""
         if self.name is None and self.ranks is not None:
-            fitting = [name for name, test in TESTS.items() if fits(table, test, self.ranks)]
-            if len(fitting) == 1:
-                self.name = fitting[0]
+            self.fitting = [name for name, test in TESTS.items() if fits(table, test, self.ranks)]
+            if len(self.fitting) == 1:
+                self.name = self.fitting[0]
                 self.facts["test"] = "by its numbers"
 
     def check_whole(self, table: Table) -> None:
@@ -292,7 +291,7 @@ class NcclTests(Block):
     def check_rows(self, table: Table, test: Test) -> None:
         """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
         first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
-        element = _ELEMENT_BYTES.get(first["type"], 0)
+        element = ELEMENT_BYTES.get(first["type"], 0)
         last: dict[float, int] = {}
         before = None
         for row in table.rows:

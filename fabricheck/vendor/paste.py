@@ -40,6 +40,9 @@ _UNREAD = (
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
+    ("fabtests (fi_*)", r"^ *(?:name +)?bytes +iters +total +time |^- \{ xfer_size: "),
+    ("the latency tests of libcxi", r"^ *CXI .*Latency Test"),
+    ("IMB without its beginning", r"^ *#bytes +#repetitions |^# All processes entering MPI_Finalize"),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
     ("nvidia-smi topo", r"^[ \t]*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),
@@ -49,7 +52,7 @@ _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?:NCCL|RCCL|UCX|FI|OMPI|MPICH|HSA|I_MPI)_[A-Za-z0-9_]{1,60})"
     r"(?: set by environment to |=[\"']?)([^\s\"';]{1,300})"
 )
-_LIBRARY = re.compile(r"NCCL (?:INFO|WARN)|\bvia (?:P2P|SHM|NET)|NCCL version|UCX ")
+_LIBRARIES = ("NCCL INFO", "NCCL WARN", "NCCL version", "UCX ", "via P2P", "via SHM", "via NET")
 
 
 @dataclass
@@ -75,24 +78,24 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
             if kind == "nvbandwidth"
             else (read_nccl_json(file, path, asked),)
         )
-    outputs = _read(text, path, asked)
-    if _is_damaged(outputs) and (whole := unwrapped(text)) is not None:
-        second = _read(whole, path, asked)
-        outputs = second if second and not _is_damaged(second) else outputs
-    if not outputs and (name := next((name for name, how in _UNREAD if re.search(how, text, re.MULTILINE)), None)):
-        return (unread(text, name, path),)
-    return outputs
+    return _read(text, path, asked) or tuple(_unread(text, path))
 
 
-def _is_damaged(outputs: Sequence[VendorOutput]) -> bool:
-    return any(problem.code == "output-damaged" for output in outputs for problem in output.problems)
+def _unread(text: str, path: str) -> Iterator[VendorOutput]:
+    """The refusal of an output of a tool that is not read."""
+    plain = "\n".join(line.text for line in read_lines(text))
+    for name, how in _UNREAD:
+        if re.search(how, plain, re.MULTILINE) is not None:
+            yield unread(name, path)
+            return
 
 
 def _json_in(text: str) -> tuple[str, str] | None:
     """The file of JSON in a text, with the tool that writes it."""
-    begin = 0 if text.lstrip().startswith("{") else text.find("\n{") + 1
-    if begin == 0 and not text.lstrip().startswith("{"):
+    first = re.search(r"^\s*\{", text, re.MULTILINE)
+    if first is None:
         return None
+    begin = first.start()
     for kind, word in (("nvbandwidth", '"nvbandwidth"'), ("nccl", '"nccl_version"'), ("nccl", '"nccl')):
         if word in text[begin : begin + 100_000]:
             return kind, text[begin:]
@@ -109,7 +112,7 @@ def _read(text: str, path: str, asked: Asked) -> tuple[VendorOutput, ...]:
         where = f"{path or 'the text'}, output {number}" if len(blocks) > 1 else path
         assert part.block is not None
         outputs += [_with_log(_numbered(output, where), part) for output in part.block.outputs()]
-    return tuple(_alone(outputs))
+    return tuple(outputs)
 
 
 def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
@@ -141,7 +144,7 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
 
 
 def _take(part: _Part, line: Line) -> None:
-    if _LIBRARY.search(line.text) is not None:
+    if any(word in line.text for word in _LIBRARIES):
         part.log.append(line)
     for match in _VARIABLE.finditer(line.text):
         if not names_a_secret(match[1]):
@@ -161,23 +164,14 @@ def _numbered(output: VendorOutput, where: str) -> VendorOutput:
     return replace(output, path=where, problems=tuple(problems))
 
 
-def _alone(outputs: Sequence[VendorOutput]) -> Iterator[VendorOutput]:
-    """The outputs; each rank by itself is one that sent nothing."""
-    single = len(outputs) > 1 and all(output.ranks == 1 and output.transport == "ccl" for output in outputs)
-    text = f"each of {len(outputs)} outputs has one rank: nccl-tests was built without MPI (make MPI=1)"
-    for output in outputs:
-        problem = Finding(
-            "wrong-ranks", Verdict.INVALID, f"{output.path or 'the output'}: {text}, and nothing was sent"
-        )
-        yield replace(output, problems=(*output.problems, problem)) if single else output
-
-
 def _of_log(part: _Part, path: str) -> VendorOutput:
     return _with_log(VendorOutput("a log of NCCL", None, path, None, {}, (), ()), part)
 
 
 def _with_log(output: VendorOutput, part: _Part) -> VendorOutput:
     """With what the logs say; sockets and the like are a fall-back wherever there is RDMA."""
+    if not part.log and not part.variables:
+        return output
     proof = read_log("nccl", "\n".join(line.text for line in part.log))
     remarks = [*_remarks(part, list(proof.paths))]
     facts = {**output.facts, **({"paths": ", ".join(proof.paths)} if proof.paths else {})}
@@ -214,20 +208,3 @@ def _remarks(part: _Part, paths: Sequence[str]) -> Iterator[Remark]:
             text = re.sub(r"NCCL WARN (?:\[[^\]]*\] )?", "", match[0]).strip()
             said.setdefault(re.sub(r"\d+", "", text), Remark(line.number, "library", text[:200]))
     yield from said.values()
-
-
-def unwrapped(text: str) -> str | None:
-    """`text` with the lines joined that a terminal of fixed width broke; None where nothing looks broken."""
-    lines = text.split("\n")
-    width = max(map(len, lines))
-    if width < 40 or sum(len(line) == width for line in lines) < 2:
-        return None
-    joined: list[list[str]] = []
-    whole = True
-    for line in lines:
-        if whole:
-            joined.append([line])
-        else:
-            joined[-1].append(line)
-        whole = len(line) < width
-    return "\n".join("".join(pieces) for pieces in joined)

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from fabricheck.records.run import Samples
-from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time
+from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Table, TableRow, one_time, products_agree
 
 _MEBI = 1 << 20
 _MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -29,15 +27,21 @@ class Points(Block):
 
     def read_header(self, line: Line) -> None:
         """Begins the table, where all titles are known."""
-        rest, places = line.text.strip(), []
-        for title, column in self.headings.items():
-            if title in rest:
-                places.append((line.text.index(title), column))
-                rest = rest.replace(title, " ", 1)
-        columns = dict(column for _, column in sorted(places, key=lambda pair: pair[0]))
-        if self.tables or rest.strip() or len(columns) != len(places):
+        # A title may be the end of a longer one.
+        longest_first = sorted(self.headings, key=len, reverse=True)
+        title = re.compile("|".join(map(re.escape, longest_first)))
+        titles = title.findall(line.text)
+        columns = dict(self.headings[name] for name in titles)
+        unknown = title.sub("", line.text).strip() or len(columns) != len(titles)
+        if self.tables or unknown:
             self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
-        self.tables.append(Table(line, columns if not rest.strip() else {}))
+        self.tables.append(Table(line, {} if unknown else columns))
+
+    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
+        """Keeps what a line says, and begins the table."""
+        super().read_line(kind, match, line)
+        if kind == "header":
+            self.read_header(line)
 
     def time_us(self, row: TableRow) -> float:
         """Microseconds of one transfer in one direction."""
@@ -63,11 +67,6 @@ class Points(Block):
                 round_trip = 2 if self.operation == "pingpong" else 1
                 wrong = int(self.said.get("wrong", -1))
                 yield one_time(self.operation, row.size, (0, 1), 1e3 * round_trip * time, wrong_bytes=wrong)
-
-    def outputs(self) -> Iterator[VendorOutput]:
-        """The output, with the memory that it used."""
-        for output in super().outputs():
-            yield replace(output, memory=self.memory)
 
 
 # Bytes of a microsecond; perftest's MB have 2^20 B.
@@ -95,7 +94,7 @@ class Perftest(Points):
         "CPU_Util[%]": ("load", NUMBER),
     }
     known: ClassVar = {
-        "call": re.compile(r"# \S*ib_\w+ -F -s (?P<size>[0-9]+) .*", re.ASCII),
+        "call": re.compile(r"# \S*ib_\w+ .*"),
         "title": re.compile(
             r"(?P<verb>RDMA_Write|RDMA_Read|Send) (?:Post List )?(?P<both>Bidirectional )?(?:Post List )?"
             r"(?P<what>BW|Latency) Test"
@@ -123,25 +122,20 @@ class Perftest(Points):
         super().read_line(kind, match, line)
         if kind == "memory" and "use_cuda=-1" not in line.text:
             self.memory = "gpu"
-        elif kind == "header":
-            self.read_header(line)
-            if "t_min" in self.tables[-1].columns:
-                self.operation = "pingpong"
+        elif kind == "header" and "t_min" in self.tables[-1].columns:
+            self.operation = "pingpong"
 
     def read_row(self, line: Line, tokens: Sequence[str]) -> None:
         """Its columns are parted by tabs, too."""
         super().read_row(Line(line.number, line.text.expandtabs()), tokens)
 
     def samples(self) -> Iterator[Samples]:
-        """A sample for each row, which has the requested size."""
+        """A sample for each row."""
         if "verb" not in self.said:
             self.invalid(None, "the title of perftest is missing: which program was it?")
         if self.said.get("both"):
             self.operation = "bidirectional"
         self.facts |= {name: self.said[name] for name in ("nic_device", "link_type", "mtu") if name in self.said}
-        asked = self.said.get("size")
-        if asked is not None and any(size != int(asked) for table in self.tables for size in table.sizes):
-            self.invalid(None, f"a row is not of the {asked} B that were requested")
         yield from super().samples()
 
     def time_us(self, row: TableRow) -> float:
@@ -188,8 +182,6 @@ class Cxi(Points):
         super().read_line(kind, match, line)
         if kind == "memory":
             self.memory = "gpu"
-        elif kind == "header":
-            self.read_header(line)
         elif kind == "both" and match["both"] == "Enabled":
             self.operation = "bidirectional"
 
@@ -213,17 +205,16 @@ class FiPingpong(Points):
     }
     known: ClassVar = {
         "call": re.compile(r"# \S*fi_pingpong .*"),
-        "header": re.compile(r"bytes +#sent .*"),
+        "header": re.compile(r"bytes +#sent +#ack +total +time +MB/sec +usec/xfer +Mxfers/sec"),
         "error": re.compile(r"Error at iteration.*"),
     }
     own = re.compile(r"#sent|usec/xfer")
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says, and begins the table."""
+        super().read_line(kind, match, line)
         if kind == "call":
             self.said["wrong"] = "0" if " -c" in line.text else "-1"
-        elif kind == "header":
-            self.read_header(line)
         elif kind == "error":
             self.add(Verdict.FAIL, line, "the data were wrong")
 
@@ -239,18 +230,18 @@ class FiPingpong(Points):
             else token
             for token in (each.lstrip("=").removesuffix("s") for each in tokens)
         ]
-        if not self.tables and "wrong" in self.said:  # later calls of a script
-            self.tables.append(Table(line, dict(self.headings.values())))
-        rows = len(self.tables[-1].rows) if self.tables else 0
         super().read_row(line, plain)
-        if self.tables and len(self.tables[-1].rows) > rows:
-            row = self.tables[-1].rows[-1]
+        rows = self.tables[-1].rows if self.tables else []
+        if rows and rows[-1].line is line:
+            row = rows[-1]
             if row.values["sent"] != row.values["ack"]:
                 self.invalid(line, "not all messages were acknowledged")
+            if not products_agree(row.rounded("usec"), row.rounded("megabytes"), (row.size, 0.0)):
+                self.invalid(line, "the size is printed cut, or the line is damaged: size, MB/sec and usec/xfer differ")
 
     def time_us(self, row: TableRow) -> float:
         """Half of the round trip."""
-        return row.values["usec"]
+        return row.values.get("usec", 0.0)
 
 
 class UcxPerftest(Points):
@@ -260,22 +251,22 @@ class UcxPerftest(Points):
     transport = "mpi"
     begins: ClassVar = (
         re.compile(r".*\bucx_perftest\b.* -t \w+"),
-        re.compile(r"\| (?:API|Test): "),
+        re.compile(r"\| Test: "),
         re.compile(r"\| +(?:Stage|Test) +\| # iterations"),
     )
     headings: ClassVar = {}
     names = ("iterations", "typical", "average", "time", "rate", "overall rate", "messages", "overall messages")
     known: ClassVar = {
         "call": re.compile(
-            r".*\bucx_perftest\b(?=.* -t (?P<test>\w+))(?=.* -s (?P<size>[0-9]+))(?:.* -m (?P<kind>\w+))?.*"
+            r".*\bucx_perftest\b(?=.* -t (?P<test>\w+))(?=.* -s (?P<size>[0-9]+)(?: |$))(?:.* -m (?P<kind>\w+))?.*"
         ),
-        "test": re.compile(r"\| Test: +(?:tag match|active message|stream) (?P<words>latency|bandwidth)\b.*\|"),
+        "test": re.compile(r"\| Test: +(?:tag match|am|stream) (?P<words>latency|bandwidth)\b.*\|"),
         "size": re.compile(r"\| Message size: (?P<size>[0-9]+) +\|"),
         "memory": re.compile(r"\| Send memory: (?P<kind>\w+) +\|"),
         "final": re.compile(r"Final:\s+(.*)"),
-        "box": re.compile(r"[|+].*"),
+        "box": re.compile(r"[|+](?!.*\((?!usec|MB/s|msg/s|automatic)).*"),
     }
-    own = re.compile(r"Final:")
+    own = re.compile(r"Final:|(?:overhead|latency) \(")
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Only the line `Final:` counts; those of intervals before it are of no whole run."""
@@ -313,7 +304,7 @@ class UcxPerftest(Points):
 
     def time_us(self, row: TableRow) -> float:
         """The overall overhead or latency."""
-        return row.values["time"]
+        return row.values.get("time", 0.0)
 
 
 class NixlBench(Points):
@@ -335,19 +326,16 @@ class NixlBench(Points):
         "target": re.compile(r"Target seg type .*: (?P<target>DRAM|VRAM)"),
         "backend": re.compile(r"Backend .*: (?P<backend>\w+)"),
         "verb": re.compile(r"Op type .*: (?P<verb>READ|WRITE)"),
+        "devices": re.compile(r"Num initiator dev .*: (?P<devices>[0-9]+)"),
         "header": re.compile(r"Block Size \(B\).*"),
         "option": re.compile(r".*\(--\w+.*|[-*]+"),
     }
     own = re.compile(r"Block Size|GB/Sec")
 
-    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
-        """Keeps what a line says, and begins the table."""
-        super().read_line(kind, match, line)
-        if kind == "header":
-            self.read_header(line)
-
     def samples(self) -> Iterator[Samples]:
         """A sample for each row."""
+        if self.said.get("devices", "1") != "1":
+            self.invalid(None, f"the rate is the sum of {self.said['devices']} devices: give a run of one")
         ends = {self.said.get("source"), self.said.get("target")}
         self.memory = "gpu" if ends == {"VRAM"} else "host"
         self.facts |= {name: self.said[name] for name in ("backend",) if name in self.said}

@@ -10,22 +10,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from tests.vendor import render
-
-Values = dict[tuple[str, int], float]
-
-
-@dataclass(frozen=True)
-class Paste:
-    """A text, the values in it, and what the caller knows beside it. `refusable`: whether a refusal is right too."""
-
-    tool: str
-    text: str
-    values: Values
-    asked: dict[str, object] = field(default_factory=dict)
-    refusable: bool = False
+from tests.vendor.paste import Paste
+from tests.vendor.pastes_more import MORE
 
 
 def nccl(draw: random.Random) -> Paste:
@@ -162,7 +151,10 @@ def transferbench(draw: random.Random) -> Paste:
             f"  CPU 00  ->      20.00        55.00     55.00\n\n  GPU 00  ->      54.00       999.99{rate:10.2f}\n"
             f"  GPU 01  ->      54.00{rate + 1:14.2f}    999.99\n"
         )
-    return Paste("TransferBench", text, {("unidirectional", 64 << 20): 8 * rate})
+    values = {("unidirectional", 64 << 20): 8 * rate}
+    if "SRC" in text:
+        values |= {("host_to_device", 64 << 20): 8 * 55.0, ("device_to_host", 64 << 20): 8 * 54.0}
+    return Paste("TransferBench", text, values)
 
 
 def perftest(draw: random.Random) -> Paste:
@@ -175,7 +167,7 @@ def perftest(draw: random.Random) -> Paste:
         f"{'-' * 80}\n                    {verb} {'Bidirectional ' if both else ''}BW Test\n"
         " Dual-port       : OFF\t\tDevice         : mlx5_0\n Link type       : Ethernet\n"
         f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
-        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   0.000100\n{'-' * 80}\n"
+        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   {rate * factor / 524.288:.6f}\n"
     )
     operation = "bidirectional" if both else "unidirectional"
     return Paste("perftest", text, {(operation, 65536): rate * factor / (2 if both else 1)})
@@ -219,12 +211,17 @@ def nixl(draw: random.Random) -> Paste:
 TOOLS: dict[str, Callable[[random.Random], Paste]] = {
     **{"nccl": nccl, "rows": nccl_rows, "nccl json": nccl_json, "osu": osu, "imb": imb, "nvbandwidth": nvbandwidth},
     **{"nvbandwidth json": nvbandwidth_json, "transferbench": transferbench, "perftest": perftest, "ucx": ucx},
-    "nixl": nixl,
+    **{"nixl": nixl, **MORE},
 }
+# What launchers, pods and loggers put before a line; `{n}` differs from line to line.
 PREFIXES = (
-    *("", "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "[0] ", "nid001: ", "dgx-h100-07: ", "worker-1  | "),
-    *("[pod/nccl-launcher-x1/launcher] ", "nccl-launcher-x7k2p launcher ", "2026-11-25T12:00:00.123456789Z "),
-    *("Nov 21 05:26:06 ", "> ", "2026-11-25T12:00:00.123Z stdout F ", "10.0.0.7: "),
+    *("", "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "12: ", "[0] ", "nid001: ", "dgx-h100-07: "),
+    *("worker-1  | ", "[pod/nccl-launcher-x1/launcher] ", "nccl-launcher-x7k2p launcher ", "> ", "10.0.0.7: "),
+    *("2026-11-25T12:00:{n:02}.123456789Z ", "Nov 21 05:26:{n:02} ", "2026-11-25T12:00:00.{n:03}Z stdout F "),
+    *("[prterun-node01-1234@1,0]<stdout>: ", "nid001.hsn.cm.site.org 0: ", "x1001c0s0b0n0 0: ", "0:node01: "),
+    *("[2026-11-25 12:00:{n:02}] ", "2026-11-25 12:00:{n:02},123 INFO ", "[12:00:{n:02}.123] node01: "),
+    *("[1,0]<stdout>:2026-11-25T12:00:{n:02}Z ", "Wed Nov 25 12:00:{n:02} 2026<stdout>:", "[rank0]: ", "(node01) "),
+    *("[1763990{n:03}.123456] ", "17639900{n:02}.250000 ", "[{n:5d}.250000] ", "1763990{n:03} node01: "),
 )
 _LOG = (
     "node01:900:950 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
@@ -232,32 +229,78 @@ _LOG = (
     "[1763990000.1] [node01:77 :0] ucp_context.c:1234 UCX INFO  Version 1.17.0",
     "WARNING: There was an error initializing an OpenFabrics device.",
 )
+# Other units than those that the tools print.
+_UNITS = {
+    **{"(GB/s)": "(GiB/s)", "(MB/s)": "(GB/s)", "(us)": "(ms)", "[usec]": "[msec]", "(usec)": "(msec)"},
+    **{
+        "usec/xfer": "msec/xfer",
+        "(GB/Sec)": "(TB/Sec)",
+        "[Gb/sec]": "[GB/sec]",
+        "[Gb/s]": "[GB/s]",
+        "[MB/s]": "[kB/s]",
+    },
+}
+
+
+# Units of what a reader needs not.
+_BESIDE = {"ucx_perftest": "(MB/s)", "p2p": "(us)"}
+
+
+def _with_unit(paste: Paste, draw: random.Random) -> Paste:
+    """With another unit, which has to be refused."""
+    units = [unit for unit in _UNITS if unit in paste.text and unit != _BESIDE.get(paste.tool)]
+    if not units or "json" in paste.tool:
+        return paste
+    unit = draw.choice(units)
+    return replace(paste, text=paste.text.replace(unit, _UNITS[unit]), values={}, refusable=True)
+
+
+def _twice(paste: Paste, other: Paste, draw: random.Random) -> Paste:
+    """Two outputs after one another, or from two hosts with their lines mixed; of a value the lower one is wanted."""
+    values = dict(paste.values)
+    for key, value in other.values.items():
+        values[key] = min(values.get(key, value), value)
+    first, second = paste.text.split("\n"), other.text.split("\n")
+    if draw.random() < 0.7:
+        return replace(
+            paste, text="\n".join([*first, *second]), values=values, refusable=paste.refusable or other.refusable
+        )
+    mixed: list[str] = []
+    while first or second:
+        lines, host = draw.choice([(first, "node01"), (second, "node02")])
+        if lines:
+            mixed.append(f"{host}: {lines.pop(0)}")
+    return replace(paste, text="\n".join(mixed), values=values, refusable=True)
 
 
 def draw_paste(kind: str, seed: int) -> Paste:
     """A paste of a kind of TOOLS, with a launcher's prefix and all else that happens to a text."""
     draw = random.Random(f"{kind} {seed}")
     paste = TOOLS[kind](draw)
+    if "json" in kind:
+        return paste
+    if draw.random() < 0.08:
+        paste = _with_unit(paste, draw)
+    if draw.random() < 0.12 and paste.values and not paste.asked:
+        paste = _twice(paste, TOOLS[kind](draw), draw)
     lines = paste.text.split("\n")
     refusable = paste.refusable
-    is_json = "json" in kind
-    if draw.random() < 0.4 and not is_json:
+    if draw.random() < 0.4:
         for _ in range(draw.randint(1, 4)):
             lines.insert(draw.randrange(len(lines)), draw.choice(_LOG))
-    if draw.random() < 0.15 and not is_json:  # a log line inside a row
+    if draw.random() < 0.15:  # a log line inside a row
         rows = [index for index, line in enumerate(lines) if sum(word[:1].isdigit() for word in line.split()) > 2]
         at = draw.choice(rows or [0])
         place = draw.randrange(len(lines[at]) + 1)
         lines[at : at + 1] = [lines[at][:place] + draw.choice(_LOG), lines[at][place:]]
         refusable = True
-    if draw.random() < 0.1 and not is_json:  # a chat makes all blanks one
+    if draw.random() < 0.1:  # a chat makes all blanks one
         lines = [" ".join(line.split()) for line in lines]
         refusable = True
-    if not is_json:
-        prefix = draw.choice(PREFIXES)
-        lines = [prefix + line for line in lines]
-    if draw.random() < 0.1 and not is_json:
+    prefix = draw.choice(PREFIXES)
+    lines = [prefix.format(n=number % 60) + line for number, line in enumerate(lines)]
+    if draw.random() < 0.1:
         lines = [line[start : start + 80] for line in lines for start in range(0, max(len(line), 1), 80)]
         refusable = True
     end = draw.choice(["\n", "\n", "\r\n"])
-    return Paste(paste.tool, end.join(lines), paste.values, paste.asked, refusable)
+    return replace(paste, text=end.join(lines), refusable=refusable)

@@ -9,7 +9,8 @@ import pytest
 from fabricheck.vendor.block import Asked
 from fabricheck.vendor.paste import read_paste
 from tests.support.effort import effort
-from tests.vendor.pastes import TOOLS, Values, draw_paste
+from tests.vendor.paste import Values
+from tests.vendor.pastes import TOOLS, draw_paste
 
 
 def values_of(text: str, asked: dict[str, Any]) -> tuple[Values, list[str]]:
@@ -27,14 +28,17 @@ def values_of(text: str, asked: dict[str, Any]) -> tuple[Values, list[str]]:
 
 @pytest.mark.parametrize("kind", TOOLS)
 def test_the_right_values_or_a_refusal(kind: str) -> None:
-    refused = 0
+    refused = readable = 0
     for seed in range(effort(60)):
         paste = draw_paste(kind, seed)
         values, problems = values_of(paste.text, paste.asked)
+        readable += bool(paste.values)
         if problems or not values:
             assert paste.refusable, (seed, problems, paste.text)
-            refused += 1
+            refused += bool(paste.values)
             continue
-        wanted = {key: pytest.approx(value, rel=2e-3) for key, value in paste.values.items()}
-        assert {key: value for key, value in values.items() if key in wanted} == wanted, (seed, paste.text)
-    assert refused < effort(60) // 2
+        assert values == {key: pytest.approx(value, rel=2e-3) for key, value in paste.values.items()}, (
+            seed,
+            paste.text,
+        )
+    assert refused <= readable // 2

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fabricheck.commands.judge import judge
+from fabricheck.records.verdict import Verdict
 from tests.vendor.mutations import DATA
 from tests.vendor.reading import read_all, read_one
 
@@ -46,17 +47,6 @@ $ mpirun -n 24 --map-by node --bind-to core --mca pml ob1 ./mpi/collective/osu_i
 
 # Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)
 1                     305.55            191.38            184.28             38.04
-"""
-# https://github.com/openucx/ucx/issues/3045
-TIMESTAMPED = """\
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:# OSU MPI Non-blocking Gather Latency Test v5.3.2
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:# Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:1                       1.93              1.11              0.71              0.00
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:2                       1.91              1.11              0.70              0.00
-Sat Nov 17 00:20:52 2018[1,0]<stdout>:4                       1.94              1.14              0.71              0.00
 """
 # https://github.com/pmodels/mpich/issues/7601
 ALLTOALLV = """\
@@ -111,7 +101,6 @@ def test_one_sided_benchmarks_of_osu() -> None:
     assert (output.tool, output.ranks, output.problems) == ("osu_put_bw", 2, ())
     assert [each.operation for each in output.samples] == 5 * ["put_stream"]
     assert output.samples[-1].times_ns.tolist() == [round(1e3 * 16 / 28.65)]
-    assert output.facts["synchronization"] == "MPI_Win_flush"
     get = PUT_BW.replace("MPI_Put Bandwidth Test", "MPI_Get-CUDA Latency Test").replace(
         "Bandwidth (MB/s)", "Latency (us)"
     )
@@ -120,32 +109,10 @@ def test_one_sided_benchmarks_of_osu() -> None:
     assert output.samples[0].times_ns.tolist() == [1780]
 
 
-def test_non_blocking_collectives_and_several_in_a_text() -> None:
+def test_non_blocking_collectives_are_refused_by_name() -> None:
     outputs = read_all(IALLGATHER, "x.txt", ranks=16)
-    assert [each.tool for each in outputs] == ["osu_iallgather", "osu_iallgather"]
     assert [each.path for each in outputs] == ["x.txt, output 1", "x.txt, output 2"]
-    assert [each.problems for each in outputs] == [(), ()]
-    assert [each.samples[0].times_ns.tolist() for each in outputs] == [[135610], [184280]]
-    assert [(each.samples[0].operation, each.samples[0].bytes) for each in outputs] == 2 * [("allgather", 16)]
-    # A digit that became another one.
-    for wrong in ("44.19", "54.29", "4.29"):
-        (first, _) = read_all(IALLGATHER.replace("44.29", wrong.rjust(5)), ranks=16)
-        assert first.problems, wrong
-    # One and the same parser still says that two are in one text.
-    assert read_one(IALLGATHER, ranks=16).problems
-
-
-def test_a_recorded_non_blocking_one_is_not_the_blocking_one() -> None:
-    text = (DATA / "osu" / "host_osu_iallreduce.txt").read_text()
-    assert read_one(text, tool="osu_iallreduce", ranks=2).problems == ()
-    (problem,) = read_one(text, tool="osu_allreduce", ranks=2).problems
-    assert problem.message == "the output: this is the output of osu_iallreduce instead of osu_allreduce"
-
-
-def test_time_stamps_and_tags_together() -> None:
-    (output,) = read_all(TIMESTAMPED, ranks=4)
-    assert (output.tool, output.problems) == ("osu_igather", ())
-    assert [each.bytes for each in output.samples] == [4, 8, 16]
+    assert all(each.problems and not each.samples for each in outputs)
 
 
 def test_collectives_with_a_vector_of_counts() -> None:
@@ -162,7 +129,6 @@ def test_threads() -> None:
     )
     (output,) = read_all(f"{text}# Size          Latency (us)\n8                       1.50\n")
     assert (output.tool, output.problems) == ("osu_latency_mt", ())
-    assert output.facts["number_of_receiver_threads"] == "2"
     assert output.samples[0].times_ns.tolist() == [3000]
 
 
@@ -216,20 +182,14 @@ def test_a_version_with_its_commit() -> None:
     assert read_one(text).version == read_one(RECORDED).version is not None
 
 
-def test_pairs_at_the_same_time_of_imb() -> None:
-    text = (DATA / "imb" / "host_imb_multi.txt").read_text()
-    output = read_one(text, ranks=4)
-    assert (output.problems, output.ranks) == ((), 4)
-    assert {(each.operation, each.schedule, each.ranks) for each in output.samples} == {
-        ("pingpong", "contended", (0, 1, 2, 3))
-    }
-    assert output.samples[0].times_ns.tolist() == [2 * 5050]
-    assert read_one(text.replace("( 2 groups of 2", "( 3 groups of 2"), ranks=4).problems
+def test_pairs_at_the_same_time_of_imb_are_refused() -> None:
+    output = read_one((DATA / "imb" / "host_imb_multi.txt").read_text(), ranks=4)
+    assert {problem.verdict for problem in output.problems} == {Verdict.INVALID}
 
 
 def test_different_tools_in_one_file_are_all_read(tmp_path: Path) -> None:
     file = tmp_path / "mail.txt"
-    file.write_text(f"Dear all,\n{PUT_BW}\n{RECORDED}{(DATA / 'imb' / 'host_imb_multi.txt').read_text()}")
+    file.write_text(f"Dear all,\n{PUT_BW}\n{RECORDED}{(DATA / 'imb' / 'host_imb_zero.txt').read_text()}")
     done = CliRunner().invoke(judge, [str(file), "--json"])
     assert done.exit_code == 0  # of the one whose GPUs are known
     content = json.loads(done.stdout)

@@ -9,7 +9,8 @@ import pytest
 from fabricheck.judge.compare_part import NodeDescription
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.normal import Normal, is_normal
+from fabricheck.report.normal import is_normal
+from fabricheck.report.normal_nic import Normal
 from fabricheck.results.fabricbench import read_run
 from tests.support.nodes import ROOT
 from tests.vendor.reading import read_all
@@ -59,26 +60,6 @@ def test_an_output_is_one_whatever_the_order_of_its_lines(order: str) -> None:
     assert not output.problems
     first, second = read_all(ORDERS[order] * 2)
     assert (first.ranks, second.ranks) == (8, 8) and not first.problems and not second.problems
-
-
-PREFIXES = {
-    "none": "",
-    "kubectl logs --prefix": "[pod/nccl-launcher-x1/launcher] ",
-    "docker compose logs": "worker-1  | ",
-    "pdsh": "node01: ",
-    "stern": "nccl-launcher-x7k2p launcher ",
-    "srun --label": "0: ",
-    "Open MPI": "[1,0]<stdout>:",
-    "kubectl logs --timestamps": "2026-11-25T12:00:00.123456789Z ",
-}
-
-
-@pytest.mark.parametrize("launcher", PREFIXES)
-@pytest.mark.parametrize("stripped", [False, True], ids=["", "trailing blanks are lost"])
-def test_what_launchers_put_before_each_line(launcher: str, stripped: bool) -> None:
-    lines = [PREFIXES[launcher] + line for line in PLAIN.splitlines()]
-    output = read("\n".join(line.rstrip() if stripped else line for line in lines) + "\n")
-    assert (output.ranks, len(output.samples), codes(output)) == (8, 8, set())
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2007", "\u202f"])
@@ -162,8 +143,7 @@ def test_each_rank_a_run_of_its_own() -> None:
     lines = PLAIN.splitlines(keepends=True)
     alone = "".join(line for line in lines if "  Rank " not in line or "Rank  0" in line)
     outputs = read_all(alone * 8, tool=TOOL)
-    assert len(outputs) == 8 and all("wrong-ranks" in codes(each) for each in outputs)
-    assert "wrong-ranks" not in codes(read(alone))
+    assert len(outputs) == 8 and all(each.ranks == 1 and each.problems and not each.samples for each in outputs)
 
 
 #: As the tools' sources print them, shortened.
@@ -183,42 +163,6 @@ def test_other_tools_are_refused_by_their_names(tool: str) -> None:
     assert judged(OTHERS[tool]).verdict is Verdict.INVALID
 
 
-P2P = """\
-[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
-Device: 0, NVIDIA A100-SXM4-80GB, pciBusID: 7, pciDeviceID: 0, pciDomainID:0
-P2P Connectivity Matrix
-     D\\D     0     1
-     0\t     1     1
-     1\t     1     1
-Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
-   D\\D     0      1
-     0 1521.42  16.92
-     1  17.06 1533.37
-Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
-   D\\D     0      1
-     0 1528.86 268.94
-     1 265.05 1545.50
-Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
-   D\\D     0      1
-     0 1533.37 519.20
-     1 518.60 1541.20
-P2P=Enabled Latency (P2P Writes) Matrix (us)
-   GPU     0      1
-     0   2.39   2.12
-     1   2.14   2.42
-"""
-TRANSFER = """\
-TransferBench v1.30
-Test 1:
- Executor: GPU 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes
-     Transfer 00  |  48.200 GB/s |    5.569 ms |    268435456 bytes | G0 -> GPU00:304 -> G1
-"""
-WRITES = """\
-                    RDMA_Write BW Test
- Dual-port       : OFF\t\tDevice         : mlx5_0
- #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 65536      5000             392.11             391.00\t\t   0.745000
-"""
 # HewlettPackard/shs-docs, troubleshoot/cxi/cxi_diags_bandwidth.md, and the manual page of cxi_write_bw in
 # HewlettPackard/shs-libcxi, shortened.
 CXI_LOOPBACK = """\
@@ -234,18 +178,6 @@ RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
       131072     1810432    189.49        11.565970
 ---------------------------------------------------
 """
-CXI_WRITES = """\
-    CXI RDMA Write Bandwidth Test
-Device           : cxi0
-Client TX Mem    : System
-Server RX Mem    : System
-Bidirectional    : Enabled
----------------------------------------------------
-RDMA Size[B]      Writes  BW[MB/s]  PktRate[Mpkt/s]
-        1024    71572224  29314.66        28.627597
-       65536     1571328  40550.70        19.800147
----------------------------------------------------
-"""
 CXI_SERVER = """\
     CXI RDMA Read Bandwidth Test
 Bidirectional    : Disabled
@@ -256,12 +188,7 @@ RDMA Size[B]       Reads  BW[MB/s]  PktRate[Mpkt/s]
 READ = {
     "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
     "nvbandwidth's JSON": (text_of("nvbandwidth.json"), [("unidirectional", 8 * 196.1)]),
-    "p2pBandwidthLatencyTest": (P2P, [("unidirectional", 8 * 265.05), ("bidirectional", 4 * 518.6)]),
-    "TransferBench of 2023": (TRANSFER, [("unidirectional", 8 * 48.2)]),
-    "TransferBench of 2024": (TRANSFER.replace("GPU00:304", "GPU00.0:304"), [("unidirectional", 8 * 48.2)]),
-    "perftest": (WRITES, [("unidirectional", 391.0)]),
     "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("unidirectional", 189.49)]),
-    "cxi_write_bw, both ways": (CXI_WRITES, [("bidirectional", 8e-3 * 40550.70 / 2)]),
     "cxi_read_bw of a server, and the loopback": (
         CXI_SERVER + CXI_LOOPBACK,
         [("unidirectional", 171.84), ("unidirectional", 189.49)],

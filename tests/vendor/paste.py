@@ -1,0 +1,18 @@
+"""A paste that tests make, with the values in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Values = dict[tuple[str, int], float]
+
+
+@dataclass(frozen=True)
+class Paste:
+    """A text, the values in it, and what the caller knows beside it. `refusable`: whether a refusal is right too."""
+
+    tool: str
+    text: str
+    values: Values
+    asked: dict[str, object] = field(default_factory=dict)
+    refusable: bool = False

@@ -1,0 +1,215 @@
+"""More tools of `pastes`: those of networks and fabrics, each with forms that a reader has to refuse."""
+
+# ruff: noqa: E501 - lines as long as the tools print them
+
+from __future__ import annotations
+
+import random
+
+from tests.vendor.paste import Paste, Values
+
+
+def oneccl(draw: random.Random) -> Paste:
+    """oneCCL's benchmark (examples/benchmark): one collective, or in place, or several buffers."""
+    name, ranks = draw.choice(["allreduce", "allgather", "alltoall", "bcast", "reduce"]), draw.choice([2, 4, 12])
+    datatype, element = draw.choice([("float32", 4), ("bfloat16", 2), ("float64", 8)])
+    counts = [1 << power for power in range(16, 20)]
+    extra = draw.random() < 0.3
+    readable = draw.random() < 0.85
+    in_place, buffers = (0, 1) if readable else draw.choice([(1, 1), (0, 2)])
+    lines = ["", "options:", f"  processes:       {ranks}", "  backend:         sycl", "  iters:           16"]
+    lines += [f"  buf_count:       {buffers}", f"  elem_counts:     [{' '.join(map(str, counts))}]"]
+    lines += [f"  check:           {draw.choice(['off', 'last', 'all'])}", f"  inplace:         {in_place}"]
+    lines += [f"  collectives:     {name} ", "", f"datatype: {datatype}", "reduction: sum", "", "#" + "-" * 60]
+    lines += [f"# Benchmarking: {name} ", f"# #processes: {ranks}", "#" + "-" * 60, ""]
+    columns = ["#bytes", "#elem_count", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]"]
+    lines += ["".join(f"{column:>14}" for column in columns) + f"{'stddev[%]':>11}" + extra * "  wait_t_avg[usec]"]
+    values: Values = {}
+    for count in counts:
+        size, time = count * element, round(draw.uniform(100, 9000), 2)
+        cells = [size, count, 16, f"{time - 5:.2f}", f"{time:.2f}", f"{time - 2:.2f}"]
+        lines += ["".join(f"{cell:>14}" for cell in cells) + f"{1.25:>11.2f}" + extra * f"{3.5:>17.2f}"]
+        whole = size * ranks if name in ("allgather", "alltoall") else size
+        values[{"bcast": "broadcast"}.get(name, name), whole] = 8e-3 * whole / time
+    lines += ["", "# All done", ""]
+    return Paste("oneccl", "\n".join(lines), values if readable else {}, refusable=not readable)
+
+
+def fi_pingpong(draw: random.Random) -> Paste:
+    """fi_pingpong of libfabric (util/pingpong.c), of a round size or one that it prints cut."""
+    lines = [
+        f"{'bytes':8}{'#sent':8}{'#ack':9}{'total':8}{'time':>8} {'MB/sec':>10}{'usec/xfer':>13}{'Mxfers/sec':>13}"
+    ]
+    values: Values = {}
+    odd, lost = draw.random() < 0.15, draw.random() < 0.1
+    for size in (64, 1 << 16, 1 << 20):
+        sent = size + 700 if odd else size
+        time = round(draw.uniform(5, 20) + sent / draw.uniform(2e3, 4e4), 2)
+        text = next(f"{size // unit}{mark}" for unit, mark in ((1 << 20, "m"), (1 << 10, "k"), (1, "")) if size >= unit)
+        ack = "-90" if lost else "=1k"
+        rates = f"{0.01:8.2f}s{sent / time:10.2f}{time:11.2f}{1 / time:11.2f}"
+        lines += [f"{text:8}{'1k':8}{ack:9}{'1g':8}{rates}"]
+        values["pingpong", size] = 8e-3 * size / time
+    bad = odd or lost
+    return Paste("fi_pingpong", "\n".join(lines) + "\n", {} if bad else values, refusable=bad)
+
+
+def fabtests(draw: random.Random) -> Paste:
+    """fabtests' table (fabtests/common/shared.c), which does not say of which test it is."""
+    table = "bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+    table += "64k     10k     1.2g        0.13s   9900.10       6.62       0.15\n"
+    other = "---\nfi_rdm_bw -S 65536 :\n- { xfer_size: 65536, iterations: 100, total: 1, time: 0.1, MB/sec: 655.3, usec/xfer: 2.1 }\n"
+    return Paste("fabtests", draw.choice([table, other]), {}, refusable=True)
+
+
+def cxi(draw: random.Random) -> Paste:
+    """cxi_write_bw and its kin (libcxi), in either unit and one direction or both; or a latency test."""
+    if draw.random() < 0.1:
+        text = "    CXI RDMA Write Latency Test\nRDMA Size[B]  Writes  Min[us]  Max[us]  Mean[us]  StdDev[us]\n"
+        return Paste("cxi", f"{text}           8   10000     1.80     9.10      2.00        0.10\n", {}, refusable=True)
+    verb, both, unit = draw.choice(["Write", "Read", "Send"]), draw.random() < 0.4, draw.choice(["Gb/s", "MB/s"])
+    head = f"    CXI RDMA {verb} Bandwidth Test\nDevice           : cxi0\nClient TX Mem    : GPU 0\n"
+    head += f"Bidirectional    : {'Enabled' if both else 'Disabled'}\n{'-' * 51}\n"
+    lines = [f"RDMA Size[B]      {verb}s  BW[{unit}]  PktRate[Mpkt/s]"]
+    values: Values = {}
+    for size in (65536, 1 << 20):
+        rate = round(draw.uniform(40, 190), 2) if unit == "Gb/s" else round(draw.uniform(5e3, 2.4e4), 2)
+        lines += [f"{size:12d}{draw.choice(['1571328', '-']):>12}{rate:10.2f}{19.8:17.6f}"]
+        gigabits = rate if unit == "Gb/s" else 8e-3 * rate
+        values["bidirectional" if both else "unidirectional", size] = gigabits / (2 if both else 1)
+    return Paste("cxi", head + "\n".join(lines) + f"\n{'-' * 51}\n", values)
+
+
+def nvloom(draw: random.Random) -> Paste:
+    """nvloom_cli (cli/nvloom_cli.cpp): pairs of one direction; of both it prints a sum that is refused."""
+    count, mebibytes = draw.choice([2, 4]), draw.choice([64, 512, 1024])
+    access, mover = draw.choice(["read", "write"]), draw.choice(["ce", "sm"])
+    kind = draw.choice(["unidir", "unidir", "unidir", "bidir"])
+    test = f"device_to_device_{kind}_{access}_{mover}"
+    lines = ["nvloom_cli 1.3.0", "git commit: 2e7b742", "CUDA version: 13.0", f"Buffer size: {mebibytes} MiB"]
+    lines += [*(f"Process {index} (tray{index}): device 0: NVIDIA GB200 (00000008:01:00)" for index in range(count))]
+    lines += [f"Running {test}", "\t" + "".join(f"{index}\t" for index in range(count))]
+    lowest = 1e9
+    for row in range(count):
+        cells = [round(draw.uniform(300, 800), 2) for _ in range(count)]
+        lowest = min(lowest, *(cell for column, cell in enumerate(cells) if column != row))
+        lines += [f"{row}\t" + "".join(f"{'N/A' if row == j else f'{cell:.2f}'}\t" for j, cell in enumerate(cells))]
+    lines += [f"ExecutionTime {test} 1.7 s", f"Done {test}", ""]
+    read = kind == "unidir"
+    values = {("unidirectional", mebibytes << 20): 8 * lowest} if read else {}
+    return Paste("nvloom", "\n".join(lines), values, refusable=not read)
+
+
+def p2p(draw: random.Random) -> Paste:
+    """p2pBandwidthLatencyTest of CUDA's samples; both directions are one number."""
+    count = draw.choice([2, 3, 8])
+    lines = ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"]
+    lines += [f"Device: {index}, NVIDIA A100-SXM4-80GB, pciBusID: 7, pciDeviceID: 0" for index in range(count)]
+    lines += [f"Device={index} CAN Access Peer Device=0" for index in range(1, count)]
+    heading = "     D\\D" + "".join(f"{index:6d}" for index in range(count))
+    lines += ["", "P2P Connectivity Matrix", heading]
+    lines += [f"{row:6d}\t " + "".join(f"{1:6d}" for _ in range(count)) for row in range(count)]
+    values: Values = {}
+    for title in ("Unidirectional P2P=Disabled Bandwidth", "Unidirectional P2P=Enabled Bandwidth (P2P Writes)",
+                  "Bidirectional P2P=Disabled Bandwidth", "Bidirectional P2P=Enabled Bandwidth"):  # fmt: skip
+        lines += [f"{title} Matrix (GB/s)", "   D\\D" + "".join(f"{index:6d} " for index in range(count))]
+        lowest = 1e9
+        for row in range(count):
+            cells = [round(draw.uniform(20, 900), 2) for _ in range(count)]
+            lines += [f"{row:6d} " + "".join(f"{cell:6.02f} " for cell in cells)]
+            lowest = min(lowest, *(cell for column, cell in enumerate(cells) if column != row))
+        if "Enabled" in title:
+            both = title.startswith("Bi")
+            values["bidirectional" if both else "unidirectional", 160_000_000] = 8 * lowest / (2 if both else 1)
+    lines += ["P2P=Disabled Latency Matrix (us)", "   GPU" + "".join(f"{index:6d} " for index in range(count))]
+    lines += [f"{row:6d} " + "".join(f"{2.5:6.02f} " for _ in range(count)) for row in range(count)]
+    return Paste(
+        "p2p", "\n".join(lines) + "\n\nNOTE: The CUDA Samples are not meant for performance measurements.\n", values
+    )
+
+
+def rocm_bandwidth_test(draw: random.Random) -> Paste:
+    """AMD's older tool, whose matrix is that of devices with processors among them: refused by its name."""
+    text = "          RocmBandwidthTest Version: 2.6.0\n\n          Device: 0,  AMD EPYC 9654\n\n"
+    text += f"          {draw.choice(['Uni', 'Bi'])}directional copy peak bandwidth GB/s\n\n          D/D       0           1\n\n"
+    text += f"          0         N/A         {draw.uniform(20, 50):.3f}\n\n          1         55.100      900.300\n"
+    return Paste("rocm_bandwidth_test", text, {}, refusable=True)
+
+
+def ucx_box(draw: random.Random) -> Paste:
+    """The server of ucx_perftest with its box; tests of one side, several threads and lists of sizes are refused."""
+    size, time = draw.choice([8, 65536, 8 << 20]), round(draw.uniform(1, 900), 3)
+    words, operation = draw.choice(
+        [
+            ("tag match latency", "pingpong"),
+            ("tag match bandwidth", "unidirectional"),
+            ("stream bandwidth", "unidirectional"),
+            ("am latency", "pingpong"),
+            ("am bandwidth / message rate", "unidirectional"),
+            ("put bandwidth / message rate", ""),
+            ("get latency / bandwidth / message rate", ""),
+        ]
+    )
+    head = "latency" if operation == "pingpong" else "overhead"
+    text = "+" + "-" * 106 + "+\n| API:          protocol layer" + " " * 78 + "|\n"
+    text += f"| Test:         {words:60}{' ' * 31}|\n| Data layout:  {'(automatic)':60}{' ' * 31}|\n"
+    text += f"| Send memory:  {'cuda':60}{' ' * 31}|\n| Recv memory:  {'cuda':60}{' ' * 31}|\n"
+    text += f"| Message size: {size:<60}{' ' * 31}|\n| Window size:  {32:<60}{' ' * 31}|\n"
+    rule = (
+        "+--------------+--------------+------------------------------+---------------------+-----------------------+\n"
+    )
+    text += f"{rule}|              |              |       {head:>8} (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n{rule}"
+    text += f"|    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |\n{rule}"
+    row = f"{1000:18.0f} {time:10.3f} {time:9.3f} {time:9.3f} {1e4:11.2f} {1e4:10.2f} {1000:11.0f} {1000:11.0f}\n"
+    threads = draw.random() < 0.1
+    text += (
+        f"[thread 0]{row}" + f"Final:    {f'{1000:18.0f} {time:29.3f} {1e4:22.2f} {1000:23.0f}' if threads else row}\n"
+    )
+    bad = threads or not operation
+    values = {(operation, size): 8e-3 * size / time}
+    return Paste("ucx_perftest", text, {} if bad else values, refusable=bad)
+
+
+def ucx_client(draw: random.Random) -> Paste:
+    """A client of ucx_perftest, a call for each size; of a list of sizes nobody knows the sum."""
+    values: Values = {}
+    text, several = "", draw.random() < 0.2
+    for size in draw.sample([8, 4096, 65536, 1 << 20], 2):
+        time = round(draw.uniform(1, 900), 3)
+        asked = f"{size},{size}" if several else str(size)
+        text += f"$ ucx_perftest node02 -t {draw.choice(['tag_lat', 'ucp_am_lat'])} -s {asked} -n 1000\n"
+        text += f"Final:                  1000      {time:.3f} {time:.3f} {time:.3f} 10000.00 10000.00 1000 1000\n"
+        values["pingpong", size] = 8e-3 * size / time
+    return Paste("ucx_perftest", text, {} if several else values, refusable=several)
+
+
+def nixl(draw: random.Random) -> Paste:
+    """nixlbench of the newer form with its columns in any order; of several devices the rate is a sum."""
+    several, aggregate = draw.random() < 0.2, draw.random() < 0.3
+    titles = ["Batch Size", "B/W (GB/Sec)", "Avg Lat. (us)", "Avg Prep (us)", "P99 Prep (us)", "Avg Post (us)"]
+    titles += ["P99 Post (us)", "Avg Tx (us)", "P99 Tx (us)"]
+    titles += ["Aggregate B/W (GB/Sec)", "Network Util (%)"] if aggregate else []
+    if draw.random() < 0.5:
+        draw.shuffle(titles)
+    text = "*" * 80 + "\nNIXLBench Configuration\n" + "*" * 80 + "\n"
+    for name, value in (("Backend (--backend=[UCX,GDS])", "UCX"), ("Initiator seg type (--initiator_seg_type=[DRAM,VRAM])", "VRAM"),
+                        ("Target seg type (--target_seg_type=[DRAM,VRAM])", "VRAM"), ("Mode (--mode=[SG,MG])", "MG"),
+                        ("Op type (--op_type=[READ,WRITE])", "WRITE"),
+                        ("Num initiator dev (--num_initiator_dev=N)", str(1 + 7 * several))):  # fmt: skip
+        text += f"{name:60}: {value}\n"
+    text += (
+        "-" * 80 + "\n" + f"{'Block Size (B)':20}" + "".join(f"{title:26}" for title in titles) + "\n" + "-" * 80 + "\n"
+    )
+    values: Values = {}
+    for size in (1 << 16, 1 << 20):
+        rate = round(draw.uniform(10, 48), 6)
+        cells = {"Batch Size": "4", "B/W (GB/Sec)": f"{rate:.6f}", "Aggregate B/W (GB/Sec)": f"{3 * rate:.6f}"}
+        text += f"{size:<20d}" + "".join(f"{cells.get(title, '9.5'):26}" for title in titles) + "\n"
+        values["unidirectional", size] = 8 * rate
+    return Paste("nixlbench", text, {} if several else values, refusable=several)
+
+
+MORE = {
+    **{"oneccl": oneccl, "fi_pingpong": fi_pingpong, "fabtests": fabtests, "cxi": cxi, "nvloom": nvloom, "p2p": p2p},
+    **{"rocm": rocm_bandwidth_test, "ucx box": ucx_box, "ucx client": ucx_client, "nixl of today": nixl},
+}
