@@ -30,21 +30,23 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 
 from fabricheck.errors import UserError
 from fabricheck.judge.policy import load_policy
 from fabricheck.records.acting import Sight, Target, proofs, why_untimely
-from fabricheck.records.component import short_host
+from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
 from fabricheck.topology.network import unfold
+from fabricheck.trust import require_trusted_by_root
 from fabricheck.visible import escaped
 
 # A reason is one word of a command; schedulers cut long ones.
@@ -97,9 +99,13 @@ class _Run(_Read):
     test: Text
     verdict: Verdict
     hosts: list[Text]
-    busy: list[Text] = []
+    busy: list[Text]
     problems: list[dict[str, Any]]
     metrics: list[_Metric]
+
+    def is_of(self, host: str) -> bool:
+        """Whether it ran on a host, with its domain or without."""
+        return short_host(host) in map(short_host, self.hosts)
 
     @property
     def findings(self) -> list[Finding]:
@@ -114,7 +120,14 @@ class _BadNode(_Read):
 
     @property
     def findings(self) -> list[Finding]:
-        return [Finding.from_json({name: each[name] for name in each if name != "part"}) for each in self.evidence]
+        """Its evidence; `part` names the component where an earlier version wrote no other."""
+        findings = []
+        for content in self.evidence:
+            finding = Finding.from_json(content)
+            part = str(content.get("part", ""))
+            components = finding.components or ((Component.of_node(part),) if part else ())
+            findings.append(replace(finding, components=components))
+        return findings
 
 
 class _Fleet(_Read):
@@ -126,7 +139,7 @@ class VerdictFile(_Read):
     """What a node may be changed by."""
 
     system: Text
-    rehearsal: bool = False
+    rehearsal: StrictBool
     session: _Session
     runs: list[_Run]
     fleet: _Fleet | None = None
@@ -140,7 +153,10 @@ class VerdictFile(_Read):
         """Why each host is to be drained."""
         reasons: dict[str, str] = {}
         if self.fleet is not None:
+            good = {short_host(node) for node in self.fleet.good}
             for node in self.fleet.bad:
+                if short_host(node.node) in good:
+                    continue  # it contradicts itself
                 findings = node.findings
                 if findings[0].verdict in _SLOW and (proven := proofs(findings, node.node, _SLOW)):
                     reasons[node.node] = f"{proven[0].place or node.node}: {proven[0].message}"
@@ -165,11 +181,11 @@ class VerdictFile(_Read):
 
 def passed_since(before: VerdictFile, now: VerdictFile, host: str) -> bool:
     """Whether all that spoke against a host passes now on it, and nothing else speaks against it."""
-    failed = {run.test for run in before.runs if run.verdict is not Verdict.PASS and host in run.hosts}
+    failed = {run.test for run in before.runs if run.verdict is not Verdict.PASS and run.is_of(host)}
     # Where no run of its own failed, as where no MPI starts, all that was run then.
     wanted = failed or {run.test for run in before.runs}
-    runs = [run for run in now.runs if host in run.hosts]
-    good = now.fleet is None or host in now.fleet.good
+    runs = [run for run in now.runs if run.is_of(host)]
+    good = now.fleet is None or short_host(host) in map(short_host, now.fleet.good)
     passed = {run.test for run in runs if run.verdict is Verdict.PASS}
     return good and len(passed) > 0 and all(run.verdict is Verdict.PASS for run in runs) and wanted <= passed
 
@@ -240,9 +256,17 @@ def _said(*command: str) -> str:
 
 
 def find(host: str, nodes: Mapping[str, Node]) -> Node | None:
-    """The scheduler's node of a host, whose name may have a domain; None where it has none, or the name is a list."""
-    names = (host, short_host(host)) if _NAME.fullmatch(host) else ()
-    return next((nodes[name] for name in names if name in nodes), None)
+    """The node of a host in `by_name`; None where there is none, it is of another domain, or the name is a list."""
+    short = short_host(host)
+    node = nodes.get(host, nodes.get(short)) if _NAME.fullmatch(host) else None
+    return node if node is not None and (host == node.name or short in (host, node.name)) else None
+
+
+def by_name(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """The scheduler's nodes by their names, and without a domain where that is the name of one alone."""
+    counted = Counter(map(short_host, nodes))
+    short = {short_host(name): node for name, node in nodes.items() if counted[short_host(name)] == 1}
+    return {**short, **nodes}
 
 
 def over_the_cap(chosen: Sequence[Node], nodes: Mapping[str, Node], share: float, really: int) -> str:
@@ -318,6 +342,7 @@ class Refused(Exception):
 
 def read_verdict(file: Path, system: str, clock: datetime.datetime, oldest: datetime.timedelta) -> VerdictFile:
     """The verdict of a run of this system that ended at most `oldest` ago. Raises Refused for any other file."""
+    require_trusted_by_root("the verdict", file)
     try:
         verdict = VerdictFile.model_validate_json(file.read_bytes())
         _ = verdict.proven_bad  # its findings are read as strictly
@@ -369,10 +394,10 @@ def to_drain(now: Now, nodes: Mapping[str, Node], waived: Mapping[str, str]) -> 
 
 def to_undrain(before: VerdictFile, now: Now, nodes: Mapping[str, Node]) -> Iterator[Node]:
     """The nodes that `before` drained and that are good now; tells of the others why not."""
-    bad = now.verdict.proven_bad
+    bad = {short_host(host) for host in now.verdict.proven_bad}
     for host, reason in before.proven_bad.items():
         node = find(host, nodes)
-        if node is None or host in bad:
+        if node is None or short_host(host) in bad:
             continue
         if why := now.why_untimely(node, before.session.ended):
             _tell(f"{host}: {now.file} {why}; not undrained")
@@ -417,12 +442,13 @@ def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
         oldest = forever if given.hours == float("inf") else datetime.timedelta(hours=given.hours)
         now = Now(given.verdict, read_verdict(given.verdict, system, clock, oldest), system, clock)
         before = read_verdict(given.after, system, clock, forever) if given.after else None
-        nodes = ask(given.scheduler)
+        all_nodes = ask(given.scheduler)
+        nodes = by_name(all_nodes)
         waived = dict(read_waivers(given.waivers, nodes, datetime.date.today())) if given.waivers else {}
         share = load_policy(suite_root() / "config" / "policy.yaml").most_drained
         chosen = to_drain(now, nodes, waived)
         good = [*to_undrain(before, now, nodes)] if before is not None else []
-        if why := over_the_cap([node for node, _ in chosen], nodes, share, given.really):
+        if why := over_the_cap([node for node, _ in chosen], all_nodes, share, given.really):
             raise Refused(f"{given.verdict}: {why}")
     except (Refused, UserError, OSError, LookupError, TypeError, ValueError, OverflowError) as error:
         _tell(str(error))

@@ -8,9 +8,11 @@
 #   MOST  percent of a partition's nodes that may be drained because of Fabricheck, and always one: most_drained of
 #         config/policy.yaml. More at a time point to a switch, software or a setting: then the log says so, and none is
 #         drained. NHC has no such limit; NVSentinel's circuit breaker and the node repair of Amazon EKS have.
-said=$("$(dirname "$0")/prolog.sh") && exit 0
+said=$("$(dirname "$0")/prolog.sh")
+[ $? -eq 1 ] && [ -n "$said" ] || exit 0
 node=${SLURMD_NODENAME:-$(hostname -s)}
-case $(scontrol show node --oneliner "$node") in
+state=$(scontrol show node --oneliner "$node") || exit 0
+case $state in
     *State=*DRAIN* | *State=DOWN*) exit 0 ;;
 esac
 said="fabricheck: $(printf '%s' "$said" | head -n 1 | cut -c 1-160)"
@@ -37,4 +39,7 @@ allowed() {
 # Once before, and once after: Slurm starts this on all nodes at a time where they boot, and without CYCLE.
 allowed || exit 0
 scontrol update NodeName="$node" State=DRAIN Reason="$said"
-allowed || scontrol update NodeName="$node" State=UNDRAIN
+allowed && exit 0
+case $(scontrol show node --oneliner "$node") in
+    *"Reason=$said"*) scontrol update NodeName="$node" State=UNDRAIN ;; # unless somebody gave another since
+esac

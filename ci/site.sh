@@ -22,10 +22,20 @@ usage() {
     exit 2
 }
 
+# Whether nobody but root, this user and who owns Fabricheck can change a place. Isolated: the current folder has no say.
+trusted() {
+    python -I -m fabricheck.trust "$1"
+}
+
+# The verdicts of a system, the newest last by its name: clocks may have been wrong.
+judged() {
+    find "$output/runs" -maxdepth 2 -path "*/$system-[0-9]*T*Z*/verdict.json" 2>/dev/null | sort
+}
+
 # publish FILE FOLDER NAME: renamed in place, so that nobody reads half a file and no link is followed that another user
 # left. Root writes only where nobody else can (fabricheck/trust.py); what is not published changes no verdict.
 publish() {
-    [ -f "$1" ] && python -m fabricheck.trust "$2" || return 0
+    [ -f "$1" ] && trusted "$2" || return 0
     new=$(mktemp "$2/.fabricheck-XXXXXX") && cat "$1" >"$new" && chmod 644 "$new" && mv -fT "$new" "$2/$3" && return 0
     echo "fabricheck: $2/$3 cannot be written" >&2
     [ -z "$new" ] || rm -f "$new"
@@ -35,8 +45,8 @@ publish() {
 run_checks() {
     tag=$1
     system=${2%%:*}
-    mkdir -p "$output" || exit 2
-    begun=$(mktemp "$output/.begun-XXXXXX") || exit 2
+    trusted "$output" && mkdir -p "$output" || exit 2
+    before=$(judged)
     shift
     status=0
     # A signal to this script ends the run, which still judges what there is; the script waits for that.
@@ -50,23 +60,22 @@ run_checks() {
     done
     trap - TERM HUP INT
     # What was judged since: where another run of the system was going on, that is nothing.
-    newest=$(find "$output/runs" -maxdepth 2 -path "*/$system-*/verdict.json" -newer "$begun" 2>/dev/null | sort | tail -n 1)
-    rm -f "$begun"
+    newest=$(judged | grep -vxF -e "$before" | tail -n 1)
     if [ "$status" -ne 2 ] && [ -n "$newest" ]; then
         newest=${newest%/verdict.json}
-        ln -sfn "$newest" "$output/latest-$system"
+        ln -sfnT "$newest" "$output/latest-$system" || : # nothing from here on changes the exit status
         if [ -n "${FABRICHECK_TEXTFILE:-}" ]; then
             publish "$newest/metrics.prom" "$FABRICHECK_TEXTFILE" "fabricheck-$system.prom"
         fi
         if [ -n "${FABRICHECK_ARTIFACTS:-}" ]; then
-            mkdir -p "$FABRICHECK_ARTIFACTS" || :
+            trusted "$FABRICHECK_ARTIFACTS" && mkdir -p "$FABRICHECK_ARTIFACTS" || :
             for name in report.html verdict.json junit.xml metrics.prom; do
                 publish "$newest/$name" "$FABRICHECK_ARTIFACTS" "$name"
             done
         fi
         if [ -n "${FABRICHECK_NOTIFY:-}" ]; then python "$suite/ci/notify.py" "$newest/verdict.json" || :; fi
         if [ "${FABRICHECK_DRAIN:-}" = print ]; then
-            python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system"
+            python "$suite/ci/drain.py" "$newest/verdict.json" --system "$system" || :
         fi
     fi
     exit "$status"

@@ -42,25 +42,31 @@ _ends = [float("inf")]  # one time, which `guard` sets
 def guard(seconds: float = ENDS_S) -> None:
     """Goes on in a child, and ends this process with the child's status where that is a fault of the node, else with 0.
 
-    What the child says on stderr goes to the system's log too.
+    What the child says on stderr goes to the system's log too. All words of the child come
+    through this process: one that cannot be killed would keep a pipe open.
     """
     _ends[0] = time.monotonic() + seconds
     try:
         while (unused := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a pipe takes the number of one that was closed
             continue
         os.close(unused)
-        reading, writing = os.pipe()
+        pipes = os.pipe(), os.pipe()
         child = os.fork()
     except OSError as error:
-        _say(f"fabricheck: the prolog has no result for this node: {error.strerror}\n".encode())
+        _say(2, f"fabricheck: the prolog has no result for this node: {error.strerror}\n".encode())
         os._exit(0)
     if child == 0:
-        os.dup2(writing, 2)
-        sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 (the old one knows it for a file)
+        for number, (_, writing) in enumerate(pipes, start=1):
+            os.dup2(writing, number)
+        # The old ones may know theirs for files.
+        sys.stdout = open(1, "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115
         return
-    os.close(writing)
-    said, status = _wait(child, reading, _ends[0])
-    _say(said)
+    for _, writing in pipes:
+        os.close(writing)
+    (printed, said), status = _wait(child, [reading for reading, _ in pipes], _ends[0])
+    _say(1, printed)
+    _say(2, said)
     code = 0 if status is None else status - ADDED
     for line in said.decode(errors="replace").splitlines():
         syslog.syslog(syslog.LOG_WARNING, f"fabricheck: {line}")
@@ -68,30 +74,31 @@ def guard(seconds: float = ENDS_S) -> None:
         why = f"no response in {seconds:g} s" if status is None else f"ended with {code if code > 0 else status}"
         lines = said.decode(errors="replace").split("\n")
         text = f"fabricheck: the prolog has no result for this node ({why}): {lines[-2] if len(lines) > 1 else ''}"
-        _say(f"{text}\n".encode())
+        _say(2, f"{text}\n".encode())
         syslog.syslog(syslog.LOG_WARNING, text)
     os._exit(code if code in FAULTS else 0)
 
 
-def _say(text: bytes) -> None:
+def _say(number: int, text: bytes) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, text)
+        os.write(number, text)
 
 
-def _wait(child: int, reading: int, until: float) -> tuple[bytes, int | None]:
+def _wait(child: int, readings: list[int], until: float) -> tuple[list[bytes], int | None]:
     """What a child says in time, and its status; None where it has not ended, and is left behind."""
-    said, status, open_ = b"", None, True
+    said, status = {reading: b"" for reading in readings}, None
+    open_ = set(readings)
     while status is None and (left := until - time.monotonic()) > 0:
-        if open_ and select.select([reading], [], [], min(left, 0.05))[0]:
+        ready = select.select(open_, [], [], min(left, 0.05 if open_ else 0.01))[0]
+        for reading in ready:
             new = os.read(reading, 4096)
-            open_ = bool(new)
-            said = (said + new)[:_MOST]
-            continue
-        if not open_:
-            time.sleep(min(left, 0.01))
-        ended, how = os.waitpid(child, os.WNOHANG)
-        status = os.waitstatus_to_exitcode(how) if ended else None
+            said[reading] = (said[reading] + new)[:_MOST]
+            if not new:
+                open_.remove(reading)
+        if not ready:
+            ended, how = os.waitpid(child, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(how) if ended else None
     if status is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-    return said, status
+    return [*said.values()], status

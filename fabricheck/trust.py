@@ -16,16 +16,37 @@ from pathlib import Path
 
 from fabricheck.errors import UserError
 
+#: As of Linux (path_resolution(7)).
+_MOST_LINKS = 40
+
 
 def why_untrusted(path: Path) -> str:
     """Return who else can change what is at a path, and what to do; empty if the path is safe.
 
     Users other than root may share what they run with their group. What is not there is judged by the folders above it.
     """
-    path = Path(os.path.abspath(path))
-    for place in (*reversed(path.parents), path):
-        if why := _why_of(place, above=place != path):
+    here, links = Path("/"), 0
+    names = list(reversed(path.parts if path.is_absolute() else (Path.cwd() / path).parts))
+    while names:
+        place = here / names.pop()
+        if place.name == "..":
+            here = here.parent  # of what a link led to, as the system takes it
+            continue
+        try:
+            status = place.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""  # nothing is run from there
+        except OSError as error:
+            return _unseen(place, error)
+        if why := _why_of(place, status, above=bool(names)):
             return why
+        if not stat.S_ISLNK(status.st_mode):
+            here = place
+        elif (links := links + 1) > _MOST_LINKS:
+            return f"{place} is a link to itself: remove it"
+        else:
+            # One step: each link on the way could be changed by its owner.
+            names += reversed(Path(os.readlink(place)).parts)
     return ""
 
 
@@ -35,40 +56,40 @@ def why_untrusted_tree(folder: Path) -> str:
     places = [folder]
     while places:
         place = places.pop()
-        if why := why_untrusted(place) if place == folder else _why_of(place):
+        if why := why_untrusted(place):
             return why
         real = os.path.realpath(place)
         if real not in seen and os.path.isdir(real):
             seen.add(real)
-            places += [Path(entry.path) for entry in os.scandir(real)]
+            try:
+                places += [Path(entry.path) for entry in os.scandir(real)]
+            except OSError as error:
+                return _unseen(place, error)
     return ""
 
 
-def _why_of(place: Path, *, above: bool = False) -> str:
+def _unseen(place: Path, error: OSError) -> str:
+    return f"{place} cannot be examined ({error.strerror}): run as a user who can read it"
+
+
+def _why_of(place: Path, status: os.stat_result, *, above: bool = False) -> str:
     """As `why_untrusted` of one place. `above`: names in it matter, which the sticky bit of a folder protects."""
-    try:
-        status = place.lstat()
-    except OSError:
-        return ""  # nothing is run from there
     is_root = os.geteuid() == 0
     # In a user namespace / is not 0's.
     owners = {0, os.geteuid(), Path("/").stat().st_uid, Path(__file__).stat().st_uid}
     if is_root and status.st_uid not in owners:
         return f"{place} belongs to user {status.st_uid}: chown it to root, or run as that user"
-    if stat.S_ISLNK(status.st_mode):
-        target = Path(os.path.realpath(place))
-        return why_untrusted(target) if target != place else f"{place} is a link to itself: remove it"
     shared = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     sticky = above and status.st_mode & stat.S_ISVTX
-    if status.st_mode & shared and not sticky:
+    if status.st_mode & shared and not sticky and not stat.S_ISLNK(status.st_mode):
         who = "all users" if status.st_mode & stat.S_IWOTH else "its group"
         return f"{who} can change {place}: chmod {'o' if who == 'all users' else 'g'}-w it first"
     return ""
 
 
-def require_trusted_by_root(what: str, path: Path) -> None:
-    """Raise UserError where root would write into a place that somebody else can change."""
-    if os.geteuid() == 0 and (why := why_untrusted(path)):
+def require_trusted_by_root(what: str, path: Path, *, tree: bool = False) -> None:
+    """Raise UserError where somebody else can change a place that root would write into, or run what is in its tree."""
+    if os.geteuid() == 0 and (why := why_untrusted_tree(path) if tree else why_untrusted(path)):
         raise UserError(f"{what} is {path}, and {why}")
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.history.folders import create
+from fabricheck.history.folders import PRUNED, SAMPLES, SessionFolder, create, remove_draft, remove_samples
 from fabricheck.session.abandoned import only_run
 from fabricheck.suite import suite_root
 from fabricheck.trust import why_untrusted, why_untrusted_tree
-from tests.support.users import SOMEONE, public
+from tests.support.users import SOMEONE, give, public
 
 __all__ = ["public"]
 
@@ -75,6 +76,79 @@ def test_a_link_is_as_good_as_who_made_it_and_what_it_leads_to(public: Path) -> 
     assert why_untrusted_tree(suite)
 
 
+def test_each_link_and_each_step_back_counts_as_the_system_takes_it(public: Path) -> None:
+    """A path is judged by the places that it leads over, not by where it ends today."""
+    good, theirs = public / "good", public / "theirs"
+    (good / "inside").mkdir(parents=True)
+    (theirs / "inside").mkdir(parents=True)
+    (theirs / "way").symlink_to(good)
+    (public / "way").symlink_to(theirs / "way")  # ours, over theirs, to ours
+    (public / "relative").symlink_to("theirs/../good")
+    (good / "there").symlink_to(theirs / "inside")
+    give(theirs)
+    assert why_untrusted(public / "way" / "inside")
+    assert why_untrusted_tree(public / "way")
+    assert why_untrusted(public / "relative")
+    assert why_untrusted(good / "there" / ".." / "new")
+    assert why_untrusted(good / "inside" / ".." / "new") == ""
+
+
+def test_what_cannot_be_examined_is_not_trusted(public: Path) -> None:
+    """As root finds it on a file system of other machines."""
+    (public / "folder").mkdir()
+
+    def refuse(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    for place, call in ((os, "scandir"), (Path, "lstat")):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(place, call, refuse)
+            assert why_untrusted_tree(public)
+
+
+def test_root_makes_nothing_where_another_s_link_leads(public: Path) -> None:
+    theirs, elsewhere = public / "theirs", public / "elsewhere"
+    elsewhere.mkdir()
+    theirs.mkdir()
+    (theirs / "way").symlink_to(elsewhere)
+    give(theirs)
+    with pytest.raises(UserError), only_run(theirs / "way" / "output", "toy"):
+        pass
+    with pytest.raises(UserError):
+        create(theirs / "way" / "store")
+    assert not [*elsewhere.iterdir()]
+
+
+def test_root_removes_nothing_where_others_can_plant_links(public: Path) -> None:
+    system = public / "alps"
+    entry, draft = system / "20261121T083632Z-s", system / ".writing-0"
+    for folder in (entry, draft):
+        folder.mkdir(parents=True)
+    (entry / SAMPLES).touch()
+    (entry / PRUNED).symlink_to(public / "planted")
+    system.chmod(0o777)
+    with pytest.raises(UserError):
+        remove_samples(SessionFolder(entry, "20261121T083632Z", "s"), "now")
+    with pytest.raises(UserError):
+        remove_draft(draft)
+    assert (entry / SAMPLES).exists() and draft.exists() and not (public / "planted").exists()
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["run"], ["upgrade"]])
+def test_root_starts_no_program_that_others_can_change(
+    public: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = public / "built" / "openmpi" / "fabricbench"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch {public / 'ran'}\n")
+    program.chmod(0o775)
+    os.chown(program, 0, SOMEONE)
+    with pytest.raises(SystemExit) as ended:
+        main([*command, f"--built={public / 'built'}"])
+    assert ended.value.code == 2 and str(program) in capsys.readouterr().err
+    assert not (public / "ran").exists()
+
+
 def test_a_sticky_folder_above_protects_names(public: Path) -> None:
     shared = public / "shared"
     (shared / "mine").mkdir(parents=True)
@@ -83,11 +157,3 @@ def test_a_sticky_folder_above_protects_names(public: Path) -> None:
     assert why_untrusted(shared)
     shared.chmod(0o777)
     assert why_untrusted(shared / "mine")
-
-
-def test_root_writes_into_nothing_that_others_can_change(public: Path) -> None:
-    public.chmod(0o775)
-    with pytest.raises(UserError, match="its group can change"):
-        create(public / "store")
-    with pytest.raises(UserError, match="its group can change"), only_run(public / "output", "toy"):
-        pass

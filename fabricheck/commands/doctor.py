@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from fabricheck.commands.options import built_folder
 from fabricheck.errors import UserError
 from fabricheck.records.verdict import Verdict
 
@@ -22,12 +23,7 @@ _FAULTS = frozenset((Verdict.DEGRADED, Verdict.FAIL, Verdict.INCOMPLETE))
 @click.option(
     "--system", help="A system below site_configs/, or system:partition, whose files the node is compared with."
 )
-@click.option(
-    "--built",
-    envvar="FABRICHECK_BUILT",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="Start one rank on each GPU, with ENVIRONMENT/fabricbench of this folder.",
-)
+@built_folder("Start one rank on each GPU, with ENVIRONMENT/fabricbench of this folder.")
 @click.option(
     "--environment",
     default="openmpi",

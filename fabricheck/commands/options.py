@@ -61,12 +61,28 @@ def given_topology(system: str) -> Topology:
     return topology
 
 
-BUILT = click.option(
-    "--built",
-    envvar="FABRICHECK_BUILT",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.",
-)
+def _trusted(_context: click.Context, _option: click.Parameter, folder: Path | None) -> Path | None:
+    """The folder's own path. UserError for root where somebody else could have changed a program in it."""
+    from fabricheck.trust import require_trusted_by_root
+
+    if folder is None:
+        return None
+    require_trusted_by_root("the folder of --built", Path(folder), tree=True)
+    return Path(folder).resolve()
+
+
+def built_folder(text: str) -> Callable[[FC], FC]:
+    """The option --built, whose programs are run, with `text` as its help."""
+    return click.option(
+        "--built",
+        envvar="FABRICHECK_BUILT",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        callback=_trusted,
+        help=text,
+    )
+
+
+BUILT = built_folder("Do not build fabricbench: take ENVIRONMENT/fabricbench below this folder.")
 MARGIN = click.option(
     "--margin", default=0.05, show_default=True, help="A metric is `same` if a loss this large can be excluded."
 )

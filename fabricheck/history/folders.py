@@ -120,7 +120,6 @@ def create(store: Path) -> None:
     """Make `store` a store, or see that it is one. Raises UserError where something else is there already."""
     with _writing(store):
         store.mkdir(parents=True, exist_ok=True)
-        require_trusted_by_root("the store", store)
         if not (store / MARKER).exists():
             others = [name for name in _names(store) if not name.startswith(_DRAFT)]
             if others:
@@ -248,10 +247,11 @@ def remove_samples(entry: SessionFolder, when: str) -> int:
 
 def remove_draft(draft: Path) -> None:
     """Remove what a killed writer left."""
-    if stat.S_ISDIR(draft.lstat().st_mode):
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        draft.unlink(missing_ok=True)
+    with _writing(draft.parent, "removed"):
+        if stat.S_ISDIR(draft.lstat().st_mode):
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            draft.unlink(missing_ok=True)
 
 
 def _names(folder: Path) -> list[str]:
@@ -292,6 +292,7 @@ def _flush_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _writing(folder: Path, done: str = "stored") -> Iterator[None]:
+    require_trusted_by_root("the store", folder)
     try:
         yield
     except OSError as error:

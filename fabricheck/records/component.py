@@ -36,8 +36,8 @@ class Kind(str, Enum):
 
 
 def short_host(host: str) -> str:
-    """Return the name of a node without its domain."""
-    return host.partition(".")[0]
+    """Return the name of a node without its domain; an address of IPv4 has none."""
+    return host if host.replace(".", "").isdigit() else host.partition(".")[0]
 
 
 _SOFTWARE = frozenset((Kind.LIBRARY, Kind.MPI, Kind.DRIVER, Kind.KERNEL, Kind.FIRMWARE, Kind.SETTING))

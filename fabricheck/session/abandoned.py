@@ -77,8 +77,8 @@ def only_run(output: Path, system: str) -> Iterator[str]:
     """
     with contextlib.ExitStack() as held:
         try:
+            require_trusted_by_root("the output", output)  # else what is made below may be elsewhere
             output.mkdir(parents=True, exist_ok=True)
-            require_trusted_by_root("the output", output)
             why_not = held.enter_context(exclusive(output / f".{system}.lock"))
         except OSError as error:
             raise unwritable(output, error) from None

@@ -202,21 +202,6 @@ def test_ranks_are_started(tmp_path: Path) -> None:
     assert launch == doctor.RankStart(Verdict.PASS, "two ranks on the host sent data correctly")
 
 
-def test_as_a_prolog_what_is_wrong_is_red_and_others_on_the_node_are_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    busy = {"processes": (GpuProcess(4242, "python", 1 << 30),)}
-    made(monkeypatch, four(**busy))
-    assert call("--system=alps", "--prolog") == 0
-    assert "is in use by process 4242" in capsys.readouterr().out
-    made(monkeypatch, four(**busy, pcie_generation=3))
-    assert call("--system=alps", "--prolog") == 1
-
-    made(monkeypatch, four(throttle=("hw_power_brake_slowdown",)))  # what the driver says of itself is no measurement
-    assert call("--system=alps", "--prolog") == 0
-    assert call("--prolog", "--built=.") == 2
-
-
 #: This machine may be busier than a node, and the question is what is said of an answer.
 PATIENT = "from fabricheck import prolog; prolog.guard.__defaults__ = (50,)\n"
 
@@ -301,6 +286,26 @@ def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
     done = prolog(tmp_path, code=hangs)
     assert (done.returncode, done.stdout) == (0, "")
     assert "no response in 0.3 s" in done.stderr
+
+
+def test_a_process_that_cannot_be_ended_holds_up_nobody(tmp_path: Path) -> None:
+    """As one that waits for a driver in the kernel: whoever reads what was said gets its end all the same."""
+    stays = tmp_path / "stays"
+    stays.touch()
+    asked = f"""
+def ask(_):
+    import os, time
+    if os.fork() == 0:
+        while os.path.exists({str(stays)!r}):
+            time.sleep(0.1)
+        os._exit(0)
+    return four(pcie_generation=3)
+doctor.ask_this_node = ask
+"""
+    try:
+        assert prolog(tmp_path, "--system=alps", code=STATE + asked, **NODE).returncode == 1
+    finally:
+        stays.unlink()
 
 
 def test_a_part_that_was_not_looked_for_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,3 @@ def test_a_slow_driver_with_another_s_job_takes_no_node_away(tmp_path: Path, sec
 @pytest.mark.parametrize("fault", ["NARROW", "MISSING"])
 def test_a_fault_that_was_read_takes_the_node_away(tmp_path: Path, fault: str) -> None:
     assert prolog(tmp_path, SLOW="0.1", PATIENT="30", **{fault: "1"}).returncode == 1
-
-
-@pytest.mark.parametrize("fault", ["NARROW", "MISSING"])
-def test_a_fault_that_nobody_saw_does_not(tmp_path: Path, fault: str) -> None:
-    assert prolog(tmp_path, SLOW="5", **{fault: "1"}).returncode == 0

@@ -24,6 +24,9 @@ from fabricheck.suite import suite_root
 from tests.support import no_locks
 from tests.support.schedulers import knows
 from tests.support.toy import ToySuite
+from tests.support.users import give, public
+
+__all__ = ["public"]
 
 pytestmark = pytest.mark.e2e
 
@@ -31,12 +34,14 @@ NIGHTLY = suite_root() / "ci" / "nightly.sh"
 
 
 def nightly(
-    toy: ToySuite, *arguments: str, refused: tuple[str, ...] = (), **variables: str
+    toy: ToySuite, *arguments: str, refused: tuple[str, ...] = (), cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FABRICHECK_OUTPUT": str(toy.output), **variables}
     toy.check.write_text(toy.check.read_text().replace('tags = {"toy"}', 'tags = {"nightly"}'))
     command = [*refused, str(NIGHTLY), *arguments]
-    return subprocess.run(command, cwd=toy.suite.root, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=cwd or toy.suite.root, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def make_result(toy: ToySuite, verdict: Verdict) -> None:
@@ -93,6 +98,35 @@ def test_published_files_follow_no_planted_link(toy: ToySuite, tmp_path: Path, m
     assert is_published is not ("can change" in job.stderr)
 
 
+def test_root_makes_no_folder_where_another_user_s_link_leads(toy: ToySuite, public: Path) -> None:
+    """Neither the output nor the artifacts; and a module in the current folder is not run."""
+    theirs, elsewhere = public / "theirs", public / "elsewhere"
+    (theirs / "fabricheck").mkdir(parents=True)
+    elsewhere.mkdir()
+    (theirs / "way").symlink_to(elsewhere)
+    (theirs / "fabricheck" / "__init__.py").write_text("")
+    (theirs / "fabricheck" / "trust.py").write_text(f"open({str(elsewhere / 'ran')!r}, 'w')\n")
+    give(theirs)
+    job = nightly(toy, "toy", FABRICHECK_ARTIFACTS=str(theirs / "way" / "artifacts"), cwd=theirs)
+    assert job.returncode == 0 and str(theirs) in job.stderr
+    assert nightly(toy, "toy", FABRICHECK_OUTPUT=str(theirs / "way" / "output"), cwd=theirs).returncode == 2
+    assert not [*elsewhere.iterdir()]
+
+
+def test_only_this_run_s_verdict_is_published(toy: ToySuite, tmp_path: Path) -> None:
+    """Not one of a time when the clock was wrong, nor one of a system whose name begins alike."""
+    for name in ("toy-20991231T000000Z", "toy-x-20991231T000000Z"):
+        folder = toy.output / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "verdict.json").write_text("{}")
+        os.utime(folder / "verdict.json", (4e9, 4e9))
+    (toy.output / "latest-toy").mkdir()
+    kept = tmp_path / "kept"
+    job = nightly(toy, "toy", FABRICHECK_ARTIFACTS=str(kept))
+    assert job.returncode == 0, job.stderr
+    assert json.loads((kept / "verdict.json").read_text())["system"] == "toy"
+
+
 def test_root_runs_no_settings_that_a_group_can_change(toy: ToySuite) -> None:
     if os.geteuid() != 0:
         pytest.skip("is a rule for root")
@@ -100,12 +134,6 @@ def test_root_runs_no_settings_that_a_group_can_change(toy: ToySuite) -> None:
     job = nightly(toy, "toy", FABRICHECK_SUITE=str(toy.suite.root))
     assert job.returncode == 2 and "settings.py" in job.stderr
     assert not [*toy.output.glob("runs/*")]
-
-
-@pytest.mark.full
-def test_nothing_is_said_of_draining_unless_asked_for(toy: ToySuite) -> None:
-    make_result(toy, Verdict.FAIL)
-    assert "scontrol" not in nightly(toy, "toy").stdout
 
 
 def test_a_run_that_has_not_ended_is_not_disturbed(toy: ToySuite) -> None:
@@ -134,14 +162,6 @@ def test_a_mistake_is_2_and_keeps_the_newest_run(toy: ToySuite, arguments: list[
     assert job.returncode == 2, job.stdout + job.stderr
     assert "Traceback" not in job.stderr
     assert not (toy.output / "latest-toy").exists()
-
-
-def test_drain_names_what_is_no_verdict(tmp_path: Path) -> None:
-    (tmp_path / "verdict.json").write_text("[]")
-    command = [sys.executable, str(suite_root() / "ci" / "drain.py"), str(tmp_path / "verdict.json"), "--system=toy"]
-    job = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert job.returncode == 2
-    assert len(job.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -174,7 +194,8 @@ def answering(folder: Path, text: str, status: int) -> dict[str, str]:
         shutil.copy(suite_root() / "ci" / name, folder)
     programs = {
         "fabricheck": f"echo '{text}'; exit {status}",
-        "scontrol": f'if [ "$1" = show ]; then echo "NodeName=$4 State=$STATE"; else echo "$*" >> {folder}/said; fi',
+        "scontrol": f'if [ "$1" = show ]; then echo "State=$STATE Reason=${{REASON-$(cat {folder}/reason)}} [root]"; '
+        f'exit $SHOWS; fi; echo "$*" >> {folder}/said; echo "${{4#Reason=}}" > {folder}/reason',
         "sinfo": f'echo "gpu|nid001|idle|none"; cat {folder}/others; cat {folder}/later 2>/dev/null >> {folder}/others',
         "logger": f'echo "$*" >> {folder}/log',
     }
@@ -182,8 +203,10 @@ def answering(folder: Path, text: str, status: int) -> dict[str, str]:
         (folder / name).write_text(f"#!/bin/sh\n{content}\n")
         (folder / name).chmod(0o755)
     (folder / "others").touch()
+    (folder / "reason").touch()
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PROGRAM": str(folder / "fabricheck"), "PATH": path, "SLURMD_NODENAME": "nid001"}
+    program = str(folder / "fabricheck")
+    return {**os.environ, "PROGRAM": program, "PATH": path, "SLURMD_NODENAME": "nid001", "SHOWS": "0"}
 
 
 def other_nodes(drained: int) -> str:
@@ -214,17 +237,39 @@ def test_a_health_check_of_slurm_drains_only_what_is_at_fault(
 
 
 @pytest.mark.parametrize(
-    ("before", "later", "states"),
+    ("prolog", "shows"),
     [
-        (1, 0, ["DRAIN"]),  # 2 of 40 nodes are 5%
-        (2, 0, []),
-        (0, 39, ["DRAIN", "UNDRAIN"]),  # all others at the same time
+        (None, 0),  # is not there
+        ("#!/bin/sh\nkill -9 $$\n", 0),
+        ("#!/bin/sh\necho FAIL: nid001; exit 2\n", 0),
+        ("#!/nowhere\n", 0),
+        ("#!/bin/sh\nexit 1\n", 0),  # without a reason
+        ("#!/bin/sh\necho FAIL: nid001; exit 1\n", 1),  # nobody knows how the node is
+    ],
+)
+def test_a_health_check_without_an_answer_drains_nothing(tmp_path: Path, prolog: str | None, shows: int) -> None:
+    environment = {**answering(tmp_path, "FAIL: nid001", 3), "STATE": "IDLE", "SHOWS": str(shows)}
+    (tmp_path / "prolog.sh").unlink()
+    if prolog is not None:
+        (tmp_path / "prolog.sh").write_text(prolog)
+        (tmp_path / "prolog.sh").chmod(0o755)
+    job = subprocess.run([str(tmp_path / "health.sh")], env=environment, capture_output=True, check=False)
+    assert (job.returncode, (tmp_path / "said").exists()) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "states", "more"),
+    [
+        (1, 0, ["DRAIN"], {}),  # 2 of 40 nodes are 5%
+        (2, 0, [], {}),
+        (0, 39, ["DRAIN", "UNDRAIN"], {}),  # all others at the same time
+        (0, 39, ["DRAIN"], {"REASON": "ann: RMA"}),  # and somebody drained it for another reason since
     ],
 )
 def test_a_health_check_drains_no_more_of_a_partition_than_ci_drain(
-    tmp_path: Path, before: int, later: int, states: list[str]
+    tmp_path: Path, before: int, later: int, states: list[str], more: dict[str, str]
 ) -> None:
-    environment = {**answering(tmp_path, "DEGRADED: nid001: no port is up", 1), "STATE": "IDLE"}
+    environment = {**answering(tmp_path, "DEGRADED: nid001: no port is up", 1), "STATE": "IDLE", **more}
     (tmp_path / "others").write_text(other_nodes(before))
     (tmp_path / "later").write_text(other_nodes(later) if later else "")
     job = subprocess.run([str(tmp_path / "health.sh")], env=environment, capture_output=True, text=True, check=False)
@@ -234,7 +279,7 @@ def test_a_health_check_drains_no_more_of_a_partition_than_ci_drain(
         f"State={state}" for state in states
     ]
     logged = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
-    assert ("no port is up" in logged) is (states != ["DRAIN"])
+    assert ("no port is up" in logged) is (before == 2 or later == 39)
     (most,) = re.findall(r"MOST:-(\d+)", (tmp_path / "health.sh").read_text())
     assert int(most) / 100 == load_policy(suite_root() / "config" / "policy.yaml").most_drained
 
@@ -263,9 +308,13 @@ def test_flux_runs_the_prolog_on_each_node_of_a_job() -> None:
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     ci = suite_root() / "ci"
     settings = tomllib.loads((ci / "flux-perilog.toml").read_text())["job-manager"]
-    (program,) = settings["prolog"]["command"]
+    *shell, command = settings["prolog"]["command"]
     assert settings["plugins"] == [{"load": "perilog.so"}] and settings["prolog"]["per-rank"]
+    program = command.partition(";")[0]
     assert (ci / Path(program).name).stat().st_mode & 0o111
+    for status in (0, 1, 2, 127):
+        ended = subprocess.run([*shell, command.replace(program, f"(exit {status})")], check=False)
+        assert (ended.returncode != 0) is (status == 1)
 
 
 def test_ci_servers_keep_what_was_found_also_where_it_is_red() -> None:
@@ -323,8 +372,11 @@ def test_a_webhook_is_told_what_is_not_pass(toy: ToySuite, tmp_path: Path, verdi
         assert first.startswith("FAIL toy: ")
 
 
-def test_a_webhook_that_does_not_answer_changes_no_verdict(toy: ToySuite) -> None:
+def test_a_webhook_or_scheduler_that_does_not_answer_changes_no_verdict(toy: ToySuite, tmp_path: Path) -> None:
     make_result(toy, Verdict.FAIL)
-    job = nightly(toy, "toy", FABRICHECK_NOTIFY="http://127.0.0.1:9/secret")
+    (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    job = nightly(toy, "toy", FABRICHECK_NOTIFY="http://127.0.0.1:9/secret", FABRICHECK_DRAIN="print", PATH=path)
     assert job.returncode == 3
     assert "nobody was notified" in job.stderr and "secret" not in job.stderr

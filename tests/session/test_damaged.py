@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from tests.support.effort import effort
 from tests.support.sessions import NOW, add, make_suite, reframe_report, result_file, session_of
 from tests.support.states import node
 
+#: Damaged files of each kind: more of them, which take a tenth of a second each, by the environment.
+CASES = int(os.environ.get("CASES", effort(100)))
 #: In place of a value: other types, what is no number, times without a zone, and what is too large for any measurement.
 ODD: tuple[Any, ...] = (
     *(None, True, 0, -1, 7.5, float("nan"), float("inf"), 10**400, "", "x", "\ud800", "x" * 70000, [], {}, [None]),
@@ -101,11 +104,10 @@ def left_by_a_run(folder: Path, name: str = "local-20261120T030000Z") -> Path:
     return run
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_what_an_earlier_run_left_is_read_or_refused(tmp_path: Path, suite: Suite, part: int) -> None:
+def test_what_an_earlier_run_left_is_read_or_refused(tmp_path: Path, suite: Suite) -> None:
     whole = left_by_a_run(tmp_path / "whole")
     assert judge_session(read_abandoned(whole), suite, "local").judged
-    for number in range(part, effort(1000, share=25), 4):
+    for number in range(CASES):
         run = tmp_path / "runs" / whole.name
         shutil.copytree(whole, run)
         file = damage(run, f"run {number}")
@@ -142,9 +144,8 @@ def test_a_mistake_of_our_own_in_an_earlier_run_does_not_stop_this_one(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("part", range(4))
 def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
-    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, part: int
+    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FABRICHECK_SUITE", str(suite.root))
     monkeypatch.setattr("fabricheck.history.memory_needed.check_memory", lambda *_: None)  # of a machine of many users
@@ -152,7 +153,7 @@ def test_a_damaged_store_loses_no_new_session_and_ends_no_watch(
     for night in range(4):
         add(suite.root, whole, night)
     new = session_of(suite.root, 9, [result_file(suite.root / "results", 9)])
-    for number in range(part, effort(1000, share=25), 4):
+    for number in range(CASES):
         store = tmp_path / "store"
         shutil.copytree(whole, store)
         file = damage(store, f"store {number}")
