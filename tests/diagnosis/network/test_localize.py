@@ -51,12 +51,6 @@ def test_one_fault_is_named(bench: Bench, kind: str) -> None:
         assert (suspect.p or 0.0) < 0.01
 
 
-def test_two_faults_are_named(bench: Bench) -> None:
-    faults = [Fault("nid00003", 0.12), Fault("leaf1--spine1", 0.15)]
-    right, found = bench.trial(faults)
-    assert right, found.suspects
-
-
 @pytest.mark.parametrize("slow", [(0, 1, 2), (0, 3, 6)], ids=["of one leaf", "of both"])
 @pytest.mark.parametrize("loss", [0.1, 0.3])
 def test_three_of_eight_nodes_are_named_though_most_pairs_are_theirs(slow: tuple[int, ...], loss: float) -> None:
@@ -107,13 +101,6 @@ def test_a_network_so_wide_that_no_part_has_a_tenth_of_the_pairs_is_read() -> No
     share = healthy_share(readings, [Fault(network.nodes[9], 0.15)], taken(readings, random))
     (suspect,) = locate(readings, measure(readings, share, 0.02, random)).suspects
     assert network.nodes[9] in names_of(suspect)
-
-
-def test_single_outliers_accuse_nobody(bench: Bench) -> None:
-    for _ in range(10):
-        readings = measure(bench.design, np.ones(len(bench.design.places)), 0.02, bench.random)
-        readings[bench.random.choice(readings.size, 2, replace=False)] *= 0.7
-        assert not bench.locator.locate(readings).suspects
 
 
 def test_a_common_factor_is_no_fault(bench: Bench) -> None:
