@@ -19,7 +19,7 @@ from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
-from fabricheck.records.finding_texts import code_of_slow
+from fabricheck.records.finding_texts import SLOW, code_of_slow
 from fabricheck.records.verdict import Verdict, worst
 
 # What slows all that is measured on a node, the surest first.
@@ -102,8 +102,10 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     of_runs = [each for run in runs for each in run.all_problems]
     if any(each.code in _IDENTITY for each in (*problems, *of_runs)):
         return Diagnosis((), tuple(problems), tuple(findings))
+    spoilt = _spoilt(runs, problems)
+    problems = [each for each in problems if not _blames_by(each, spoilt)]
     evidence = [*problems, *(each for each in of_runs if each.components), *findings]
-    groups = _groups(runs, problems)
+    groups = _groups(runs, problems, spoilt)
     named = [*_of_speed(groups, runs, problems, evidence), *_of_wrong_bytes(groups, evidence)]
     causes = [_with_told(each, evidence, runs) for each in named]
     told = {id(finding) for cause in causes for finding in cause.told}
@@ -113,12 +115,21 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     return Diagnosis(tuple(causes), tuple(_problems(problems, causes)), tuple(findings))
 
 
-def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> list[Group]:
+def _spoilt(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> frozenset[str]:
+    """The files of runs that measured something else than was requested."""
+    files = {run.run.path for run in runs if any(each.verdict is Verdict.INVALID for each in run.problems)}
+    return frozenset(files.union(*(each.files for each in problems if each.verdict is Verdict.INVALID)))
+
+
+def _blames_by(finding: Finding, spoilt: frozenset[str]) -> bool:
+    """Whether it says of something that it is slow, by these files alone."""
+    return finding.entry.symptom == SLOW and bool(finding.files) and spoilt.issuperset(finding.files)
+
+
+def _groups(runs: Sequence[RunJudgement], problems: Sequence[Finding], spoilt: frozenset[str]) -> list[Group]:
     """Those of the runs that measured what was requested; with parts of the network where a problem names one."""
     network = any(not one.nodes and not one.kind.is_software for each in problems for one in each.components)
-    sound = [
-        number for number, run in enumerate(runs) if not any(each.verdict is Verdict.INVALID for each in run.problems)
-    ]
+    sound = [number for number, run in enumerate(runs) if run.run.path not in spoilt]
     return [group for number in sound for group in groups_of(number, runs[number], network=network)]
 
 
@@ -145,7 +156,7 @@ def _of_wrong_bytes(groups: Sequence[Group], evidence: Sequence[Finding]) -> Ite
     ]
     for explanation in explain(rows, _prior(evidence, measured)):
         members = [measured[number] for number in explanation.rows]
-        components = _named(explanation.components)
+        components = named_of(explanation.components)
         yield _made("wrong-bytes", components, members, groups, whole=not components)
 
 
@@ -171,7 +182,7 @@ def _place(component: Component) -> tuple[frozenset[tuple[str, str]], bool, str]
     return ends, component.kind is Kind.PATH, component.kind.value if component.kind.is_software else ""
 
 
-def _named(components: Sequence[Component]) -> tuple[Component, ...]:
+def named_of(components: Sequence[Component]) -> tuple[Component, ...]:
     """What can be pulled first: of a GPU and its only link the GPU, and the node last. Without those that others say as
     well: the ends and directions of a pair where a part itself explains it. Where it may be either end of a pair, the
     pair comes first, and its NICs. None where it may be all."""
@@ -195,7 +206,7 @@ def _cause(
     evidence: Sequence[Finding],
 ) -> Cause | None:
     """Name the cause by its components; None where it is the only pair of a node, which clears no device."""
-    named = _named(components)
+    named = named_of(components)
     slowed = [each for each in evidence if each.code in _OF_WHOLE_NODES and {*each.components} & {*components}]
     if slowed:
         first = min(slowed, key=lambda each: _OF_WHOLE_NODES.index(each.code))

@@ -127,6 +127,10 @@ class _Table:
         self.noise[self.slow] = np.minimum(self.noise, self.loss / MOST_OF_METRIC)[self.slow]
         numbers: dict[Hashable, int] = {}
         self.question = np.array([numbers.setdefault(row.question, len(numbers)) for row in rows])
+        # These lost as much as what a judge calls slow, whose bound lies between.
+        least = np.full(len(numbers), np.inf)
+        np.minimum.at(least, self.question[self.slow], self.loss[self.slow])
+        self.lost = self.loss >= MOST * least[self.question]
         quantities: dict[str, int] = {}
         self.quantity = np.array([quantities.setdefault(row.quantity, len(quantities)) for row in rows])
         self.columns = _columns(rows)
@@ -204,10 +208,12 @@ class _Table:
         return cost
 
     def _misfit(self, loss: Floats, rows: Ints) -> Floats:
-        """The log likelihood that these rows miss where a component costs them so much: a slow one may differ by a
+        """The log likelihood that these rows miss where a component costs them so much: what lost may differ by a
         quarter."""
         own, slow = np.maximum(self.loss[rows], 0.0), self.slow[rows]
-        noise = np.where(slow, np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows])
+        noise = np.where(
+            self.lost[rows], np.hypot(self.noise[rows], (1 - MOST) * np.sqrt(loss * own)), self.noise[rows]
+        )
         # What is fast speaks against a loss, and for none.
         away = np.where(slow, own - loss, np.maximum(loss - own, 0.0))
         return np.asarray(np.minimum((away / noise) ** 2 / 2, self.most[rows]))
@@ -274,12 +280,24 @@ class _Table:
         if gained > 0:
             return more
         for column in chosen:
-            rest = {each: loss for each, loss in chosen.items() if each != column}
-            worth = float(self._fit(self._before(rest)).gains[column])
-            others, gained = self._added(rest, without | {column}, MOST_FOR_ONE)
-            if gained > max(worth, 0.0) + SETTLED or worth < 0:
+            rest = self._refitted({each: loss for each, loss in chosen.items() if each != column})
+            others = self._added(rest, without | {column}, MOST_FOR_ONE)[0]
+            if self.worth(others) > self.worth(chosen) + SETTLED:
                 return others
         return None
+
+    def _refitted(self, chosen: _Chosen) -> _Chosen:
+        """The same columns, each fitted to what the others leave: what was left when it was chosen may differ."""
+        refitted = dict(chosen)
+        for column in chosen:
+            fit = self._fit(self._before(refitted, column))
+            refitted[column] = self._one_of(fit, column)
+        return refitted if self.worth(refitted) > self.worth(chosen) else chosen
+
+    def _one_of(self, fit: _Fit, column: int) -> tuple[Floats, float]:
+        misfit, own = np.full(self.loss.size, np.nan), self.column == column
+        misfit[self.row[own]] = fit.misfit[own]
+        return misfit, float(fit.price[column])
 
     def _added(self, chosen: _Chosen, without: frozenset[int], most: int) -> tuple[_Chosen, float]:
         """With up to so many of the best columns more, and what they gain together."""
@@ -290,9 +308,7 @@ class _Table:
             best = int(fit.gains.argmax())
             if fit.gains[best] <= 0:
                 break
-            misfit, own = np.full(self.loss.size, np.nan), self.column == best
-            misfit[self.row[own]] = fit.misfit[own]
-            columns[best] = misfit, float(fit.price[best])
+            columns[best] = self._one_of(fit, best)
             gained += float(fit.gains[best])
         return columns, gained
 

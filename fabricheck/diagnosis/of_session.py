@@ -11,6 +11,7 @@ import numpy as np
 
 from fabricheck.diagnosis.case_runs import CaseRun, is_sound
 from fabricheck.diagnosis.causes import diagnose
+from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
 from fabricheck.diagnosis.ratios import find_crossovers, find_slowdowns
@@ -78,6 +79,7 @@ def _or_why_not(where: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Iterator[Iterator[Finding]]:
     topology = judge.topology_of(run.partition)
+    yield find_blocked(run.run.states, topology)
     # In what is over suspects alone there is nothing to compare them with.
     if topology is not None and topology.network is not None and Path(run.run.path).name != RETEST:
         yield judge_pairs(run.run, topology, judge.policy, again)

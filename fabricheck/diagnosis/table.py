@@ -95,6 +95,17 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
     return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
 
 
+def shares_of_routes(network: Network, source: str, destination: str) -> dict[Component, float]:
+    """Cables, switches and trunks, with the share of the shortest routes between two nodes or ports that cross them."""
+    routes = network.routes(source, destination)
+    shares: dict[Component, float] = {}
+    for route in routes:
+        for name in route.components:
+            component = network.component(name)
+            shares[component] = shares.get(component, 0.0) + 1 / len(routes)
+    return {component: min(share, 1.0) for component, share in shares.items()}
+
+
 def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]]) -> list[Row]:
     """Measurements as rows of a table for `explain`.
 
@@ -261,10 +272,4 @@ class _Crossed:
         """Cables, switches and trunks, with the share of the shortest routes between two nodes that cross them."""
         if self.network is None or self.places is None or any(rank not in self.places.ends for rank in samples.ranks):
             return {}
-        routes = self.network.routes(*(self.places.ends[rank] for rank in samples.ranks))
-        shares: dict[Component, float] = {}
-        for route in routes:
-            for name in route.components:
-                component = self.network.component(name)
-                shares[component] = shares.get(component, 0.0) + 1 / len(routes)
-        return {component: min(share, 1.0) for component, share in shares.items()}
+        return shares_of_routes(self.network, *(self.places.ends[rank] for rank in samples.ranks))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fabricheck.errors import UserError
@@ -27,15 +27,13 @@ from fabricheck.judge.constants import (
 from fabricheck.judge.counter_rules import BROKEN_FRAMES, CONGESTION, NIC_COUNTERS, judge_counters, rises_of
 from fabricheck.judge.evidence import Evidence, NodeReport
 from fabricheck.records.component import short_host
-from fabricheck.records.node_state import BlockedPath, NicState
+from fabricheck.records.node_state import NicState
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.model import Topology
-from fabricheck.topology.network import fold
 from fabricheck.topology.nic import nic_of
 from fabricheck.topology.placement import gpu_of_ranks
-from fabricheck.units import few
 
 
 def evidence_of_nics(
@@ -251,45 +249,3 @@ def _least_sent(run: Run, topology: Topology) -> dict[str, Counter[str]]:
             if nic is not None:
                 sent.setdefault(hosts[rank], Counter())[nic.name] += samples.bytes * int(samples.times_ns.size)
     return sent
-
-
-def evidence_of_paths(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
-    """A line for each node that explains most of the ways that are left, and one for those that no node explains.
-
-    Where the topology names some of the ports, such as those of the fast network, the others' are only told.
-    """
-    described = {nic.name for nic in topology.nics} if topology is not None else set()
-    described &= {nic.name for node in nodes for nic in node.last.nics}
-    by_port: dict[str, list[tuple[str, BlockedPath]]] = {}
-    for node in nodes:
-        before = node.before.blocked if node.before is not None else ()
-        for way in dict.fromkeys((*before, *node.last.blocked)):
-            by_port.setdefault(way.port, []).append((node.host, way))
-    for port, ways in by_port.items():
-        verdict = Verdict.DEGRADED if not described or port in described else Verdict.PASS
-        yield from _of_port(port, ways, verdict)
-
-
-def _of_port(port: str, ways: Sequence[tuple[str, BlockedPath]], verdict: Verdict) -> Iterator[Evidence]:
-    left = list(ways)
-    while left:
-        ends = Counter(host for source, way in left for host in (source, way.to))
-        (host, most), *others = ends.most_common()
-        alone = all(count < most for _, count in others)
-        own = [each for each in left if not alone or host in (each[0], each[1].to)]
-        left = [each for each in left if each not in own]
-        lost, passed = min((way.lost_bytes, way.passed_bytes) for _, way in own)
-        where = "to and from this node" if alone else f"between {fold(sorted(ends))}"
-        if passed == 0:
-            text = f"no connection {where} ({_ways(own)})"
-            yield Evidence("no-connection", host, port, text, verdict, network=True)
-            continue
-        text = (
-            f"packets of {lost:,} bytes are lost {where}, packets of {passed:,} bytes pass ({_ways(own)}): "
-            "a port on the path has a smaller MTU"
-        )
-        yield Evidence("packets-too-large", host, port, text, verdict, network=True)
-
-
-def _ways(ways: Iterable[tuple[str, BlockedPath]]) -> str:
-    return few([f"{source} → {way.to}" for source, way in ways])

@@ -12,7 +12,7 @@ from itertools import islice
 
 from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evidence_of_rules, nodes_of
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
-from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics, evidence_of_paths
+from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
 from fabricheck.judge.overall import badness
 from fabricheck.judge.policy import host_memory_of
@@ -50,7 +50,6 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     evidence = [
         *evidence_of_gpus(nodes, topology),
         *evidence_of_nics(nodes, topology, alone=by_nics),
-        *evidence_of_paths(nodes, topology),
         *evidence_of_nodes(nodes, run),
         *evidence_of_rules(nodes),
         *evidence_of_association(run, topology),
@@ -62,8 +61,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
     """What is wrong with the nodes of a job that left no results, the worst first."""
     last = {**states.before, **states.after}
-    nodes = [NodeReport(host, states.before.get(host), states.after.get(host), frozenset()) for host in last]
-    evidence = [*evidence_of_paths(nodes, topology)]
+    evidence: list[Evidence] = []
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
     bad = [each for each in evidence if each.verdict is not None and each.verdict is not Verdict.PASS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -121,6 +121,20 @@ class BlockedPath:
     """size with IPv4's header"""
     passed_bytes: int
     """size with IPv4's header"""
+
+
+#: Of more nodes each asks those that are 1, 2, 4, … further in the order of their names.
+MOST_NODES = 9
+
+
+def asked_by(host: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes that `host`, one of `names`, probes the way to."""
+    count = len(names)
+    if host not in names or count < 2:
+        return ()
+    steps = range(1, count) if count <= MOST_NODES else [1 << power for power in range((count - 1).bit_length())]
+    place = names.index(host)
+    return tuple(dict.fromkeys(names[(place + step) % count] for step in steps))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
+from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
 from fabricheck.judge.node_state import evidence_without_run, finding_of
 from fabricheck.judge.overall import SEVERITY
@@ -124,8 +125,10 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
     `where`: its `system:partition`.
     """
     topology = topology_of(where)
-    evidence = evidence_without_run(read_states(result), topology)
-    return [finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None]
+    states = read_states(result)
+    blocked = [each for each in find_blocked(states, topology) if each.is_problem]
+    evidence = evidence_without_run(states, topology)
+    return [*blocked, *(finding_of(fact, fact.verdict, topology) for fact in evidence if fact.verdict is not None)]
 
 
 def not_possible(reason: str, nodes: Sequence[Finding]) -> list[Finding]:

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.node_state import BlockedPath, NicState
+from fabricheck.records.node_state import BlockedPath, NicState, asked_by
 from fabricheck.state.capture import infiniband_ports, read, read_first, slingshot_ports
 from fabricheck.state.kernel import without_empty
 from fabricheck.state.programs import ask
@@ -226,8 +226,6 @@ def _driver(device: Path) -> str:
     return link.resolve().name if link.exists() else ""
 
 
-#: Of more nodes each asks those that are 1, 2, 4, … further in the order of their names.
-MOST_NODES = 9
 #: How the files end in which the nodes of a job leave their addresses.
 ADDRESSES = ".addresses"
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
@@ -336,16 +334,6 @@ def blocked_paths(folder: Path, host: str, own: Addresses) -> tuple[BlockedPath,
             for (port, name, *_), blocked in zip(asked, answers, strict=True)
             if blocked is not None
         )
-
-
-def asked_by(host: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The nodes that `host`, one of `names`, sends to."""
-    count = len(names)
-    if host not in names or count < 2:
-        return ()
-    steps = range(1, count) if count <= MOST_NODES else [1 << power for power in range((count - 1).bit_length())]
-    place = names.index(host)
-    return tuple(dict.fromkeys(names[(place + step) % count] for step in steps))
 
 
 def probe(address: str, mtu: int) -> tuple[int, int] | None:

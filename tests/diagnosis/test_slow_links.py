@@ -68,17 +68,6 @@ def test_a_slow_gpu_is_named_and_not_those_whose_data_go_over_it() -> None:
     assert {each.finding.components for each in found.causes} == {(Component(Kind.GPU, "gcd1", "nid001"),)}
 
 
-def test_what_a_gpu_sends_and_receives_itself_is_no_link() -> None:
-    found = diagnosed(lambda pair: 0.6 if 1 in pair else 1.0)
-    named = {one for each in found.problems for one in each.components}
-    assert {(each.kind, each.name) for each in named} == {(Kind.GPU, "gcd1")}
-
-
-def test_no_part_is_named_where_all_is_slow_or_nothing() -> None:
-    for alike in (lambda _: 0.4, lambda _: 1.0):
-        assert not any(each.finding.components for each in diagnosed(alike).causes)
-
-
 def test_a_link_that_explains_what_most_lost_leaves_the_others_healthy() -> None:
     """Three switches below another, two GPUs each: two of three pairs between switches cross the link of the first."""
     below = [Link((f"gpu{gpu}", f"switch{gpu // 2}"), "PCIe", 1, 400.0, "test") for gpu in range(6)]

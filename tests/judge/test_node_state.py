@@ -19,7 +19,7 @@ from fabricheck.judge.node_state import (
 )
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Expectation
-from fabricheck.records.node_state import BlockedPath, GpuLink, GpuProcess, NodeState, States
+from fabricheck.records.node_state import GpuLink, GpuProcess, NodeState, States
 from fabricheck.records.run import Rank, Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.suite import suite_root
@@ -236,39 +236,6 @@ def test_settings_of_ports_that_fit() -> None:
             for when in ("before", "after")
         ]
         assert told(run_with(*states), ALPS) == []
-
-
-def blocked(ways: Mapping[str, Sequence[str]]) -> list[NodeState]:
-    return [
-        node(host, "after", blocked=tuple(BlockedPath("hsn0", to, 9000, 1500) for to in ways.get(host, ())))
-        for host in HOSTS
-    ]
-
-
-def test_the_node_that_large_packets_do_not_reach_is_named() -> None:
-    one = blocked({"nid001": ["nid002"], "nid003": ["nid002"], "nid004": ["nid002"], "nid002": ["nid001", "nid004"]})
-    ((verdict, text),) = told(run_with([node(host) for host in HOSTS], one))
-    assert verdict is Verdict.DEGRADED
-    assert text == (
-        "nid002: hsn0: packets of 9,000 bytes are lost to and from this node, packets of 1,500 bytes pass ("
-        "nid001 → nid002, nid002 → nid001, nid002 → nid004 and 2 more): a port on the path has a smaller MTU"
-    )
-    # A job that left no results too; and two ends of which nobody knows which it is.
-    assert [each.short for each in evidence_without_run(States({}, {each.host: each for each in one}, True), None)] == [
-        text
-    ]
-    two = blocked({"nid001": ["nid002"], "nid002": ["nid001"]})
-    ((_, text),) = told(run_with([node(host) for host in HOSTS], two))
-    assert "are lost between nid[001-002], packets of 1,500 bytes pass (nid001 → nid002, nid002 → nid001)" in text
-    # ALPS has hsn0 to hsn3: of another network it is only told.
-    other = [replace(each, blocked=tuple(replace(way, port="eth0") for way in each.blocked)) for each in one]
-    for states, verdict in ((one, Verdict.DEGRADED), (other, Verdict.PASS)):
-        ((found, _),) = told(run_with([node(host) for host in HOSTS], states), ALPS)
-        assert found is verdict
-    # A link between two switches: all nodes alike.
-    trunk = blocked({host: HOSTS[2:] if host in HOSTS[:2] else HOSTS[:2] for host in HOSTS})
-    ((_, text),) = told(run_with([node(host) for host in HOSTS], trunk))
-    assert "between nid[001-004]" in text
 
 
 def test_ports_of_containers_are_none() -> None:
@@ -641,17 +608,3 @@ def test_slow_on_processors_that_had_other_work_says_nothing_of_the_machine(
         assert "slow-while-busy" in codes and "below-floor" not in codes
     else:
         assert found.final_verdict is Verdict.FAIL and "below-floor" in codes
-
-
-def test_a_job_without_results_says_which_nodes_had_no_connection() -> None:
-    way = BlockedPath("hsn0", "nid002", 60, 0)
-    before = [node("nid001", blocked=(way,)), node("nid002"), node("nid003", blocked=(way,))]
-    after = [node(each.host, "after") for each in before]
-    found = [
-        each
-        for each in evidence_without_run(
-            States({each.host: each for each in before}, {each.host: each for each in after}, True), None
-        )
-        if each.code == "no-connection"
-    ]
-    assert [(each.host, each.part) for each in found] == [("nid002", "hsn0")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.records.node_state import BlockedPath
+from fabricheck.records.node_state import MOST_NODES, BlockedPath, asked_by
 from fabricheck.state import nics
 from fabricheck.state.nics import nic_states, tcp_counters
 
@@ -200,11 +200,11 @@ def test_answers_that_came_late_are_no_fault(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_node_asks_all_of_few_and_some_of_many() -> None:
-    few, many = [f"n{each}" for each in range(nics.MOST_NODES)], [f"n{each:05}" for each in range(10_000)]
-    assert all(set(nics.asked_by(host, few)) == set(few) - {host} for host in few)
-    assert len(nics.asked_by("n09999", many)) == 14
-    assert nics.asked_by("n09999", many)[:3] == ("n00000", "n00001", "n00003")
-    assert nics.asked_by("n1", ["n1"]) == nics.asked_by("n9", ["n1", "n2"]) == ()
+    few, many = [f"n{each}" for each in range(MOST_NODES)], [f"n{each:05}" for each in range(10_000)]
+    assert all(set(asked_by(host, few)) == set(few) - {host} for host in few)
+    assert len(asked_by("n09999", many)) == 14
+    assert asked_by("n09999", many)[:3] == ("n00000", "n00001", "n00003")
+    assert asked_by("n1", ["n1"]) == asked_by("n9", ["n1", "n2"]) == ()
 
 
 def test_ways_to_the_same_port_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

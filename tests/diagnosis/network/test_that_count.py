@@ -61,11 +61,6 @@ def test_one_pair_a_little_faster_does_not_make_the_other_nodes_slow(nodes: int)
     assert NETWORK.nodes[3] in names_of(suspect)
 
 
-def test_two_of_four_nodes_at_half_their_rate_count() -> None:
-    half = {frozenset(pair): 0.5 for pair in permutations(range(4), 2) if set(pair) != {0, 1}}
-    assert len(counted_suspects(*measured(4, half), STANDARD)) == 2
-
-
 def test_skewed_noise_accuses_no_trunk() -> None:
     """Where nobody knows the routes, the slow side of the noise may be the pairs that went over a slow trunk."""
     network = fat_tree(64, 8, 4, trunk_gbps=400.0)

@@ -1,0 +1,90 @@
+"""Probes that do not arrive: of random parts of random networks the one at fault is named, and no healthy node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fabricheck.diagnosis.network.blocked import find_blocked
+from fabricheck.records.component import Kind
+from fabricheck.records.finding import Finding
+from fabricheck.records.node_state import BlockedPath, asked_by
+from fabricheck.records.verdict import Verdict
+from fabricheck.suite import suite_root
+from fabricheck.topology.model import Topology, find_topology
+from fabricheck.topology.network import Network, Route
+from fabricheck_lab.simulated_network import fat_tree, hashed
+from tests.support.effort import effort
+from tests.support.states import nic, node, states
+
+ALPS = find_topology("alps", suite_root() / "site_configs")
+PORT = "hsn0"
+
+
+@dataclass(frozen=True)
+class Described:
+    """As much of a topology as probes need."""
+
+    network: Network
+    nics: tuple[()] = ()
+
+
+def route_of(network: Network, source: str, destination: str) -> Route:
+    """That which the switches choose; the same one in both directions."""
+    ends = [f"{each}:{PORT}" for each in sorted((source, destination))]
+    return hashed(ends[0], ends[1], network.routes(*ends))
+
+
+def probed(network: Network, nodes: Collection[str], fault: str, passed: int) -> list[Finding]:
+    """What comes of probes between these nodes, of which those over `fault` do not arrive."""
+    names = sorted(nodes)
+    reports = []
+    for host in names:
+        blocked = tuple(
+            BlockedPath(PORT, to, 9000, passed)
+            for to in asked_by(host, names)
+            if fault in route_of(network, host, to).components
+        )
+        reports.append(node(host, "after", nics=(nic(PORT),), blocked=blocked))
+    topology: Topology = Described(network)  # type: ignore[assignment]
+    return list(find_blocked(states([node(each) for each in names], reports), topology))
+
+
+@pytest.mark.parametrize("seed", range(effort(10)))
+def test_the_part_that_probes_do_not_pass_is_named_and_no_healthy_node(seed: int) -> None:
+    """With all nodes of the network, and with some of each leaf."""
+    rng = np.random.default_rng(seed)
+    leaves = int(rng.integers(1, 5))
+    spines = int(rng.integers(1, 3))
+    network = fat_tree(leaves * int(rng.integers(2, 7)), leaves, spines)
+    share = float(rng.choice([0.5, 1.0]))
+    nodes = [each for each in network.nodes if rng.random() <= share]
+    pairs = [(host, to) for host in nodes for to in asked_by(host, sorted(nodes))]
+    parts = sorted({part for pair in pairs for part in route_of(network, *pair).components})
+    if not parts:
+        return
+    fault, passed = str(rng.choice(parts)), int(rng.choice([0, 1500]))
+    found = probed(network, nodes, fault, passed)
+    assert {each.code for each in found} == {"packets-too-large" if passed else "no-connection"}
+    true = network.component(fault)
+    assert all(each.node in ("", true.node) for each in found), (true, found)
+    named = found[0].components
+    # Where it is unknown which way a message took, it may be a pair that only a few probes tell of.
+    between = [each for each in named if each.kind is Kind.PATH]
+    on_path = any(fault in route_of(network, each.node, each.far_node).components for each in between)
+    assert true in named or not true.nodes.isdisjoint(named[0].nodes) or on_path, (true, found)
+    assert len(found) == 1 or spines > 1
+
+
+def test_ports_of_another_network_than_the_described_one_are_only_told() -> None:
+    """ALPS has hsn0 to hsn3. The state before the test counts as well."""
+    for port, verdict in ((PORT, Verdict.DEGRADED), ("eth0", Verdict.PASS)):
+        path = BlockedPath(port, "nid002", 60, 0)
+        both = (nic(PORT), nic("eth0"))
+        hosts = ("nid001", "nid002", "nid003", "nid004")
+        before = [node(each, nics=both, blocked=() if each == "nid002" else (path,)) for each in hosts]
+        (found,) = find_blocked(states(before, [node(each, "after", nics=both) for each in hosts]), ALPS)
+        assert (found.code, found.verdict, found.node) == ("no-connection", verdict, "nid002")
