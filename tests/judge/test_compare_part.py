@@ -14,7 +14,7 @@ from fabricheck.judge.nic_values import load_nics
 from fabricheck.records.finding_texts import CATALOGUE
 from fabricheck.records.verdict import Verdict
 from fabricheck.report import normal
-from fabricheck.report.normal import Normal
+from fabricheck.report.normal_nic import Normal
 from fabricheck.topology.graph import node_graph
 from fabricheck.vendor.paste import read_paste
 from tests.support.nodes import ROOT
