@@ -19,7 +19,6 @@ from typing import Any
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
-from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.fleet.resume import RESUMES, TAKEN, folders_in
 from fabricheck.judge.node_state import evidence_without_run, finding_of
 from fabricheck.judge.overall import SEVERITY
@@ -124,6 +123,8 @@ def faults_of_nodes(result: Path, where: str) -> list[Finding]:
 
     `where`: its `system:partition`.
     """
+    from fabricheck.diagnosis.network.blocked import find_blocked  # a listing needs none of it
+
     topology = topology_of(where)
     states = read_states(result)
     blocked = [each for each in find_blocked(states, topology) if each.is_problem]

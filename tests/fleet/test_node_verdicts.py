@@ -122,7 +122,7 @@ def test_what_is_proven_of_no_one_node_drains_none(
     proven = [{node for part in each.components for node in (part.node, part.far_node or part.node)} for each in found]
     verdict = verdict_of_fleet(fleet(tmp_path_factory.mktemp("fleet")), (), (), found)
     session = {"id": "1a2b3c4d", "ended": "2026-11-20T03:00:00+00:00"}
-    content = {"system": "alps", "session": session, "runs": [], "fleet": as_json(verdict)}
+    content = {"system": "alps", "rehearsal": False, "session": session, "runs": [], "fleet": as_json(verdict)}
     drained = VerdictFile.model_validate_json(json.dumps(content)).proven_bad
     assert drained.keys() == {node for each in proven if len(each) == 1 for node in each if node}
 
