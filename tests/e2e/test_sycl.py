@@ -115,12 +115,8 @@ def test_the_header_says_what_took_a_gpus_place(bench: Bench, tmp_path: Path) ->
     assert header["environment"]["ONEAPI_DEVICE_SELECTOR"] == "opencl:cpu"
     assert "CCL_LOG_LEVEL" not in header["environment"]  # that was fabricbench's own wish
     footer = read_run(tmp_path / "result.jsonl").footer
-    assert footer is not None and footer["proof"] == {
-        "paths": {"SHM/MPI": 1},
-        "evidence": "CCL_LOG_LEVEL",
-        "only": {},
-        "interfaces": {},
-    }
+    assert footer is not None
+    assert (footer["proof"]["paths"], footer["proof"]["evidence"]) == ({"SHM/MPI": 1}, "CCL_LOG_LEVEL")
 
 
 @pytest.mark.parametrize(

@@ -14,5 +14,5 @@ if [ $1 = up ]; then rate=$2; shift 2
 elif [ $1 = rate ]; then case ${4:-both} in out) out $2 $3;; in) in_ $2 $3;; *) shape $2 $3;; esac
 elif [ $1 = port ]; then $IP -n $2 link set hsn0 $3; [ $3 = up ] && $IP -n $2 addr replace 10.78.0.${2##nid00}/24 dev hsn0
 elif [ $1 = mtu ]; then $IP -n $2 link set hsn0 mtu $3
-elif [ $1 = down ]; then for h in $(ls /run/netns | grep nid); do $IP netns del $h; done; $IP link del brm; $IP link del brh
+elif [ $1 = down ]; then for h in $(ls /run/netns | grep "^nid"); do $IP netns del $h; done; $IP link del brm; $IP link del brh
 fi
