@@ -159,11 +159,8 @@ def require_words_of_all_nodes(run: Run, errors: str) -> tuple[Finding, ...]:
 
     One rank of each node reports there that there is no progress. A node whose ranks all hang, or were killed, or that
     is down, cannot. No rank is named where most did not report, or where rank 0 went on, which waits for all: then the
-    launcher may have ended them before they could report. Beside a run that came to its end the words are of another
-    launch of the job, whose ranks had other nodes.
+    launcher may have ended them before they could report.
     """
-    if run.footer is not None:
-        return ()
     hosts = {each.rank: each.host for each in run.ranks}
     spoke = {hosts.get(int(found[1])) for found in _SPOKE.finditer(errors)} - {None}
     silent = sorted(set(hosts.values()) - spoke)

@@ -187,7 +187,9 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
     if ended := _ended_afterwards(run, status, errors):
         text = f"{run.path}: {ended} after all was measured: see the scheduler's log{describe_end(errors)}"
         return (Finding("ended-after-measuring", Verdict.INCOMPLETE, text),)
-    lost = nodes_lost(test, (each.host for each in run.ranks)) if run.footer is None else ()
+    if run.footer is not None:
+        return ()  # the words are of another launch of the job, whose ranks may have had other nodes
+    lost = nodes_lost(test, (each.host for each in run.ranks))
     problems = (replace(finding, message=f"{run.path}: {finding.message}") for finding in lost)
     told = (*require_words_of_all_nodes(run, errors), *require_arrival(run, errors))
     return (*problems, *told, *first_ended(run, errors))
@@ -196,8 +198,6 @@ def words_of_job(test: rfm.RegressionTest, run: Run, status: int, errors: str) -
 def first_ended(run: Run, errors: str) -> tuple[Finding, ...]:
     """What launcher or scheduler say of the rank, node or job that ended first: the result file knows those of rank 0's
     own node only."""
-    if run.footer is not None:
-        return ()
     return start_failures(errors, run.hosts, ranks={str(place.rank): place.host for place in run.ranks})
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import TypeAdapter
 
 from fabricheck.records.component import Component
 from fabricheck.records.node_state import NodeState
+from fabricheck.results.guards import require_arrival, require_words_of_all_nodes
 from fabricheck.results.node_state import FOLDER
 from fabricheck.results.start_failures import start_failures
-from fabricheck.rfm.job_end import RESULT, faults_of_nodes, first_ended, missing_paths_text
+from fabricheck.rfm.job_end import RESULT, faults_of_nodes, first_ended, missing_paths_text, words_of_job
 from tests.support.made_runs import made_run
 from tests.support.states import gpu, nic, node
 
@@ -57,6 +59,19 @@ def test_the_node_of_the_rank_that_ended_first_is_named_as_ranks_know_it(
     (ended,) = first_ended(run, f"fabricbench: rank 0 was ended from outside by signal 15\n{line}\n")
     assert (ended.code, ended.components) == (code, tuple(map(Component.of_node, nodes)))
     assert not first_ended(run, "fabricbench: rank 0 was ended from outside by signal 15\n")
+
+
+SPOKE = "fabricbench: no progress for 8 s: all ranks of the node of rank {} wait for each other\n"
+#: Of a launch of four nodes, which were others than those of the next.
+EARLIER = SPOKE.format(0) + SPOKE.format(1) + "fabricbench: no progress for 8 s: rank 2 did not arrive\n" + NOTICED
+
+
+def test_words_of_an_earlier_launch_name_nobody_of_a_run_that_came_to_its_end() -> None:
+    test = SimpleNamespace(job=None, num_nodes=3)
+    run = made_run(["nid001", "nid002", "nid003"], [])
+    assert words_of_job(test, run, 0, EARLIER) == ()
+    assert require_words_of_all_nodes(run, SPOKE.format(0) + SPOKE.format(1)) != ()
+    assert require_arrival(run, EARLIER) != () and first_ended(run, EARLIER) != ()
 
 
 def test_a_port_that_is_down_is_named_by_a_job_that_left_nothing(tmp_path: Path) -> None:
