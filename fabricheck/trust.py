@@ -52,20 +52,36 @@ def why_untrusted(path: Path) -> str:
 
 def why_untrusted_tree(folder: Path) -> str:
     """As `why_untrusted`, of a folder and all that is in it, also behind links."""
+    if why := why_untrusted(folder):
+        return why
     seen: set[str] = set()
-    places = [folder]
-    while places:
-        place = places.pop()
-        if why := why_untrusted(place):
-            return why
-        real = os.path.realpath(place)
-        if real not in seen and os.path.isdir(real):
-            seen.add(real)
-            try:
-                places += [Path(entry.path) for entry in os.scandir(real)]
-            except OSError as error:
-                return _unseen(place, error)
+    folders = [str(folder)]
+    while folders:
+        real = os.path.realpath(folders.pop())
+        if real in seen or not os.path.isdir(real):
+            continue
+        seen.add(real)
+        try:
+            entries = [*os.scandir(real)]
+        except OSError as error:
+            return _unseen(Path(real), error)
+        for entry in entries:
+            if why := _why_of_entry(entry):
+                return why
+        folders += [entry.path for entry in entries if entry.is_dir()]
     return ""
+
+
+def _why_of_entry(entry: os.DirEntry[str]) -> str:
+    """As `why_untrusted`, of what is in a folder that was judged with all above it: a link has a way of its own."""
+    if entry.is_symlink():
+        return why_untrusted(Path(entry.path))
+    try:
+        return _why_of(Path(entry.path), entry.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return ""  # removed since
+    except OSError as error:
+        return _unseen(Path(entry.path), error)
 
 
 def _unseen(place: Path, error: OSError) -> str:
