@@ -42,8 +42,8 @@ _ends = [float("inf")]  # one time, which `guard` sets
 def guard(seconds: float = ENDS_S) -> None:
     """Goes on in a child, and ends this process with the child's status where that is a fault of the node, else with 0.
 
-    What the child says on stderr goes to the system's log too. All words of the child come
-    through this process: one that cannot be killed would keep a pipe open.
+    What the child says on stderr goes to the system's log too. All words of the child come through this process: one
+    that cannot be killed would keep a pipe open.
     """
     _ends[0] = time.monotonic() + seconds
     try:

@@ -122,7 +122,7 @@ def _spoilt(runs: Sequence[RunJudgement], problems: Sequence[Finding]) -> frozen
 
 
 def _blames_by(finding: Finding, spoilt: frozenset[str]) -> bool:
-    """Whether it says of something that it is slow, by these files alone."""
+    """Return whether a finding calls something slow, and has no other files than these."""
     return finding.entry.symptom == SLOW and bool(finding.files) and spoilt.issuperset(finding.files)
 
 
