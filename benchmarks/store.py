@@ -1,15 +1,14 @@
 """How long it takes to write, read and verify a sample store of a million metric-sessions, and how large it is.
 
-    python -m benchmarks.store --sessions 1000 --metrics 1000 --iterations 100
+    python -m benchmarks.store --sessions 1000 --metrics 1000
 
-Sessions are made up, but for their form: runs of 50 pairs each, with headers, judgements and samples of the size that
-fabricbench's have. They are written as `fabricheck run` writes them, checksums and flushes included. Prints Markdown.
+Sessions are made up, but for their form: runs of 50 pairs each. They are written as `fabricheck run` writes them,
+checksums and flushes included. Prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -24,13 +23,11 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from fabricheck.history import folders, store_tables
-from fabricheck.history.reading import history
-from fabricheck.history.session import SessionRecord, Yardsticks
-from fabricheck.history.upkeep import verify
-from fabricheck.judge.as_json import run_as_json
+from fabricheck.history import folders
+from fabricheck.history.metric_rows import JudgedCase, metrics_table, to_parquet
+from fabricheck.history.reading import history, verify
+from fabricheck.history.session import SessionRecord
 from fabricheck.judge.system import SystemJudge
-from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
 from fabricheck.results.fabricbench import read_run
 from fabricheck.suite import suite_root
@@ -46,18 +43,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--metrics", type=int, default=1000, help="of each session")
-    parser.add_argument("--iterations", type=int, default=100, help="kept of each metric")
     parser.add_argument("--folder", type=Path, help="where to make the store; it is removed again")
     arguments = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="store-benchmark-", dir=arguments.folder))
     try:
-        measure(work / "store", arguments.sessions, arguments.metrics, arguments.iterations)
+        measure(work / "store", arguments.sessions, arguments.metrics)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def measure(store: Path, sessions: int, metrics: int, iterations: int) -> None:
-    template = MadeSession.like_a_real_one(metrics, iterations)
+def measure(store: Path, sessions: int, metrics: int) -> None:
+    template = MadeSession.like_a_real_one(metrics)
     folders.create(store)
     start = time.monotonic()
     for number in range(sessions):
@@ -70,7 +66,7 @@ def measure(store: Path, sessions: int, metrics: int, iterations: int) -> None:
     verification, verified = seconds(lambda: verify(store))
     if verification.damage:
         sys.exit(verification.damage[0])
-    print(f"{sessions} sessions x {metrics} metrics x {iterations} iterations, {os.cpu_count()} cores\n")
+    print(f"{sessions} sessions x {metrics} metrics, {os.cpu_count()} cores\n")
     print("| what | |\n|---|---|")
     print(f"| writing a session | {wrote / sessions * 1e3:.0f} ms |")
     print(f"| `history` of {table.height} metric-sessions | {cold:.1f} s, again {again:.1f} s |")
@@ -87,58 +83,39 @@ def seconds(work: Callable[[], _Result]) -> tuple[_Result, float]:
 
 
 class MadeSession:
-    """The tables of one session; `write` gives each session its own ids, times and values."""
+    """The metrics of one session; `write` gives each session its own ids, times and values."""
 
-    def __init__(self, runs: pl.DataFrame, metrics: pl.DataFrame, samples: pl.DataFrame) -> None:
-        self.runs, self.metrics, self.samples = runs, metrics, samples
+    def __init__(self, metrics: pl.DataFrame) -> None:
+        self.metrics = metrics
         self.rng = np.random.default_rng(1)
 
     @classmethod
-    def like_a_real_one(cls, metrics: int, iterations: int) -> MadeSession:
+    def like_a_real_one(cls, metrics: int) -> MadeSession:
         """A session whose rows are those of a result file with GPUs, as often as it takes."""
         judged = SystemJudge.of("hgx-h200").judge(read_run(suite_root() / RESULT))
         case = Case("PingPong %transport=ccl", "openmpi", "benchmark:gpu", {}, "pass", None, None, None, False)
-        measured = [store_tables.JudgedCase(case, judged, '{"NCCL":"2.28.3"}', "{}")]
-        rows = store_tables.metrics_table(measured, "s", FIRST)
-        times = np.random.default_rng(0).normal(1e6, 1e4, iterations).astype(np.int64)
-        line = store_tables.samples_table(measured).head(1)
+        rows = metrics_table([JudgedCase(case, judged, '{"NCCL":"2.28.3"}', "{}")], "s", FIRST)
         number = np.arange(metrics)
-        ids = pl.Series("run_id", [f"{each // A_RUN:032x}" for each in number])
+        names = [f"pingpong_uncontended_{each // 100}_{each % 100}_1gib_goodput" for each in number]
         return cls(
-            pl.concat(
-                [
-                    store_tables.runs_table(measured, "s", FIRST).with_columns(
-                        pl.lit(f"{each:032x}").alias("run_id"), pl.lit(_judgement(judged)).alias("judgement")
-                    )
-                    for each in range(-(-metrics // A_RUN))
-                ]
-            ),
             rows[(number % rows.height).tolist()].with_columns(
-                ids,
-                pl.Series(
-                    "metric", [f"pingpong_uncontended_{each // 100}_{each % 100}_1gib_goodput" for each in number]
-                ),
+                pl.Series("run_id", [f"{each // A_RUN:032x}" for each in number]),
+                pl.Series("metric", names),
                 pl.lit("Gb/s").alias("unit"),
                 pl.lit("higher").alias("better"),
-            ),
-            pl.concat([line] * metrics).with_columns(
-                ids,
-                pl.Series("times_ns", [np.roll(times, each) + each for each in number]).cast(pl.List(pl.Int64)),
-            ),
+            )
         )
 
     def write(self, store: Path, number: int) -> None:
         """Append the session as `fabricheck.history.writing.append` does, with its own ids and values."""
         session, started = f"{number:08d}-benchmark", FIRST + timedelta(days=number)
-        own = [pl.concat_str(pl.lit(f"{number:08x}"), pl.col("run_id").str.slice(8)).alias("run_id")]
         place = [
-            *own,
+            pl.concat_str(pl.lit(f"{number:08x}"), pl.col("run_id").str.slice(8)).alias("run_id"),
             pl.lit(session).alias("session"),
             pl.lit(started).cast(pl.Datetime("us", "UTC")).alias("started"),
         ]
         noise = pl.Series("value", 1000 * self.rng.normal(1, 0.01, self.metrics.height))
         metrics = self.metrics.with_columns(*place, noise, noise.alias("low") * 0.999, noise.alias("high") * 1.001)
-        runs = self.runs.with_columns(*place)
         moment = started.strftime("%Y-%m-%dT%H:%M:%SZ")
         record = SessionRecord(
             session=session,
@@ -149,26 +126,17 @@ class MadeSession:
             host="login1",
             software={},
             judged_by={},
-            yardsticks=Yardsticks(topology=None, references=None, policy=None),
             verdict="PASS",
             problems=[],
             findings=[],
-            runs=runs["run_id"].to_list(),
+            runs=metrics["run_id"].unique(maintain_order=True).to_list(),
             metrics=metrics.height,
         )
         files = {
             folders.SESSION: record.model_dump_json().encode(),
-            folders.RUNS: store_tables.to_parquet(runs),
-            folders.METRICS: store_tables.to_parquet(metrics),
-            folders.SAMPLES: store_tables.to_parquet(self.samples.with_columns(own)),
+            folders.METRICS: to_parquet(metrics),
         }
         folders.commit(store / "benchmark", started.strftime("%Y%m%dT%H%M%SZ"), session, files)
-
-
-def _judgement(judged: RunJudgement) -> str:
-    record = run_as_json(judged)
-    record["metrics"] = (record["metrics"] * A_RUN)[:A_RUN]
-    return json.dumps(record)
 
 
 if __name__ == "__main__":

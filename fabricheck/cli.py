@@ -47,8 +47,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("report", "fabricheck.commands.report", "Judge result files, or a stored session, and write an HTML file."),
     Command("explain", "fabricheck.commands.explain", "Explain what a finding means and what to do."),
     Command("bundle", "fabricheck.commands.bundle", "Pack a run into one archive for a vendor."),
-    Command("store", "fabricheck.commands.store", "List, verify, prune or import stored runs."),
-    Command("replay", "fabricheck.commands.store", "Judge stored runs again and print what changed."),
+    Command("store", "fabricheck.commands.store", "List, verify or import stored runs."),
     Command("calibrate", "fabricheck.commands.history", "Make references from runs while the system was healthy."),
     Command("compare", "fabricheck.commands.history", "Compare two sets of runs: did the upgrade cost anything?"),
     Command("watch", "fabricheck.commands.history", "Report what got worse in the history, and since when."),
@@ -67,7 +66,7 @@ TASKS = {
     "Describe a system": ("init", "capture", "validate", "doctor"),
     "Measure": ("run", "upgrade"),
     "Understand a result": ("explain", "judge", "report", "expected", "reproduce"),
-    "Over weeks": ("store", "calibrate", "compare", "watch", "replay"),
+    "Over weeks": ("store", "calibrate", "compare", "watch"),
     "Beyond one run": ("bundle", "emulate"),
 }
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.history import store_tables
+from fabricheck.history.metric_rows import SCHEMA, from_parquet, to_parquet
 
 pytestmark = pytest.mark.timeout(60)
 COMMANDS = {
@@ -57,7 +57,7 @@ def test_it_is_one_line(
 
 
 def test_a_table_with_more_rows_than_bytes_is_refused() -> None:
-    content = store_tables.to_parquet(pl.DataFrame([], schema=store_tables.RUNS).clear(1_000_000))
+    content = to_parquet(pl.DataFrame([], schema=dict(SCHEMA)).clear(1_000_000))
     assert len(content) < 1_000_000
     with pytest.raises(ValueError, match="cannot be measurements"):
-        store_tables.from_parquet(content, store_tables.RUNS)
+        from_parquet(content)

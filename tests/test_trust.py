@@ -12,7 +12,7 @@ import pytest
 
 from fabricheck.cli import main
 from fabricheck.errors import UserError
-from fabricheck.history.folders import PRUNED, SAMPLES, SessionFolder, create, remove_draft, remove_samples
+from fabricheck.history.folders import FILES, commit, create
 from fabricheck.session.abandoned import only_run
 from fabricheck.suite import suite_root
 from fabricheck.trust import why_untrusted, why_untrusted_tree
@@ -119,19 +119,13 @@ def test_root_makes_nothing_where_another_s_link_leads(public: Path) -> None:
     assert not [*elsewhere.iterdir()]
 
 
-def test_root_removes_nothing_where_others_can_plant_links(public: Path) -> None:
+def test_root_writes_no_entry_where_others_can_plant_links(public: Path) -> None:
     system = public / "alps"
-    entry, draft = system / "20261121T083632Z-s", system / ".writing-0"
-    for folder in (entry, draft):
-        folder.mkdir(parents=True)
-    (entry / SAMPLES).touch()
-    (entry / PRUNED).symlink_to(public / "planted")
+    system.mkdir()
     system.chmod(0o777)
     with pytest.raises(UserError):
-        remove_samples(SessionFolder(entry, "20261121T083632Z", "s"), "now")
-    with pytest.raises(UserError):
-        remove_draft(draft)
-    assert (entry / SAMPLES).exists() and draft.exists() and not (public / "planted").exists()
+        commit(system, "20261121T083632Z", "s", dict.fromkeys(FILES, b""))
+    assert not [*system.iterdir()]
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["run"], ["upgrade"]])

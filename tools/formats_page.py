@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel
 
 from fabricheck import extras, tuning
-from fabricheck.history import session, store_tables
+from fabricheck.history import metric_rows, session
 from fabricheck.judge import nic_values, part_values, policy, published
 from fabricheck.judge.parts import Together
 from fabricheck.records.finding import Finding
@@ -122,85 +122,20 @@ FORMATS = (
         "JSON. [The sample store](sample-store.md) has the layout of an entry.",
         (session.SessionRecord,),
     ),
+    Format(
+        "Entry of the sample store: `metrics.parquet`",
+        "metric",
+        "Parquet. Entries of older versions have more columns, which are ignored, and the files `runs.parquet` and"
+        " `samples.parquet`.",
+        (metric_rows.MetricRow,),
+    ),
 )
-
-
-#: By column of the tables of the store: what it is.
-COLUMNS = {
-    "session": "ReFrame's uuid of the session",
-    "run_id": "the id that the benchmark drew for the run",
-    "started": "when the run began, by its header",
-    "system": "as in `site_configs/`",
-    "partition": "its name alone",
-    "environment": "of ReFrame",
-    "test": "unique name with parameters; repetitions of `--repeat` share it",
-    "metric": "[name](metrics.md)",
-    "unit": "`Gb/s` or `us`",
-    "better": "`higher` or `lower`",
-    "value": "median of the iterations",
-    "low": "lower end of its nonparametric 95% interval ([what it covers](methodology.md#an-iteration))",
-    "high": "upper end",
-    "count": "iterations",
-    "deviation": "spread within the run: 1.4826 x median absolute deviation",
-    "verdict": (
-        "of the run; in metrics.parquet the worst of the metric's own verdict and of what concerns its run as a whole "
-        "(a wrong transport, a file that was cut off). `UNJUDGED`: a sound value that nothing was there to judge; it "
-        "counts as a measurement"
-    ),
-    "nodes": "sorted host names",
-    "software": (
-        "JSON: versions by name, sorted: libraries and drivers from the header, `module NAME` from the job script, "
-        "`suite` (git revision), `fabricheck`, `ReFrame`, what `--session-extras NAME=VALUE` gave (firmware, for "
-        "example), and for runs on the host that ReFrame ran on its `kernel` and the `firmware` of its InfiniBand "
-        "adapters"
-    ),
-    "tuning": "JSON: variables in effect by name, without those that the launcher sets, and the `profile`",
-    "components": (
-        "what the data pass: `node`, `node:device`, `node:device-device` for a link; from the widest paths of the "
-        "topology, and the NIC of each GPU between nodes (without GPUs, the interfaces that sent the data). Switches "
-        "between nodes are unknown. `compare` and `watch` add the software that the data pass, as `library=NCCL`, "
-        "from `test` and `software`"
-    ),
-    "tags": "of the test",
-    "own_verdict": "the metric's own verdict",
-    "reason": "of the verdict, one line",
-    "nominal": "what the hardware's links carry, in `unit`",
-    "expected": "what a named algorithm gets, in `unit`",
-    "ceiling": "above it a value is implausible (a latency: below it)",
-    "floor_fraction": "share of `expected` below which a goodput is FAIL",
-    "expectation_source": "where these numbers come from",
-    "reference": "value measured when the system was healthy, in `unit`",
-    "reference_lower": "its lower bound, as a share of it",
-    "reference_upper": "its upper bound, as a share of it",
-    "reference_provenance": "where it comes from",
-    "test_class": "name of the check",
-    "result": "of ReFrame: `pass`, `fail`, `abort` …",
-    "phase": "of ReFrame, in which it failed",
-    "result_reason": "of ReFrame",
-    "attributes": "JSON: of the test, and what its check came to",
-    "record": "JSON: header, footer, problems and node states of the result",
-    "judgement": "JSON: as of [run](#verdict-judged-test)",
-    "operation": "as of [samples](#result-samples)",
-    "implementation": "as of [samples](#result-samples)",
-    "schedule": "as of [samples](#result-samples)",
-    "round": "as of [samples](#result-samples)",
-    "ranks": "as of [samples](#result-samples)",
-    "bytes": "as of [samples](#result-samples)",
-    "warmup": "as of [samples](#result-samples)",
-    "stopped": "as of [samples](#result-samples)",
-    "wrong_bytes": "as of [samples](#result-samples)",
-    "statistic": "`iterations`, `mean`, or of how many iterations `times_ns` are the order statistics",
-    "placement": "where the ranks were",
-    "groups": "`[n, g, k]`",
-    "messages": "of a matrix: source, destination, bytes",
-    "times_ns": "one an iteration",
-}
 
 
 def render() -> str:
     """The page, as Markdown."""
     formats = [line for file in FORMATS for line in _format(file)]
-    return "\n".join([_HEAD, *_extras(), *formats, *_tables()]).rstrip() + "\n"
+    return "\n".join([_HEAD, *_extras(), *formats]).rstrip() + "\n"
 
 
 def _extras() -> Iterator[str]:
@@ -338,28 +273,6 @@ def _default(kind: type, name: str) -> str:
     elif name in getattr(kind, "__required_keys__", ()):
         return ""
     return "optional" if value in (None, (), [], {}, "") else f"`{json.dumps(value, default=str)}`"
-
-
-def _tables() -> Iterator[str]:
-    yield "## Tables of the sample store: `runs.parquet`, `metrics.parquet`, `samples.parquet`\n"
-    for name, table in (
-        ("runs.parquet", store_tables.RUNS),
-        ("metrics.parquet", store_tables.METRICS),
-        ("samples.parquet", store_tables.SAMPLES),
-    ):
-        yield f"### {name}\n\n| column | type | meaning |\n|---|---|---|"
-        for column, kind in table.items():
-            yield f"| `{column}` | {_column(str(kind))} | {COLUMNS[column]} |"
-        yield ""
-
-
-def _column(kind: str) -> str:
-    """A type of polars as people write it."""
-    inner = re.fullmatch(r"List\((.*)\)", kind)
-    if inner:
-        return f"list of {_column(inner[1])}"
-    names = {"String": "text", "Float64": "number", "Int64": "int", "Boolean": "bool"}
-    return names.get(kind, "time, UTC" if kind.startswith("Datetime") else kind)
 
 
 def _escaped(text: str) -> str:

@@ -22,7 +22,7 @@ pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not re
 pytest_add_cli_args_test_selection = [
     "tests/judge", "tests/results/test_guards.py", "tests/results/test_fabricbench.py", "tests/commands/test_cli.py",
     "tests/commands/test_topology.py", "tests/commands/test_report.py", "tests/session/test_session.py",
-    "tests/report/test_machine.py", "tests/report/test_html.py", "tests/history/test_replay.py",
+    "tests/report/test_machine.py", "tests/report/test_html.py",
     "tests/history/test_calibrate.py", "tests/diagnosis",
 ]
 END

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import click
 
 from fabricheck.commands import rehearsal_note
 from fabricheck.commands.options import FILE, JSON, MARGIN, STORE, SYSTEM_OF_RUNS
+from fabricheck.errors import UserError
 from fabricheck.judge.constants import FEWEST
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from fabricheck.history.accepted import Accepted
     from fabricheck.history.limits import Limits
+    from fabricheck.records.run import Run
+    from fabricheck.topology.model import Topology
 
 
 @click.command()
@@ -37,6 +40,12 @@ if TYPE_CHECKING:
     type=FILE,
     help="Instead of references, write values of the GPU model into this file of reference_values/parts/.",
 )
+@click.option(
+    "--results",
+    multiple=True,
+    type=FILE,
+    help="For --part: the folder of a run, or a result file; repeatable.  [default: the system's runs in the output]",
+)
 @click.option("--write", "write_file", is_flag=True, help="Write the file. Without it, only the changes are printed.")
 @JSON
 def calibrate(
@@ -47,6 +56,7 @@ def calibrate(
     false_alarms: float,
     references: Path | None,
     part: Path | None,
+    results: tuple[Path, ...],
     write_file: bool,
     as_json: bool,
 ) -> None:
@@ -67,7 +77,7 @@ def calibrate(
     from fabricheck.suite import site_root
 
     if part is not None:
-        _calibrate_part(part, system, store, selection, write_file=write_file)
+        _calibrate_part(part, system, results, write_file=write_file)
         return
     path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
     if path.exists():
@@ -88,19 +98,39 @@ def calibrate(
     click.get_current_context().exit(4 if any(not refused.is_healthy for refused in calibration.refused) else 0)
 
 
-def _calibrate_part(path: Path, system: str, store: Path, selection: str | None, *, write_file: bool) -> None:
-    from fabricheck.history.part_file import part_text, source_of, stored_on_parts
+def _calibrate_part(path: Path, system: str, results: Sequence[Path], *, write_file: bool) -> None:
+    from fabricheck.history.part_file import part_text, source_of
     from fabricheck.history.references_file import diff, write
-    from fabricheck.suite import suite_root
+    from fabricheck.suite import output_folder, suite_root
 
     if path.parent == Path():  # a name alone
         path = suite_root() / "reference_values" / "parts" / path
-    runs = stored_on_parts(store, system, [selection] if selection is not None else [])
+    runs = list(_runs_on_part(system, results or sorted((output_folder() / "runs").glob(f"{system}-*"))))
     text = part_text(path, runs, system, source_of(system, [run for run, _ in runs]))
     click.echo(diff(path, text), nl=False)
     if write_file:
         write(path, text)
         click.echo(f"written: {path}", err=True)
+
+
+def _runs_on_part(system: str, results: Iterable[Path]) -> Iterator[tuple[Run, Topology]]:
+    """Read the runs of folders and result files whose checks let them count, each with its topology."""
+    from fabricheck.judge.system import SystemJudge
+    from fabricheck.results.fabricbench import read_run
+    from fabricheck.session.reframe_report import read_session
+
+    judge = SystemJudge.of(system)
+    for place in results:
+        try:
+            cases = read_session(place).cases if place.is_dir() else ()
+        except UserError as error:
+            click.echo(f"fabricheck: left out: {error}", err=True)
+            continue
+        files = [(file, case.partition) for case in cases if case.trusts_its_run for file in case.result_files()]
+        for file, partition in files if place.is_dir() else [(place, "")]:
+            topology = judge.topology_of(partition)
+            if topology is not None:
+                yield read_run(file), topology
 
 
 @click.command()

@@ -1,34 +1,29 @@
-"""`fabricheck store` and `fabricheck replay`: the sample store, by hand."""
+"""`fabricheck store`: the store, by hand."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import POLICY, REFERENCES, STORE
+from fabricheck.commands.options import STORE
 from fabricheck.errors import UserError
 from fabricheck.session.storing import attributes_of, case_of_files, import_files, import_folder
 from fabricheck.units import plural
 
 if TYPE_CHECKING:
-    from fabricheck.history.replay import ReplayedSession
     from fabricheck.history.writing import Appended
 
 # 2 is the user's own mistake.
 EXIT_DAMAGED = 1
-EXIT_CHANGED = 1
 
 
 @click.group()
 def store() -> None:
-    """List, verify, prune or import stored runs.
+    """List, verify or import stored runs.
 
-    When: to look up earlier verdicts, to free space, or after a disk failed.
+    When: to look up earlier verdicts, or after a disk failed.
 
     \b
     fabricheck store ls --system alps
@@ -54,7 +49,7 @@ def ls(context: click.Context, *, store: Path, system: str | None) -> None:
         f"{'started (UTC)':20}  {'session':36}  {'verdict':10}  {'runs':>5}  {'metrics':>7}  {'size':>9}  system"
     )
     damaged = 0
-    for entry in find_entries(store, system, ()):
+    for entry in find_entries(store, system):
         try:
             record = read_record(entry)
         except UserError as error:
@@ -62,10 +57,10 @@ def ls(context: click.Context, *, store: Path, system: str | None) -> None:
             damaged = EXIT_DAMAGED
             continue
         size = f"{entry.size() / 1e6:.2f} MB"
-        samples = f"{'  (rehearsal)' if record.rehearsal else ''}{'  (samples pruned)' if entry.pruned else ''}"
+        rehearsal = "  (rehearsal)" if record.rehearsal else ""
         click.echo(
             f"{record.started:20}  {record.session:36}  {record.verdict:10}  {len(record.runs):5}  "
-            f"{record.metrics:7}  {size:>9}  {record.system}{samples}"
+            f"{record.metrics:7}  {size:>9}  {record.system}{rehearsal}"
         )
     context.exit(damaged)
 
@@ -82,7 +77,7 @@ def verify(context: click.Context, *, store: Path) -> None:
     \b
     fabricheck store verify
     """
-    from fabricheck.history.upkeep import verify as verify_store
+    from fabricheck.history.reading import verify as verify_store
 
     problems = verify_store(store)
     for line in problems.remarks:
@@ -92,43 +87,6 @@ def verify(context: click.Context, *, store: Path) -> None:
     state = f"{len(problems.damage)} damaged or foreign" if problems.damage else "all undamaged"
     click.echo(f"{store}: {plural(problems.entries, 'session')} with {plural(problems.metrics, 'metric')}, {state}")
     context.exit(EXIT_DAMAGED if problems.damage else 0)
-
-
-@store.command()
-@STORE
-@click.option(
-    "--samples",
-    "days",
-    type=click.FloatRange(min=0),
-    required=True,
-    metavar="DAYS",
-    help="Keep the samples of the last DAYS days.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
-@click.pass_context
-def prune(context: click.Context, *, store: Path, days: float, dry_run: bool) -> None:
-    """Remove the samples of old sessions; their metrics, headers and judgements stay for ever.
-
-    When: the store takes too much space. Runs without samples cannot be judged again. The exit status is 1 if a damaged
-    session was skipped.
-
-    \b
-    fabricheck store prune --samples 400 --dry-run
-    """
-    from fabricheck.history.upkeep import prune as prune_store
-
-    try:
-        keep = timedelta(days=days)
-    except OverflowError:
-        raise UserError(f"{days:g} days is too long: nothing would be pruned") from None
-    done = prune_store(store, keep, datetime.now(timezone.utc), dry_run=dry_run)
-    for line in done.kept:
-        click.echo(f"skipped: {line}")
-    for draft in done.drafts:
-        click.echo(f"incomplete entry of a killed process: {draft}")
-    what = "would be removed" if dry_run else "removed"
-    click.echo(f"{store}: the samples of {plural(len(done.entries), 'session')}, {done.bytes / 1e6:.2f} MB, {what}")
-    context.exit(EXIT_DAMAGED if done.kept else 0)
 
 
 @store.command("import")
@@ -188,78 +146,9 @@ def import_(
     context.exit(EXIT_DAMAGED if damaged else 0)
 
 
-@click.command()
-@STORE
-@click.option("--system", help="Only this system.")
-@click.option("--session", "sessions", multiple=True, help="Only this session, by the beginning of its id; repeatable.")
-@POLICY
-@REFERENCES
-@click.pass_context
-def replay(
-    context: click.Context,
-    *,
-    store: Path,
-    system: str | None,
-    sessions: tuple[str, ...],
-    policy: Path | None,
-    references: Path | None,
-) -> None:
-    """Judge stored runs again and print what changed.
-
-    When: after a change of policy, references or topology, or after an upgrade of Fabricheck. Runs are judged by the
-    current files of the suite, or by --policy and --references. Nothing in the store changes. The exit status is 0 if
-    every judgement is the same to the last byte, 1 if one differs, 4 if no run could be judged (all samples were
-    pruned), 2 for a mistake in the input.
-
-    \b
-    fabricheck replay --system alps --policy ours.yaml
-    """
-    from fabricheck.history.replay import replay as replay_store
-    from fabricheck.records.verdict import EXIT_CODES, Verdict
-    from fabricheck.suite import suite_root
-
-    runs, changed, pruned = 0, 0, 0
-    done = replay_store(store, suite_root(), system=system, sessions=sessions, policy=policy, references=references)
-    for session in _with_progress(done):
-        for line in _describe(session):
-            click.echo(line)
-        runs += len(session.runs)
-        changed += sum(bool(one.changes) for one in session.runs)
-        pruned += session.pruned
-    left_out = f"; {plural(pruned, 'session')} without samples left out" if pruned else ""
-    click.echo(f"{runs} runs judged again, {changed} with another result{left_out}")
-    context.exit(EXIT_CHANGED if changed else 0 if runs else EXIT_CODES[Verdict.INCOMPLETE])
-
-
 def report(appended: Appended) -> bool:
     """Say what was stored, and on stderr what is wrong with older entries; whether anything is."""
     for line in appended.remarks:
         click.echo(f"fabricheck: the store is damaged: {line}", err=True)
     click.echo(f"stored in {appended.entry.path}")
     return bool(appended.remarks)
-
-
-def _describe(session: ReplayedSession) -> Iterator[str]:
-    if session.pruned or session.changed or session.other:
-        yield f"{session.entry.started}  {session.entry.session}"
-    if session.other:
-        yield f"  changed since it was stored: {', '.join(session.other)}"
-    if session.pruned:
-        yield "  its samples were pruned, so it cannot be judged again"
-    for run in session.runs:
-        for change in run.changes:
-            what = f"{change.metric} of {run.stored}" if change.metric else str(run.stored)
-            yield f"  {what}"
-            yield f"    was  {change.before}"
-            yield f"    now  {change.after}"
-
-
-def _with_progress(sessions: Iterable[ReplayedSession]) -> Iterator[ReplayedSession]:
-    """The sessions; on a terminal, stderr shows how many there were so far."""
-    shown = sys.stderr.isatty()
-    for number, session in enumerate(sessions, start=1):
-        if shown:
-            click.echo(f"\r\033[K{number} sessions judged", nl=False, err=True)
-        yield session
-    if shown:
-        click.echo("\r\033[K", nl=False, err=True)

@@ -1,5 +1,5 @@
 """The sample store, and what many runs say: references from healthy ones, what changed, and what got worse.
 
-The store is what every run measured, append-only Parquet in folders. Here: its writing, reading, upkeep and replay;
+The store has every metric of every run, append-only Parquet in folders. Here: its writing and reading;
 calibrate, compare, watch, and their statistics. Not here: what one run means (judge).
 """

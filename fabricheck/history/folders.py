@@ -4,14 +4,16 @@
       fabricheck-store.json                  what makes the folder a store: the version of its format
       <system>/
         20261121T083632Z-<session>/          an entry: all files of one session
-          session.json  runs.parquet  metrics.parquet  samples.parquet
-          SHA256SUMS                         of the four, as sha256sum writes and checks them
-          samples.pruned                     only where `prune` has removed the samples, and when
+          session.json  metrics.parquet
+          SHA256SUMS                         of the two, as sha256sum writes and checks them
         .writing-<random>/                   an entry that is being written, or whose writer was killed
 
 An entry is written below its temporary name, flushed to the disk file by file, and then renamed. A folder cannot be
 renamed onto one that has files, so of two writers of one session the second fails: the file system's own rename is the
-only lock, and local disks, NFS and Lustre have it. Nothing is ever written into an entry again, but for `prune`.
+only lock, and local disks, NFS and Lustre have it. Nothing is ever written into an entry again.
+
+Stores of format 1 also have runs.parquet and samples.parquet in an entry, which nothing reads any more, and
+samples.pruned where the samples were removed. The first session that is added makes such a store one of format 2.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,10 @@ from fabricheck.trust import require_trusted_by_root
 
 MARKER = "fabricheck-store.json"
 SUMS = "SHA256SUMS"
-SESSION, RUNS, METRICS, SAMPLES = "session.json", "runs.parquet", "metrics.parquet", "samples.parquet"
-FILES = (SESSION, RUNS, METRICS, SAMPLES)
-PRUNED = "samples.pruned"
+SESSION, METRICS = "session.json", "metrics.parquet"
+FILES = (SESSION, METRICS)
+#: Files of an entry of format 1 that nothing reads any more.
+OLD_FILES = ("runs.parquet", "samples.parquet", "samples.pruned")
 
 _DRAFT = ".writing-"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -54,49 +56,33 @@ class SessionFolder:
     started: str
     session: str
 
-    @property
-    def pruned(self) -> bool:
-        """Whether the samples were removed on purpose."""
-        return (self.path / PRUNED).exists()
-
     def read(self, name: str) -> bytes:
         """The content of a file of the entry, its checksum compared. Raises UserError where it is not what it was."""
-        return self.check(name, self.sums())
-
-    def check(self, name: str, sums: Mapping[str, str]) -> bytes:
-        """As `read`, with checksums that were read before. Raises UserError where the file is missing or damaged."""
-        try:
-            content = (self.path / name).read_bytes()
-        except FileNotFoundError:
-            if name == SAMPLES and self.pruned:
-                raise UserError(f"{self.path}: its samples were pruned; only its metrics are left") from None
-            raise self.damage(f"{name} is missing") from None
-        except OSError as error:
-            raise UserError(f"{self.path / name}: cannot be read: {error.strerror}") from None
-        if name not in sums:
-            raise self.damage(f"{SUMS} does not name {name}")
-        if hashlib.sha256(content).hexdigest() != sums[name]:
+        expected = self._sums()[name]
+        content = self._content(name)
+        if hashlib.sha256(content).hexdigest() != expected:
             raise self.damage(f"{name} ({len(content)} bytes) was changed: its checksum differs")
         return content
 
-    def sums(self) -> Mapping[str, str]:
+    def _sums(self) -> Mapping[str, str]:
         """SHA-256 in hexadecimal by file name. Raises UserError where the list of checksums cannot be read."""
-        try:
-            lines = (self.path / SUMS).read_bytes().decode("ascii").removesuffix("\n").split("\n")
-        except FileNotFoundError:
-            raise self.damage(f"{SUMS} is missing") from None
-        except OSError as error:
-            raise UserError(f"{self.path / SUMS}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise self.damage(f"{SUMS} is not a list of checksums") from None
-        matches = [_SUM.fullmatch(line) for line in lines]
-        if tuple(each[2] for each in matches if each) != FILES or not all(matches):
+        lines = self._content(SUMS).decode("ascii", "replace").removesuffix("\n").split("\n")
+        sums = {match[2]: match[1] for match in map(_SUM.fullmatch, lines) if match}
+        if len(sums) < len(lines) or not {*FILES} <= {*sums} <= {*FILES, *OLD_FILES}:
             raise self.damage(f"{SUMS} is not a list of the checksums of {', '.join(FILES)}")
-        return {each[2]: each[1] for each in matches if each}
+        return sums
+
+    def _content(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            raise self.damage(f"{name} is missing") from None
+        except OSError as error:
+            raise UserError(f"{self.path / name}: cannot be read: {error.strerror}") from None
 
     def foreign(self) -> tuple[str, ...]:
         """Names in the folder that do not belong there."""
-        return tuple(sorted({*_names(self.path)} - {*FILES, SUMS, PRUNED}))
+        return tuple(sorted({*_names(self.path)} - {*FILES, *OLD_FILES, SUMS}))
 
     def size(self) -> int:
         """Bytes of all its files."""
@@ -125,8 +111,8 @@ def create(store: Path) -> None:
             if others:
                 raise UserError(f"{store}: is not a store, and holds {others[0]!r}: name an empty or a new folder")
             _write_marker(store)
-        elif marker_damage(store):
-            _write_marker(store)  # every session says its own format
+        elif (_version(store) or 0) < FORMAT:
+            _write_marker(store)  # it is damaged, or of an older format
     check_is_store(store)
 
 
@@ -141,7 +127,7 @@ def check_is_store(store: Path) -> None:
     if not store.exists():
         raise UserError(f"there is no store at {store}: `fabricheck run` creates it, or name another with --store")
     version = _version(store)
-    if version not in (None, FORMAT):
+    if version is not None and not 1 <= version <= FORMAT:
         raise UserError(f"{store}: has the format {version} and this version reads {FORMAT}: use matching versions")
 
 
@@ -224,36 +210,6 @@ def commit(folder: Path, started: str, session: str, files: Mapping[str, bytes])
     return entry
 
 
-def remove_samples(entry: SessionFolder, when: str) -> int:
-    """Remove the samples of an entry on purpose; the bytes that were freed. A kill in between leaves both or none.
-
-    The note that they were pruned comes first: samples that are missing without it are damage. It is empty until they
-    are gone, since a full disk has no room for more.
-    """
-    samples, note = entry.path / SAMPLES, entry.path / PRUNED
-    with _writing(entry.path, "removed"):
-        if not entry.pruned:
-            note.touch()
-            _flush_folder(entry.path)
-        try:
-            freed = samples.stat().st_size
-            samples.unlink()
-        except FileNotFoundError:
-            return 0
-        _flush_folder(entry.path)
-        note.write_text(f"{when}\n", encoding="ascii")
-    return freed
-
-
-def remove_draft(draft: Path) -> None:
-    """Remove what a killed writer left."""
-    with _writing(draft.parent, "removed"):
-        if stat.S_ISDIR(draft.lstat().st_mode):
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)
-
-
 def _names(folder: Path) -> list[str]:
     try:
         # NFS keeps a removed file that somebody still reads as .nfs…, for as long as that lasts.
@@ -291,9 +247,9 @@ def _flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(folder: Path, done: str = "stored") -> Iterator[None]:
+def _writing(folder: Path) -> Iterator[None]:
     require_trusted_by_root("the store", folder)
     try:
         yield
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}; nothing was {done}") from None
+        raise UserError(f"{folder}: cannot be written: {error.strerror}; nothing was stored") from None

@@ -14,12 +14,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from fabricheck.errors import UserError
-from fabricheck.history.reading import find_entries, stored_runs
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.judge.constants import MEMORY_SLACK
 from fabricheck.judge.part_values import Part, RunContext, is_comparable, links_on_the_way, load_part
 from fabricheck.judge.policy import host_memory_of
-from fabricheck.judge.system import SystemJudge
 from fabricheck.records.metrics import Metric, metrics_of
 from fabricheck.records.operations import COLLECTIVES, ONE_WAY_MEMORY_PATHS, PAIRS, kernel_settings
 from fabricheck.records.run import Device, Run
@@ -75,21 +73,6 @@ def part_text(path: Path, runs: Iterable[tuple[Run, Topology]], name: str, sourc
     return _text(
         path, old, devices, [_value(key, found, name) for key, found in sorted(values.items())], (name, source)
     )
-
-
-def stored_on_parts(store: Path, system: str, sessions: Sequence[str]) -> list[tuple[Run, Topology]]:
-    """The runs of a system's stored sessions (all: empty) that their checks let count, each with its topology.
-
-    Raises UserError for a session that is not there and where the system has no topology.
-    """
-    judge = SystemJudge.of(system)
-    runs = []
-    for entry in find_entries(store, system, sessions):
-        for stored in stored_runs(entry):
-            topology = judge.topology_of(stored.case.partition)
-            if stored.case.trusts_its_run and topology is not None:
-                runs.append((stored.run, topology))
-    return runs
 
 
 def source_of(system: str, runs: Sequence[Run]) -> CommentedMap:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import polars as pl
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, store_tables
-from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SessionFolder
-from fabricheck.history.session import read_record
+from fabricheck.history import folders
+from fabricheck.history.folders import METRICS, SessionFolder
+from fabricheck.history.metric_rows import from_parquet
+from fabricheck.history.session import SessionRecord, read_record
 from fabricheck.judge.constants import READERS
-
-_SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
-
 
 #: Takes a line about something damaged or foreign, which is left out then.
 Say = Callable[[str], None]
@@ -69,39 +68,13 @@ def entries_of(store: Path, system: str, say: Say = refuse) -> tuple[SessionFold
     return content.entries
 
 
-def find_entries(store: Path, system: str | None, sessions: Sequence[str]) -> tuple[SessionFolder, ...]:
-    """The entries of a system (of all: `None`), or those of `sessions`, each an id or how exactly one id begins.
-
-    Raises UserError for a session that is not there or not told apart, and as `entries_of` does.
-    """
+def find_entries(store: Path, system: str | None) -> tuple[SessionFolder, ...]:
+    """The entries of a system, or of all. Raises UserError where there is none, and as `entries_of` does."""
     names = [system] if system is not None else folders.systems(store)[0]
-    entries = [entry for name in names for entry in entries_of(store, name)]
+    entries = tuple(entry for name in names for entry in entries_of(store, name))
     if not entries:
         raise UserError(f"{store}: the store is empty")
-    if not sessions:
-        return tuple(entries)
-    chosen = []
-    for text in sessions:
-        matching = [each for each in entries if each.session == text] or [
-            each for each in entries if each.session.startswith(text)
-        ]
-        if not matching:
-            raise UserError(_no_session(store, text, entries))
-        if len(matching) > 1:
-            raise UserError(f"{store}: {len(matching)} sessions begin with {text!r}: give more of its id")
-        chosen += matching
-    return tuple(dict.fromkeys(chosen))
-
-
-def stored_runs(entry: SessionFolder) -> Iterator[store_tables.StoredRun]:
-    """The runs of an entry, exactly as they were. Raises UserError where samples were pruned and for damage."""
-    sums = entry.sums()
-    samples = read_table(entry, SAMPLES, sums=sums)
-    runs = read_table(entry, RUNS, sums=sums)
-    try:
-        yield from store_tables.stored_runs(runs, samples)
-    except ValueError as error:
-        raise entry.damage(f"{RUNS}: {error}") from None
+    return entries
 
 
 def count_values(store: Path, system: str) -> tuple[int, int]:
@@ -120,33 +93,67 @@ def _height(entry: SessionFolder) -> int:
 
 def _metrics_or_damage(entry: SessionFolder) -> pl.DataFrame | str:
     try:
-        return _metrics(entry)
+        record, table = read_entry(entry)
     except UserError as error:
         return str(error)
+    return table.with_columns(rehearsal=pl.lit(record.rehearsal))
 
 
-def _metrics(entry: SessionFolder) -> pl.DataFrame:
+def read_entry(entry: SessionFolder) -> tuple[SessionRecord, pl.DataFrame]:
+    """The record and the metrics of a session. Raises UserError where anything in its folder is damaged or foreign."""
     foreign = entry.foreign()
     if foreign:
         raise UserError(_foreign(entry.path / foreign[0]))
-    columns = [name for name in store_tables.HISTORY if name in store_tables.METRICS]
-    table = read_table(entry, METRICS, columns)
-    system = entry.path.parent.name
-    others = table.filter((pl.col("system") != system) | (pl.col("session") != entry.session))
-    if not others.is_empty():
-        raise entry.damage(f"holds metrics of session {others['session'][0]} of {others['system'][0]}")
-    return table.with_columns(rehearsal=pl.lit(read_record(entry).rehearsal))
-
-
-def read_table(
-    entry: SessionFolder, name: str, columns: Iterable[str] | None = None, *, sums: Mapping[str, str] | None = None
-) -> pl.DataFrame:
-    """A table of an entry, or some of its columns; `sums`: checksums read before. Raises UserError for damage."""
-    content = entry.check(name, sums if sums is not None else entry.sums())
+    content = entry.read(METRICS)
+    record = read_record(entry)
     try:
-        return store_tables.from_parquet(content, _SCHEMAS[name], columns)
+        table = from_parquet(content)
     except ValueError as error:
-        raise entry.damage(f"{name} {error}") from None
+        raise entry.damage(f"{METRICS} {error}") from None
+    strangers = table.filter((pl.col("system") != record.system) | (pl.col("session") != record.session))
+    if not strangers.is_empty() or not set(table["run_id"].unique()) <= set(record.runs):
+        raise entry.damage(f"{METRICS} has rows of another system, session or run")
+    if table.height != record.metrics:
+        raise entry.damage(f"{METRICS} has {table.height} metrics and session.json {record.metrics}")
+    return record, table
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `verify` found: a line for each thing that is wrong, and for each that is only worth knowing."""
+
+    entries: int
+    metrics: int
+    damage: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def verify(store: Path) -> Verified:
+    """Read every file of a store and compare it with its checksum and with the others.
+
+    Whatever the store holds, this returns. Raises UserError only where there is no store.
+    """
+    names, foreign = folders.systems(store)
+    damage = [*filter(None, [folders.marker_damage(store)]), *map(_foreign, foreign)]
+    remarks, entries, metrics = [], 0, 0
+    owner: dict[str, SessionFolder] = {}
+    for system in names:
+        content = folders.scan(store / system)
+        damage += map(_foreign, content.foreign)
+        remarks += [f"{path}: incomplete: it is being written, or its process was killed" for path in content.drafts]
+        entries += len(content.entries)
+        for entry in content.entries:
+            try:
+                record, _ = read_entry(entry)
+            except UserError as error:
+                damage.append(str(error))
+                continue
+            metrics += record.metrics
+            for run_id in record.runs:
+                first = owner.setdefault(run_id, entry)
+                if first != entry:
+                    damage.append(f"{entry.path}: run {run_id} is in {first.path} too: move one out of the store")
+    return Verified(entries, metrics, tuple(damage), tuple(remarks))
 
 
 def _unique(store: Path, table: pl.DataFrame, say: Say) -> pl.DataFrame:
@@ -161,8 +168,3 @@ def _unique(store: Path, table: pl.DataFrame, say: Say) -> pl.DataFrame:
 
 def _foreign(path: Path) -> str:
     return f"{path}: does not belong in a store: {folders.HINT}"
-
-
-def _no_session(store: Path, session: str, entries: Sequence[SessionFolder]) -> str:
-    latest = ", ".join(each.session for each in entries[-3:])
-    return f"{store}: no session {session!r}; the latest are {latest}"

@@ -1,13 +1,12 @@
-"""session.json: what an entry says of its session as a whole."""
+"""session.json: the session of an entry as a whole."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from fabricheck.history.folders import SESSION, SessionFolder
-from fabricheck.records.finding import Finding
 from fabricheck.results.fabricbench_format import Moment
 
 # 2026-11-21T08:36:32Z is 20261121T083632Z in the name of an entry.
@@ -16,102 +15,95 @@ _COMPACT = str.maketrans("", "", "-:")
 VerdictName = Literal["PASS", "DEGRADED", "FAIL", "INCOMPLETE", "INVALID"]
 
 
-class _Model(BaseModel):
+def _clean(value: object) -> object:
+    """Return a text as UTF-8 can hold it: names come from elsewhere and may have lone surrogates."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_clean)]
+
+
+class StoredModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class FindingRecord(_Model):
+class FindingRecord(StoredModel):
     """A finding of the session, not of one run. Before format 3 there were no codes and no components, and those that
     changed no verdict had none; in format 1 they stood among the others."""
 
     verdict: VerdictName = "PASS"
-    message: str
-    code: str = "recorded"
-    components: list[dict[str, str]] = []
+    message: Text
+    code: Text = "recorded"
+    components: list[dict[str, Text]] = []
     measured: float | None = None
     expected: float | None = None
-    unit: str = ""
-    metrics: list[str] = []
-    files: list[str] = []
+    unit: Text = ""
+    metrics: list[Text] = []
+    files: list[Text] = []
     p: float | None = None
 
-    @property
-    def finding(self) -> Finding:
-        """Raises ValueError where its code or components are none."""
-        return Finding.from_json(self.model_dump())
 
-
-class Yardsticks(_Model):
-    """SHA-256 of the files that the runs were judged by; null where the system has none."""
-
-    topology: str | None
-    references: str | None
-    policy: str | None
-
-
-class NodeRecord(_Model):
+class NodeRecord(StoredModel):
     """The result of a session on one node. Older files also have `links`, which is ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
     verdict: VerdictName
 
 
-class SessionRecord(_Model):
-    """The session: when and where it was, what it came to, and which runs are in the entry.
+class SessionRecord(StoredModel):
+    """The session: when and where it was, its verdict, and which runs are in the entry.
 
-    Format 1 had no findings of their own; `read_record` brings it into the shape of later ones. `stored` is when the
-    entry was written. `software` are versions that all its runs share,
-    `judged_by` those of the program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
+    `stored` is when the entry was written. `software` are versions that all its runs share, `judged_by` those of the
+    program and the suite that judged them. `rehearsal`: whether any run was on emulated GPUs;
     the store of before emulation has none. `level`: which checks were requested, by their tags. `nodes`: each that had
-    a part. Either is null where it was not recorded, as in all older entries.
+    a part. Either is null where it was not recorded, as in all older entries. Older files also have `yardsticks`, which
+    is ignored.
     """
 
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
     format: Literal[1, 2, 3] = 3
-    session: str
+    session: Text
     """ReFrame's uuid"""
-    system: str
+    system: Text
     started: Moment
     """UTC, such as `2026-11-21T08:36:32Z`"""
     ended: Moment
     """UTC"""
     stored: Moment
-    host: str
+    host: Text
     """where ReFrame ran"""
-    software: dict[str, str]
-    judged_by: dict[str, str]
+    software: dict[Text, Text]
+    judged_by: dict[Text, Text]
     """versions of the program and of the suite that judged"""
-    yardsticks: Yardsticks
     verdict: VerdictName
     problems: list[FindingRecord]
-    """what kept it from PASS"""
+    """those that kept it from PASS"""
     findings: list[FindingRecord] = []
-    """what changed no verdict"""
+    """those that changed no verdict"""
     rehearsal: bool = False
-    level: str | None = None
-    nodes: dict[str, NodeRecord] | None = None
-    runs: list[str]
+    level: Text | None = None
+    nodes: dict[Text, NodeRecord] | None = None
+    runs: list[Text]
     """ids of its runs"""
     metrics: Annotated[int, Field(ge=0)]
     """how many metrics the runs have"""
 
 
-def read_record(entry: SessionFolder, content: bytes | None = None) -> SessionRecord:
-    """The record of an entry, whose bytes may have been read before. Raises UserError where it is damaged."""
-    content = entry.read(SESSION) if content is None else content
+def read_record(entry: SessionFolder) -> SessionRecord:
+    """The record of an entry. Raises UserError where it is damaged."""
     try:
-        record = SessionRecord.model_validate_json(content)
+        record = SessionRecord.model_validate_json(entry.read(SESSION))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or SESSION
-        raise entry.damage(f"{SESSION} is not of this format: {where}: {first['msg']}") from None
+        raise entry.damage(f"{SESSION} is not of this format: {first_mistake(error)}") from None
     if record.system != entry.path.parent.name:
         raise entry.damage(f"has data of the system {record.system!r} and is in the folder of another system")
     if record.session != entry.session or record.started.translate(_COMPACT) != entry.started:
         raise entry.damage(f"holds session {record.session} of {record.started}, which contradicts its name")
-    return _findings_apart(record)
+    return record
 
 
-def _findings_apart(record: SessionRecord) -> SessionRecord:
-    findings = [each for each in record.problems if each.verdict == "PASS"]
-    problems = [each for each in record.problems if each.verdict != "PASS"]
-    return record.model_copy(update={"problems": problems, "findings": [*findings, *record.findings]})
+def first_mistake(error: ValidationError) -> str:
+    """The first thing that a model refused, and where it was."""
+    mistake = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, mistake["loc"]))
+    return f"{where}: {mistake['msg']}" if where else mistake["msg"]

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from fabricheck.history.folders import RUNS, SessionFolder
-from fabricheck.history.reading import entries_of, read_table
+from fabricheck.history.folders import SessionFolder
+from fabricheck.history.metric_rows import verdict_of_whole
+from fabricheck.history.reading import entries_of, read_entry
 from fabricheck.history.session import NodeRecord, read_record
-from fabricheck.history.store_tables import verdict_of_whole
 from fabricheck.judge.constants import READERS
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
@@ -61,8 +61,8 @@ def _hosts(entry: SessionFolder) -> tuple[str, Iterable[str]]:
     record = read_record(entry)
     if record.nodes is not None:
         return record.started, record.nodes
-    runs = read_table(entry, RUNS, ["nodes"])  # a session of before sessions had nodes
-    return record.started, chain.from_iterable(runs["nodes"])
+    _, metrics = read_entry(entry)  # a session of before sessions had nodes
+    return record.started, chain.from_iterable(metrics["nodes"])
 
 
 def _node(host: str, names: Mapping[str, object]) -> str:

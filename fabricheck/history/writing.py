@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, store_tables
+from fabricheck.history import folders
 from fabricheck.history.changes import software_of, tuning_of, versions_of_suite
 from fabricheck.history.folders import SessionFolder
-from fabricheck.history.session import FindingRecord, NodeRecord, SessionRecord, Yardsticks, read_record
-from fabricheck.history.store_tables import clean
+from fabricheck.history.metric_rows import JudgedCase, metrics_table, run_id_of, started_of, to_parquet
+from fabricheck.history.session import FindingRecord, NodeRecord, SessionRecord, read_record
 from fabricheck.judge.overall import rehearsed
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import Case
@@ -22,8 +21,6 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.rehearsal import REHEARSAL, drove_real_gpus
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench_format import parse_utc
-from fabricheck.suite import site_root
-from fabricheck.topology.model import partition_files
 
 # Clocks of the machines of one site differ by less than this.
 _SLACK = timedelta(minutes=1)
@@ -68,7 +65,7 @@ class Appended:
 
 def made_up_session(judged: Sequence[RunJudgement]) -> str:
     """The id of a session of result files that no report of ReFrame belongs to: the same for the same runs."""
-    return str(uuid.uuid5(_NO_SESSION, " ".join(sorted(store_tables.run_id_of(each.run) for each in judged))))
+    return str(uuid.uuid5(_NO_SESSION, " ".join(sorted(run_id_of(each.run) for each in judged))))
 
 
 def append(store: Path, new: NewSession, now: datetime | None = None) -> Appended:
@@ -84,7 +81,7 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
     older, remarks = _older(store)
     _check_clock(new, older, now)
     measured = tuple(
-        store_tables.JudgedCase(
+        JudgedCase(
             case,
             judged,
             software_of(judged.run, case, new.software, new.host_facts),
@@ -92,66 +89,34 @@ def append(store: Path, new: NewSession, now: datetime | None = None) -> Appende
         )
         for case, judged in zip(new.cases, new.judged, strict=True)
     )
-    run_ids = [store_tables.run_id_of(each.judged.run) for each in measured]
+    run_ids = [run_id_of(each.judged.run) for each in measured]
     _check_runs(new, run_ids, older)
     _check_platform(new, older)
-    metrics = store_tables.metrics_table(measured, new.session, new.started)
+    metrics = metrics_table(measured, new.session, new.started)
     record = SessionRecord(
         session=new.session,
         system=new.system,
         started=_text(new.started),
         ended=_text(new.ended),
         stored=_text(now),
-        host=clean(new.host),
-        software={clean(name): clean(value) for name, value in new.software.items()},
-        judged_by={clean(name): clean(value) for name, value in versions_of_suite(new.root).items()},
-        yardsticks=yardsticks_of(new.system, new.root),
+        host=new.host,
+        software=dict(new.software),
+        judged_by=versions_of_suite(new.root),
         verdict=new.verdict.value,
-        problems=[_recorded(each) for each in new.problems],
-        findings=[_recorded(each) for each in new.findings],
+        problems=[FindingRecord.model_validate(finding.as_json()) for finding in new.problems],
+        findings=[FindingRecord.model_validate(finding.as_json()) for finding in new.findings],
         rehearsal=rehearsed(new.judged),
-        level=clean(new.level) if new.level is not None else None,
-        nodes={clean(name): each for name, each in new.nodes.items()} if new.nodes is not None else None,
+        level=new.level,
+        nodes=dict(new.nodes) if new.nodes is not None else None,
         runs=run_ids,
         metrics=metrics.height,
     )
     files = {
         folders.SESSION: record.model_dump_json(indent=1).encode() + b"\n",
-        folders.RUNS: store_tables.to_parquet(store_tables.runs_table(measured, new.session, new.started)),
-        folders.METRICS: store_tables.to_parquet(metrics),
-        folders.SAMPLES: store_tables.to_parquet(store_tables.samples_table(measured)),
+        folders.METRICS: to_parquet(metrics),
     }
     entry = folders.commit(store / new.system, new.started.strftime("%Y%m%dT%H%M%SZ"), new.session, files)
     return Appended(entry, remarks)
-
-
-def _recorded(finding: Finding) -> FindingRecord:
-    return FindingRecord.model_validate(store_tables.clean_json(finding.as_json()))
-
-
-def yardsticks_of(system: str, root: Path) -> Yardsticks:
-    """What the files are that a run on a system is judged by, as SystemJudge finds them."""
-    site = site_root(system, root)
-    return Yardsticks(
-        topology=_digest_of_topologies(system, site / "site_configs"),
-        references=digest_of(site / "reference_values" / f"{system}.yaml"),
-        policy=digest_of(root / "config" / "policy.yaml"),
-    )
-
-
-def digest_of(file: Path) -> str | None:
-    """SHA-256 of a file in hexadecimal; `None` where there is none."""
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-
-
-def _digest_of_topologies(system: str, site_configs: Path) -> str | None:
-    """That of topology.yaml, or of all where partitions have files of their own."""
-    whole = digest_of(site_configs / system / "topology.yaml")
-    others = partition_files(system, site_configs)
-    if not others:
-        return whole
-    digests = [f"{whole}", *(f"{name} {digest_of(file)}" for name, file in others.items())]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _check_names(new: NewSession) -> None:
@@ -186,7 +151,7 @@ def _check_clock(new: NewSession, older: Sequence[tuple[SessionFolder, SessionRe
             f"session {new.session} ended at {_text(new.ended)}, before it began at {_text(new.started)}: "
             "the clock went backwards; nothing was stored"
         )
-    latest = max([new.started, *(store_tables.started_of(each.run, new.started) for each in new.judged)])
+    latest = max([new.started, *(started_of(each.run, new.started) for each in new.judged)])
     if latest > now + _SLACK:
         raise UserError(
             f"a run of session {new.session} began at {_text(latest)} and it is {_text(now)}: wrong clock; nothing "

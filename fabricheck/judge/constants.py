@@ -299,7 +299,7 @@ READERS = 8
 #: the 0.37 GB of 100 metrics in `compare`. Calibrate had 76 matrices of them, in four copies, and has none now.
 OF_A_VALUE, OF_A_PROCESS, OF_TWO_SESSIONS = 1900, 220_000_000, 76 * 8 * 4
 #: Of the store on disk.
-FORMAT = 1
+FORMAT = 2
 #: Share of a test: a GPU that stood still for a second in a minute has lost less than any bound.
 MOST_THROTTLED = 1 / 60
 #: From here on links decide; below libraries change protocols: NCCL was 31% and 42% below its curve at 16 MiB (over 8

@@ -590,8 +590,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "slowdown": CatalogueEntry("The slowdown under competing traffic was measured", _TOLD, _INFO,
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
-        "It was stored before findings had codes. Judge the session again to get them.",
-        ("`fabricheck replay --system {system}`",)),
+        "It was stored before findings had codes. Judge the session's result files again to get them.",
+        ("`fabricheck report RESULT.jsonl --output report.html`",)),
 }
 # fmt: on
 

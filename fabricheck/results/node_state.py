@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,11 +17,6 @@ _LARGEST = 4 << 20
 @cache
 def _adapter() -> TypeAdapter[NodeState]:
     return TypeAdapter(NodeState)
-
-
-@cache
-def _adapter_of_all() -> TypeAdapter[States]:
-    return TypeAdapter(States)
 
 
 def read_states(beside: Path) -> States:
@@ -58,14 +51,3 @@ def read_state(file: Path) -> NodeState:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"is not a state of a node: {where + ': ' if where else ''}{first['msg']}") from None
-
-
-def states_as_json(states: States) -> Mapping[str, Any]:
-    """For the store; `states_of_json` makes the same states of it."""
-    content: Mapping[str, Any] = _adapter_of_all().dump_python(states, mode="json")
-    return content
-
-
-def states_of_json(content: Any) -> States:
-    """Raises ValueError where it is none."""
-    return _adapter_of_all().validate_python(content)

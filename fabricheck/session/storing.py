@@ -10,8 +10,8 @@ from pathlib import Path
 from fabricheck.errors import UserError
 from fabricheck.fleet.resume import is_taken_over
 from fabricheck.history.changes import facts_of_this_host, versions_of_suite
+from fabricheck.history.metric_rows import run_id_of, started_of
 from fabricheck.history.session_nodes import node_records
-from fabricheck.history.store_tables import run_id_of, started_of
 from fabricheck.history.writing import Appended, NewSession, append, made_up_session, stored_runs_of
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.case import Case, Key, parse_attribute

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +19,10 @@ import polars as pl
 from ci.drain import Node
 from ci.drain import main as drain_main
 from fabricheck.cli import main as fabricheck
-from fabricheck.history import store_tables
-from fabricheck.history.folders import METRICS, RUNS, SAMPLES, SUMS
-from fabricheck.history.store_tables import to_parquet
+from fabricheck.history.folders import METRICS, SUMS
+from fabricheck.history.metric_rows import SCHEMA, to_parquet
 from fabricheck.history.writing import append
+from fabricheck.judge.constants import FORMAT
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -34,7 +34,6 @@ from tests.support.synthetic import pair_run
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
-SCHEMAS = {RUNS: store_tables.RUNS, METRICS: store_tables.METRICS, SAMPLES: store_tables.SAMPLES}
 Words = Sequence[str | Path]
 #: The paper's figure that shows what a result measured.
 SHOWN_BY = {
@@ -44,7 +43,7 @@ SHOWN_BY = {
 }
 COMMANDS = (
     "judge", "reproduce", "report", "expected",
-    "store import", "store ls", "store verify", "store prune", "watch", "replay", "compare", "calibrate",
+    "store import", "store ls", "store verify", "watch", "compare", "calibrate",
     "bundle", "init", "validate", "drain.py", "explain",
 )  # fmt: skip
 
@@ -93,7 +92,7 @@ class Copies:
             self._noted = dict(seen(str(self.copy)))
         place, content = self.tables.get(file, file).relative_to(self.source), damaged.read_bytes()
         if file in self.tables:
-            content = as_parquet(content, SCHEMAS[place.name])
+            content = as_parquet(content)
         changed = {str(place): content}
         sums, digest = self.source / place.with_name(SUMS), sha256(content).hexdigest()
         if self.tables and sums.exists() and (file in self.tables or int(digest, 16) % 2):
@@ -112,10 +111,10 @@ class Copies:
         self._noted[place] = _stamp((self.copy / place).lstat())
 
 
-def tables_of(store: Path, folder: Path, names: Collection[str] = (RUNS, METRICS, SAMPLES)) -> dict[Path, Path]:
+def tables_of(store: Path, folder: Path) -> dict[Path, Path]:
     """The tables of a store as text below `folder`, a line of JSON for each row, and the files that they are of."""
     found = {}
-    for number, file in enumerate(file for file in _files(store) if file.name in names):
+    for number, file in enumerate(file for file in _files(store) if file.name == METRICS):
         text = folder / f"{number}.jsonl"
         text.parent.mkdir(exist_ok=True)
         pl.read_parquet(file).write_ndjson(text)
@@ -123,10 +122,10 @@ def tables_of(store: Path, folder: Path, names: Collection[str] = (RUNS, METRICS
     return found
 
 
-def as_parquet(text: bytes, schema: Mapping[str, pl.DataType]) -> bytes:
+def as_parquet(text: bytes) -> bytes:
     """The table that a text is of; the text where it is of none."""
     try:
-        return to_parquet(pl.read_ndjson(io.BytesIO(text), schema=dict(schema)))
+        return to_parquet(pl.read_ndjson(io.BytesIO(text), schema=dict(SCHEMA)))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
         return text
 
@@ -196,7 +195,7 @@ def not_as_stored(content: bytes, was: bytes) -> bool:
     if content.removesuffix(b"\n") == was.removesuffix(b"\n"):
         return False
     try:
-        return bool(json.loads(content) != {"fabricheck-store": 1})
+        return bool(json.loads(content) != {"fabricheck-store": FORMAT})
     except (ValueError, RecursionError):
         return True
 
@@ -274,23 +273,17 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
     add(suite, store, 0)
     add(suite, store, 1)
     copies, stored = Copies(store, folder / "copy"), _files(store)
-    sealed = Copies(store, folder / "sealed", tables_of(store, folder / "tables"))
-    whole_or_sealed = [*stored, *sealed.tables]
 
     def of(*words: str | Path) -> Callable[[Path, Path], Words]:
         return lambda damaged, file: [*words, "--store", copies.having(damaged, file)]
-
-    def of_sealed(*words: str | Path) -> Callable[[Path, Path], Words]:
-        return lambda damaged, file: [*words, "--store", sealed.having(damaged, file)]
 
     # As many sessions as watch needs for its shortest warm-up, and calibrate for references.
     history = folder / "history"
     for night in range(18):
         files = [result_file(suite / "nights", night, factor=1 + 0.001 * (night * 7 % 5))]
         append(history, session_of(suite, night, files), NOW)
-    long = Copies(history, folder / "copy of history", tables_of(history, folder / "tables of history", (METRICS,)))
-    # What these commands read: of the others they know the names alone.
-    of_history = [*(file for file in _files(history) if file.name not in (RUNS, SAMPLES)), *long.tables]
+    long = Copies(history, folder / "copy of history", tables_of(history, folder / "tables of history"))
+    of_history = [*_files(history), *long.tables]
 
     def over(*words: str | Path) -> Callable[[Path, Path], Words]:
         return lambda damaged, file: [*words, "--store", long.having(damaged, file)]
@@ -300,15 +293,11 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
         "- {since: 2026-09-02, reason: the new driver, metrics: ['pingpong*', '*latency']}\n"
         "- {since: 2026-09-01, reason: a better cable, keep: true}\n",
     )
-    whole: Words = ["--store", store]
     nights: Words = ["--store", history]
-    rules = ROOT / "config" / "policy.yaml"
     references = [known_references(folder), ROOT / "reference_values" / "local.yaml"]
     yield Target("store ls", stored, of("store", "ls"))
     yield Target("store verify", stored, of("store", "verify"), not_as_stored)
-    yield Target("store prune", stored, of("store", "prune", "--samples", "0"))
     yield Target("watch", of_history, over("watch", "--system", "local", "--warm-up", "8"))
-    yield Target("replay", whole_or_sealed, of_sealed("replay", "--system", "local"))
     yield Target("compare", of_history, over("compare", "2026-09-01..2026-09-09", "2026-09-10..2026-09-18"))
     yield Target("calibrate", of_history, over("calibrate", "--system", "local"))
     yield Target(
@@ -316,8 +305,6 @@ def _of_a_store(folder: Path, suite: Path) -> Iterator[Target]:
         [accepted],
         lambda file, _: ["watch", "--system", "local", "--warm-up", "8", *nights, "--accepted", file],
     )
-    yield Target("replay --policy", [rules], lambda file, _: ["replay", *whole, "--policy", file])
-    yield Target("replay --references", references, lambda file, _: ["replay", *whole, "--references", file])
     yield Target(
         "calibrate --references",
         references,

@@ -10,15 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fabricheck.errors import UserError
 from fabricheck.history import folders
-from fabricheck.history.folders import FILES, PRUNED, SAMPLES, SessionFolder
-from fabricheck.history.reading import history
-from fabricheck.history.upkeep import verify
+from fabricheck.history.folders import FILES, METRICS, SessionFolder
+from fabricheck.history.reading import history, verify
 from tests.support.sessions import ROOT, add
 
 WRITER = Path(__file__).with_name("killed_writer.py")
@@ -46,9 +44,8 @@ def entries_in(store: Path) -> tuple[SessionFolder, ...]:
     assert content.foreign == ()
     for entry in content.entries:
         assert entry.foreign() == ()
-        sums = entry.sums()
         for name in FILES:
-            entry.check(name, sums)
+            entry.read(name)
     return content.entries
 
 
@@ -137,7 +134,7 @@ def test_of_two_writers_of_one_session_one_is_refused(store: Path) -> None:
     (winner,) = [each for each in outcomes if each.startswith("stored")]
     assert sum("is stored already" in each for each in outcomes) == 7
     (entry,) = entries_in(store)
-    assert entry.read("runs.parquet") == winner.removeprefix("stored ").encode()
+    assert entry.read(METRICS) == winner.removeprefix("stored ").encode()
     assert folders.scan(store / "local").drafts == ()
 
 
@@ -151,22 +148,6 @@ def test_a_full_disk_leaves_nothing(store: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UserError, match=r"cannot be written: No space left on device; nothing was stored"):
         folders.commit(store / "local", "20261121T083632Z", "s", dict.fromkeys(FILES, b"x"))
     assert list((store / "local").iterdir()) == []
-
-
-def test_samples_are_removed_from_a_full_disk(root: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is room for a name, and for no byte before the samples are gone."""
-    entry = add(root, store, 0)[0]
-    write = Path.write_text
-
-    def full(path: Path, text: str, **more: Any) -> int:
-        if (entry.path / SAMPLES).exists():
-            raise OSError(28, "No space left on device")
-        return write(path, text, **more)
-
-    monkeypatch.setattr(Path, "write_text", full)
-    monkeypatch.setattr(folders, "_write_durably", lambda path, content: full(path, content.decode()))
-    assert folders.remove_samples(entry, "2026-11-27T00:00:00Z") > 0
-    assert (entry.path / PRUNED).read_text() == "2026-11-27T00:00:00Z\n"
 
 
 def test_checksums_are_those_that_sha256sum_reads(store: Path) -> None:

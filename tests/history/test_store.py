@@ -1,53 +1,40 @@
-"""What was stored comes back as it was, and what should not be in a store is refused."""
+"""Stored sessions come back as they were, and whatever should not be in a store is refused by one line."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import fields, replace
-from datetime import timedelta
+import tarfile
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricheck.errors import UserError
-from fabricheck.history import folders, store_tables
-from fabricheck.history.folders import FILES, METRICS, SAMPLES, SESSION, SUMS
-from fabricheck.history.reading import entries_of, history, stored_runs
+from fabricheck.history import folders
+from fabricheck.history.folders import FILES, METRICS, OLD_FILES, SESSION, SUMS, SessionFolder
+from fabricheck.history.metric_rows import HISTORY, SCHEMA, UNJUDGED, to_parquet
+from fabricheck.history.reading import count_values, entries_of, history, verify
 from fabricheck.history.series import check_history
 from fabricheck.history.session import read_record
-from fabricheck.history.values import UNJUDGED
 from fabricheck.history.writing import append
+from fabricheck.judge.constants import FORMAT
 from fabricheck.judge.judge import NO_EXPECTATION, judge_run
 from fabricheck.judge.statistics import median_interval
-from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.case import CheckJudgement
 from fabricheck.records.finding import Finding
-from fabricheck.records.run import Run, Samples
 from fabricheck.records.verdict import Verdict
 from tests.support.effort import effort
 from tests.support.findings import bad_finding, note
-from tests.support.result_files import CUDA, HOST, Line
+from tests.support.nights import RESULTS, SYSTEM
+from tests.support.result_files import Line
 from tests.support.sessions import FIRST_NIGHT, NOW, add, case, result_file, session_of
-
-
-def assert_same(a: Run, b: Run) -> None:
-    for each in fields(Run):
-        if each.name != "samples":
-            assert getattr(a, each.name) == getattr(b, each.name), each.name
-    assert len(a.samples) == len(b.samples)
-    for one, other in zip(a.samples, b.samples, strict=True):
-        for each in fields(Samples):
-            if each.name != "times_ns":
-                assert getattr(one, each.name) == getattr(other, each.name)
-                assert type(getattr(one, each.name)) is type(getattr(other, each.name))
-        assert one.times_ns.dtype == other.times_ns.dtype == np.int64
-        assert one.times_ns.tolist() == other.times_ns.tolist()
-        assert not other.times_ns.flags.writeable
 
 
 def only_line(error: pytest.ExceptionInfo[UserError]) -> str:
@@ -56,94 +43,30 @@ def only_line(error: pytest.ExceptionInfo[UserError]) -> str:
     return text
 
 
-# The way there and back
-
-
-def test_runs_come_back_exactly(root: Path, store: Path) -> None:
-    entry, judged = add(root, store, 0, runs=3)
-    found = list(stored_runs(entry))
-    assert len(found) == 3
-    for before, after in zip(judged, found, strict=True):
-        assert_same(before.run, after.run)
-        assert after.judgement == store_tables.judgement_bytes(before)
-        assert after.run_id == before.run.header["run_id"]
-        assert after.case == case(judged=CheckJudgement(Verdict.PASS))
-
-
-def cut(lines: list[Line]) -> None:
-    lines[1]["wrong_bytes"] = 3
+# Sessions
 
 
 @pytest.mark.parametrize("text", ["", "not JSON", '{"record":"header"}', "\ud800".encode("utf-8", "surrogatepass")])
-def test_files_that_cannot_be_judged_come_back_too(root: Path, store: Path, text: str | bytes) -> None:
+def test_files_that_cannot_be_judged_are_runs_without_metrics(root: Path, store: Path, text: str | bytes) -> None:
     file = root / "broken.jsonl"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     new = session_of(root, 0, [file])
+    record = read_record(append(store, new, NOW).entry)
+    assert (record.verdict, len(record.runs), record.metrics) == (new.verdict.value, 1, 0)
     assert new.verdict is not Verdict.PASS
-    entry = append(store, new, NOW).entry
-    (found,) = stored_runs(entry)
-    assert_same(new.judged[0].run, found.run)
-    assert found.judgement == store_tables.judgement_bytes(new.judged[0])
     with pytest.raises(UserError, match="has no metric of local yet"):
         history(store, system="local")
 
 
 def test_texts_that_no_file_can_hold_are_stored_as_their_escapes(root: Path, store: Path) -> None:
     half = "\ud800"
-    odd = case(name=f"T {half}", environment=half, partition=f"local:{half}", result=half, phase=half, tags=(half,))
-    new = replace(session_of(root, 0, [result_file(root, 0)]), cases=(odd,))
-    (found,) = stored_runs(append(store, new, NOW).entry)
-    assert (found.case.result, found.case.phase, found.case.tags) == ("\\ud800",) * 2 + (("\\ud800",),)
-
-
-def test_a_run_with_wrong_bytes_and_gpus_comes_back(root: Path, store: Path) -> None:
-    file = result_file(root, 0, source=CUDA, change=cut)
-    new = session_of(root, 0, [file], system="hgx-h200")
-    (found,) = stored_runs(append(store, new, NOW).entry)
-    assert_same(new.judged[0].run, found.run)
-    assert found.run.ranks[3].device is not None
-
-
-_text = st.text(max_size=20) | st.just("\ud800")
-_int64 = st.integers(1, (1 << 63) - 1)
-
-
-@settings(max_examples=effort(60), deadline=None)
-@given(
-    header=st.sampled_from([{}, json.loads(HOST.read_text().splitlines()[0])]),
-    lines=st.lists(
-        st.tuples(st.lists(_int64, min_size=1, max_size=5), _int64, st.lists(st.integers(0, 9), min_size=2)),
-        max_size=4,
-    ),
-    problems=st.lists(
-        st.tuples(st.sampled_from([*Verdict][1:]), _text), min_size=1, max_size=2
-    ),  # nobody knows its ranks
-    path=_text,
-)
-def test_any_run_comes_back(
-    header: dict[str, Any],
-    lines: list[tuple[list[int], int, list[int]]],
-    problems: list[tuple[Verdict, str]],
-    path: str,
-) -> None:
-    samples = tuple(
-        Samples(
-            *("pingpong", "transfers", "contended", 2, tuple(ranks), size, 1, "fixed", -1, np.array(times)),
-            kept_of=size % 3,
-            rank_error=size / 7 if size % 3 else 0.0,
-        )
-        for times, size, ranks in lines
-    )
-    run = Run(path, header, (), samples, None, tuple(bad_finding(*each) for each in problems))
-    judged = RunJudgement(run, Verdict.INVALID, run.problems, ())
-    measured = [store_tables.JudgedCase(case(), judged, "{}", "{}")]
-    table = store_tables.runs_table(measured, "s", FIRST_NIGHT)
-    runs = store_tables.from_parquet(store_tables.to_parquet(table), store_tables.RUNS)
-    kept = store_tables.from_parquet(
-        store_tables.to_parquet(store_tables.samples_table(measured)), store_tables.SAMPLES
-    )
-    (found,) = store_tables.stored_runs(runs, kept)
-    assert_same(run, found.run)
+    odd = case(name=f"T {half}", environment=half, partition=f"local:{half}", tags=(half,))
+    problem = bad_finding(Verdict.FAIL, half)
+    new = replace(session_of(root, 0, [result_file(root, 0)]), cases=(odd,), host=half, level=half, problems=[problem])
+    record = read_record(append(store, new, NOW).entry)
+    assert (record.host, record.level, record.problems[0].message) == ("\\ud800",) * 3
+    row = history(store, system="local").row(0, named=True)
+    assert (row["environment"], row["partition"], row["tags"]) == ("\\ud800", "\\ud800", ["\\ud800"])
 
 
 # History
@@ -153,7 +76,7 @@ def test_history_is_what_was_judged(root: Path, store: Path) -> None:
     for night in (1, 0):  # in whatever order they were stored
         _, judged = add(root, store, night, runs=2)
     found = history(store, system="local")
-    assert dict(found.schema) == dict(store_tables.HISTORY)
+    assert dict(found.schema) == dict(HISTORY)
     assert found.height == 2 * 2 * 2
     assert found["started"].is_sorted()
     first = found.row(0, named=True)
@@ -190,23 +113,6 @@ def test_what_concerns_a_run_concerns_each_of_its_metrics(
     file = result_file(root, 0)
     append(store, session_of(root, 0, [file], cases=[case(**changes)]), NOW)
     assert set(history(store, system="local")["verdict"]) == expected
-
-
-@pytest.mark.parametrize("verdict", [Verdict.DEGRADED, Verdict.INVALID, Verdict.INCOMPLETE])
-def test_a_run_that_was_stored_before_checks_left_judgements_is_what_its_reason_says(
-    root: Path, verdict: Verdict
-) -> None:
-    words = f"performance error: {verdict.value}: it is slow"
-    failed = case(result="fail", phase="sanity", reason=words, judged=CheckJudgement(verdict))
-    (judged,) = session_of(root, 0, [result_file(root, 0)], cases=[failed]).judged
-    measured = [store_tables.JudgedCase(failed, judged, "{}", "{}")]
-    now, kept = store_tables.runs_table(measured, "s", FIRST_NIGHT), store_tables.samples_table(measured)
-    before = now.with_columns(attributes=pl.lit(json.dumps(dict(failed.attributes))))
-    for table in (now, before):
-        (found,) = store_tables.stored_runs(table, kept)
-        assert found.case.verdict is verdict
-        assert found.case.trusts_its_run is (verdict is Verdict.DEGRADED)
-        assert found.case.attributes == failed.attributes
 
 
 def test_a_slow_metric_does_not_blame_the_others(root: Path, store: Path) -> None:
@@ -290,12 +196,13 @@ def test_a_run_that_two_writers_stored_at_once(root: Path, store: Path) -> None:
     entry, _ = add(root, store, 0)
     new = session_of(root, 0, [result_file(root, 0)], session="other")
     append(store.with_name("elsewhere"), new, NOW)
-    (store.with_name("elsewhere") / "local" / f"{entry.started}-other").rename(
-        store / "local" / f"{entry.started}-other"
-    )
+    copy = f"{entry.started}-other"
+    (store.with_name("elsewhere") / "local" / copy).rename(store / "local" / copy)
     with pytest.raises(UserError) as error:
         history(store, system="local")
     assert "appears twice, in sessions 00000000-0000-4000-8000-000000000000 and other" in only_line(error)
+    (line,) = verify(store).damage
+    assert "run 00000000000000000000000000000000 is in" in line
 
 
 def test_another_systems_data(root: Path, store: Path) -> None:
@@ -307,10 +214,8 @@ def test_another_systems_data(root: Path, store: Path) -> None:
     with pytest.raises(UserError, match="has no runs of the system 'lumi', only of local"):
         history(store, system="lumi")
     (store / "local").rename(store / "hgx-h200")
-    with pytest.raises(UserError, match=r"holds metrics of session .* of local"):
-        history(store, system="hgx-h200")
     with pytest.raises(UserError, match="has data of the system 'local' and is in the folder of another system"):
-        read_record(entries_of(store, "hgx-h200")[0])
+        history(store, system="hgx-h200")
 
 
 def test_clocks_that_are_wrong(root: Path, store: Path) -> None:
@@ -349,8 +254,8 @@ def test_no_store_a_foreign_one_and_an_empty_one(root: Path, store: Path) -> Non
     (store / "thesis.tex").unlink()
     folders.create(store)
     assert "has no runs of the system 'local'" in reading()
-    (store / folders.MARKER).write_text('{"fabricheck-store": 2}')
-    assert "has the format 2 and this version reads 1" in reading()
+    (store / folders.MARKER).write_text('{"fabricheck-store": 3}')
+    assert "has the format 3 and this version reads 2" in reading()
     store.rename(store.with_name("gone"))
     store.write_text("a file")
     assert "is not a store of Fabricheck" in reading()
@@ -358,52 +263,179 @@ def test_no_store_a_foreign_one_and_an_empty_one(root: Path, store: Path) -> Non
 
 def test_files_that_do_not_belong_there(root: Path, store: Path) -> None:
     entry, _ = add(root, store, 0)
-    for place in (store, store / "local", entry.path):
-        stranger = place / "copy of results.xlsx"
+    strangers = [place / "copy of results.xlsx" for place in (store, store / "local", entry.path)]
+    for stranger in strangers:
         stranger.touch()
         with pytest.raises(UserError) as error:
             history(store, system="local")
         assert f"{stranger}: does not belong in a store" in only_line(error)
+        (line,) = verify(store).damage
+        assert line == str(error.value)
         stranger.unlink()
     (store / "local" / ".writing-0123").mkdir()
     (entry.path / ".nfs0123").touch()
     assert history(store, system="local").height == 2
+    assert (verify(store).damage, len(verify(store).remarks)) == ((), 1)
 
 
-@pytest.mark.parametrize("name", [METRICS, SUMS])
-@pytest.mark.parametrize("damage", ["cut", "empty", "missing", "another", "flipped"])
-def test_damage_is_refused(root: Path, store: Path, name: str, damage: str) -> None:
-    entry, _ = add(root, store, 0)
-    other, _ = add(root, store, 1)
+# Damage
+
+
+def damage_of(store: Path, entry: SessionFolder) -> str:
+    """The one line that `verify` and `history` have of a damaged entry."""
+    (line,) = verify(store).damage
+    assert str(entry.path) in line and "\n" not in line
+    said: list[str] = []
+    history(store, system="local", say=said.append)
+    assert said == [line]
+    return line
+
+
+@settings(max_examples=effort(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from([*FILES, SUMS]),
+    place=st.floats(0, 1, exclude_max=True),
+    bit=st.integers(0, 7) | st.none(),
+)
+def test_a_single_bit_or_an_end_that_is_missing(
+    root: Path, store: Path, name: str, place: float, bit: int | None
+) -> None:
+    if not store.exists():
+        add(root, store, 0)
+        add(root, store, 1)
+    entry = entries_of(store, "local")[0]
     file = entry.path / name
     content = file.read_bytes()
-    place = content.find(METRICS.encode()) - 10 if name == SUMS else 20  # the checksum that is compared
-    other_byte = ord("1" if content[place] == ord("0") else "0")  # of a checksum another digit
-    flipped = bytes([*content[:place], other_byte, *content[place + 1 :]])
-    changed = {"cut": content[:-1], "empty": b"", "another": (other.path / name).read_bytes(), "flipped": flipped}
-    if damage == "missing":
-        file.unlink()
-    else:
-        file.write_bytes(changed[damage])
-    if (name, damage) == (SUMS, "cut"):  # the last newline of a list of lines says nothing
-        file.write_bytes(content[:-2])
-    with pytest.raises(UserError) as error:
-        history(store, system="local")
-    assert str(entry.path) in only_line(error)
-    # A new session is not lost for it, and the damage is named.
-    new = session_of(root, 2, [result_file(root, 2)])
-    appended = append(store, new, NOW)
-    assert appended.entry.path.exists()
-    assert bool(appended.remarks) == (name == SUMS and damage != "flipped")
+    position = int(place * (len(content) - 1))  # the newline at the end of the list of checksums says nothing
+    changed = bytearray(content)
+    if bit is not None:
+        changed[position] ^= 1 << bit
+    file.write_bytes(bytes(changed) if bit is not None else content[:position])
+    try:
+        assert damage_of(store, entry)
+    finally:
+        file.write_bytes(content)
+    assert verify(store).damage == ()
 
 
-def test_samples_that_are_gone_are_said_to_be(root: Path, store: Path) -> None:
+@pytest.mark.parametrize("name", [*FILES, SUMS])
+def test_a_file_that_is_gone(root: Path, store: Path, name: str) -> None:
     entry, _ = add(root, store, 0)
-    (entry.path / SAMPLES).unlink()
-    with pytest.raises(UserError, match=r"samples\.parquet is missing"):
-        list(stored_runs(entry))
-    assert history(store, system="local").height == 2
-    assert set(FILES) > {each.name for each in entry.path.iterdir()} - {SUMS}
+    add(root, store, 1)
+    (entry.path / name).unlink()
+    assert f"{name} is missing" in damage_of(store, entry)
+    # A new session is not lost for it.
+    assert bool(append(store, session_of(root, 2, [result_file(root, 2)]), NOW).remarks) is (name != METRICS)
+    assert history(store, system="local", say=lambda _: None)["session"].n_unique() == 2
+
+
+@pytest.mark.parametrize("between", ["\r", "\x0b", "\x1c", "\r\n"])
+def test_checksums_in_lines_that_sha256sum_does_not_know(root: Path, store: Path, between: str) -> None:
+    entry, _ = add(root, store, 0)
+    add(root, store, 1)
+    sums = (entry.path / SUMS).read_bytes()
+    (entry.path / SUMS).write_bytes(sums.replace(b"\n", between.encode(), 1))
+    assert "is not a list of the checksums" in damage_of(store, entry)
+
+
+def test_a_damaged_table_is_not_given_to_the_reader_of_parquet(
+    root: Path, store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry, _ = add(root, store, 0)
+    whole = (entry.path / METRICS).read_bytes()
+    for place in range(len(whole) - 1500, len(whole)):  # where Parquet says what is in the file
+        (entry.path / METRICS).write_bytes(whole[:place] + bytes([whole[place] ^ 0x11]) + whole[place + 1 :])
+        assert count_values(store, "local") == (1, 2)
+        with pytest.raises(UserError, match="its checksum differs"):
+            history(store, system="local")
+    assert capfd.readouterr().err == ""  # it panics, with pages of a trace
+
+
+# Files whose checksums are right, and whose values nobody measured
+
+
+def forge(entry: SessionFolder, name: str, content: bytes) -> None:
+    """Change a file and its checksum with it."""
+    (entry.path / name).write_bytes(content)
+    sums = "".join(f"{hashlib.sha256((entry.path / file).read_bytes()).hexdigest()}  {file}\n" for file in FILES)
+    (entry.path / SUMS).write_text(sums)
+
+
+#: By column, values of its type that `append` never writes.
+ODD: dict[str, tuple[object, ...]] = {
+    **{name: (None,) for name in SCHEMA if name not in ("reason", "deviation")},
+    "verdict": (None, "FINE"),
+    "better": (None, "faster"),
+    "system": (None, "lumi"),
+    "session": (None, "s"),
+    "run_id": (None, "0"),
+    "started": (None, datetime(1, 1, 1, tzinfo=timezone.utc)),
+    **{name: (None, [None], ["a", None]) for name in ("nodes", "components", "tags")},
+    **{name: (None, "{", "[]", '{"nccl": 2}', "[" * 99_999) for name in ("software", "tuning")},
+}
+
+
+def test_values_that_nobody_measured(root: Path, store: Path) -> None:
+    entry, _ = add(root, store, 0)
+    add(root, store, 1)
+    table = pl.read_parquet(entry.path / METRICS)
+    for column, value in [(name, value) for name, values in ODD.items() for value in values]:
+        rows = table.rows(named=True)
+        rows[0][column] = value
+        forge(entry, METRICS, to_parquet(pl.DataFrame(rows, schema=dict(SCHEMA))))
+        assert METRICS in damage_of(store, entry), (column, value)
+
+
+def test_columns_that_are_gone_or_of_another_type(root: Path, store: Path) -> None:
+    entry, _ = add(root, store, 0)
+    add(root, store, 1)
+    table = pl.read_parquet(entry.path / METRICS)
+    for column in HISTORY.keys() & SCHEMA.keys():
+        for changed in (table.drop(column), table.with_columns(pl.lit(True).alias(column))):
+            forge(entry, METRICS, to_parquet(changed))
+            assert column in damage_of(store, entry)
+
+
+def test_files_of_another_entry_with_right_checksums(root: Path, store: Path) -> None:
+    entry, _ = add(root, store, 0)
+    other, _ = add(root, store, 1, runs=2)
+    originals = {name: (entry.path / name).read_bytes() for name in FILES}
+    for name in FILES:
+        for content in ((other.path / name).read_bytes(), b"{}", b"[", b"PAR1 is how a Parquet file begins, and PAR1"):
+            forge(entry, name, content)
+            assert damage_of(store, entry)
+        forge(entry, name, originals[name])
+    fewer = pl.read_parquet(entry.path / METRICS).head(1)
+    forge(entry, METRICS, to_parquet(fewer))
+    assert damage_of(store, entry)
+
+
+def test_verify_needs_a_store(store: Path) -> None:
+    with pytest.raises(UserError, match="there is no store"):
+        verify(store)
+
+
+# Stores of format 1
+
+
+def test_a_store_of_format_1_is_read_and_goes_on_as_one_of_today(root: Path, tmp_path: Path) -> None:
+    with tarfile.open(RESULTS) as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = tmp_path / "store"
+    assert json.loads((store / folders.MARKER).read_text()) == {"fabricheck-store": 1}
+    found, tables = history(store, system=SYSTEM), pl.read_parquet(store / SYSTEM / "2*" / METRICS)
+    columns = [name for name in HISTORY if name != "rehearsal"]
+    assert found.select(columns).sort("run_id", "metric").equals(tables.select(columns).sort("run_id", "metric"))
+    assert (verify(store).metrics, verify(store).damage) == (found.height, ())
+    # Nothing reads the other files of its entries, whatever they hold.
+    first, second = entries_of(store, SYSTEM)[:2]
+    for name in OLD_FILES:
+        (first.path / name).unlink(missing_ok=True)
+        (second.path / name).write_bytes(b"x")
+    assert history(store, system=SYSTEM).equals(found)
+    add(root, store, 0)
+    assert json.loads((store / folders.MARKER).read_text()) == {"fabricheck-store": FORMAT}
+    assert history(store, system=SYSTEM).equals(found)
 
 
 def test_a_session_without_a_single_run_is_stored(root: Path, store: Path) -> None:
@@ -413,27 +445,12 @@ def test_a_session_without_a_single_run_is_stored(root: Path, store: Path) -> No
     record = read_record(entry)
     assert (record.verdict, record.runs, record.metrics) == ("INCOMPLETE", [], 0)
     assert record.problems[0].message == "no measurement ran"
-    assert list(stored_runs(entry)) == []
+    assert verify(store).damage == ()
 
 
 def test_findings_are_kept_beside_problems(root: Path, store: Path) -> None:
     entry, _ = add(root, store, 0, problems=[bad_finding(Verdict.FAIL, "a part is slow")], findings=[note("it scales")])
     record = read_record(entry)
-    assert [(each.verdict, each.message) for each in record.problems] == [("FAIL", "a part is slow")]
-    assert [each.message for each in record.findings] == ["it scales"]
-
-
-def test_a_session_of_format_1_is_read(root: Path, store: Path) -> None:
-    """It had findings among the problems, as PASS."""
-    entry, _ = add(root, store, 0)
-    content = json.loads((entry.path / SESSION).read_text())
-    assert content.pop("findings") == []
-    content["format"] = 1
-    content["problems"] = [
-        {"verdict": "PASS", "message": "it scales"},
-        {"verdict": "FAIL", "message": "a part is slow"},
-    ]
-    record = read_record(entry, json.dumps(content).encode())
     assert [(each.verdict, each.message) for each in record.problems] == [("FAIL", "a part is slow")]
     assert [each.message for each in record.findings] == ["it scales"]
 

@@ -15,8 +15,8 @@ from benchmarks.sessions import parts_of_metrics
 from fabricheck.diagnosis.causes import diagnose
 from fabricheck.errors import UserError
 from fabricheck.history.calibrate import Calibration, calibrate
+from fabricheck.history.metric_rows import HISTORY, JudgedCase, metrics_table
 from fabricheck.history.references_file import updated_text, write
-from fabricheck.history.store_tables import HISTORY, JudgedCase, metrics_table
 from fabricheck.history.together import Drawn, together_of
 from fabricheck.judge.references import load_references
 from fabricheck.judge.siblings import Compared

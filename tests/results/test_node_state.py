@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricheck.records.node_state import States
-from fabricheck.results.node_state import FOLDER, read_states, states_as_json, states_of_json
+from fabricheck.results.node_state import FOLDER, read_states
 from tests.support.states import node, states
 
 
@@ -27,8 +27,6 @@ def test_they_come_back_as_they_were(tmp_path: Path) -> None:
     for each in (before, after):
         file = left(tmp_path, f"nid001.{each.when}.json", json.dumps(dataclasses.asdict(each)).encode())
     assert read_states(file) == states([before], [after])
-    through_json = json.loads(json.dumps(states_as_json(states([before], [after]))))
-    assert states_of_json(through_json) == states([before], [after])
     assert read_states(tmp_path.parent / "result.jsonl") == States()
 
 

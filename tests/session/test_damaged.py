@@ -20,6 +20,7 @@ from fabricheck.fleet.record import ENDED, EXCLUDED, FOLDER, Fleet, did_not_star
 from fabricheck.history.folders import MARKER
 from fabricheck.history.reading import history
 from fabricheck.history.writing import append
+from fabricheck.judge.constants import FORMAT
 from fabricheck.records.node_state import NodeState
 from fabricheck.results.check_judgement import write_judgement
 from fabricheck.session.abandoned import RUN, Started, read_abandoned
@@ -179,5 +180,5 @@ def test_a_damaged_marker_is_written_again(tmp_path: Path, suite: Suite, content
     (store / MARKER).write_text(content)
     assert history(store, system="local").height > 0
     add(suite.root, store, 1)
-    assert json.loads((store / MARKER).read_text()) == {"fabricheck-store": 1}
+    assert json.loads((store / MARKER).read_text()) == {"fabricheck-store": FORMAT}
     assert len(set(history(store, system="local")["session"])) == 2

@@ -17,8 +17,7 @@ from fabricheck.commands.topology import expected, validate
 from fabricheck.diagnosis.case_runs import CaseRun
 from fabricheck.diagnosis.of_session import scalings
 from fabricheck.errors import UserError
-from fabricheck.history.store_tables import JudgedCase, metrics_table
-from fabricheck.history.writing import yardsticks_of
+from fabricheck.history.metric_rows import JudgedCase, metrics_table
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.operations import backend_of
 from fabricheck.results.fabricbench import read_run
@@ -85,15 +84,6 @@ def test_findings_go_by_the_partition(suite: Path) -> None:
     run = CaseRun(read_run(CUDA), "PingPong", "e", "hgx-h200:gpu")
     assert list(scalings([run], nowhere)) == []
     assert nowhere.topology_of(SLOW) is not None
-
-
-def test_another_file_of_a_partition_is_another_yardstick(suite: Path) -> None:
-    before = yardsticks_of("hgx-h200", suite)
-    file = suite / "site_configs" / "hgx-h200" / "topology-slow.yaml"
-    file.write_text(file.read_text().replace("12.5 GB/s", "12 GB/s"))
-    after = yardsticks_of("hgx-h200", suite)
-    assert before.topology != after.topology
-    assert (before.references, before.policy) == (after.references, after.policy)
 
 
 def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

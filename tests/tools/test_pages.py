@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.history import store_tables
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -23,12 +22,6 @@ def test_the_page_is_that_of_the_code(page: Path, render: Callable[[], str], mon
     """`make docs` writes it again."""
     monkeypatch.chdir(ROOT)
     assert page.read_text(encoding="utf-8") == render()
-
-
-def test_a_column_of_the_store_has_one_meaning() -> None:
-    """None is left that no table has any more."""
-    tables = (store_tables.RUNS, store_tables.METRICS, store_tables.SAMPLES)
-    assert {name for table in tables for name in table} == set(formats_page.COLUMNS)
 
 
 def test_a_finding_is_written_with_the_fields_of_its_class() -> None:
