@@ -77,6 +77,8 @@ def calibrate(
     from fabricheck.suite import site_root
 
     if part is not None:
+        if selection is not None:
+            raise UserError("--part reads result files: name them with --results instead of --runs")
         _calibrate_part(part, system, results, write_file=write_file)
         return
     path = references if references is not None else site_root(system) / "reference_values" / f"{system}.yaml"
