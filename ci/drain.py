@@ -11,8 +11,8 @@ It prints nothing if that would drain more than a share of a partition (`most_dr
 one node), counting the nodes that an earlier verdict drained: so many bad nodes point to software or a setting.
 `--really N` raises the limit to N nodes. It refuses a verdict of another system, an old one (`--hours`), and nodes that
 others used during the run. It asks the scheduler, and leaves out names that the scheduler does not know and nodes that
-are already down or drained, or booted since. PBS and Flux do not say when a node booted: `--same-boot` vouches that none
-did since the run.
+are already down or drained, or booted since. PBS and Flux do not say when a node booted: `--same-boot` vouches that
+none did since the run.
 
 With `--after`, the verdict.json by which nodes were drained, it also prints the commands that undrain a node if every
 test that failed then passes now, and if the scheduler's reason is still the one that this script printed.
