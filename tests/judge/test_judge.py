@@ -226,9 +226,10 @@ def test_noise_above_the_bound_passes() -> None:
     assert found.verdict is PASS
 
 
-def test_better_than_the_reference_passes() -> None:
+def test_better_than_the_reference_passes_and_asks_for_a_new_one() -> None:
     found = goodput(around(115.0, 0.5))
     assert found.verdict is PASS
+    assert "fabricheck calibrate" in found.reason
 
 
 @given(st.floats(0.3, 1.19), st.floats(0.0, 0.5), st.integers(1, 40))
