@@ -171,7 +171,7 @@ def test_a_packed_run_opens_by_its_link(open_page: Open) -> None:
     last = packed.last.get_attribute("id")
     page.evaluate(f"location.hash = '#{last}'")
     run = page.locator(f"#{last}")
-    run.locator("figure table").first.wait_for()
+    run.locator(".chart").first.wait_for()
     assert run.locator("h3", has_text="Metrics").is_visible()
     assert run.get_attribute("data-packed") is None
 
@@ -194,5 +194,5 @@ def test_it_prints_what_is_open(open_page: Open) -> None:
     closed = page.pdf(format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", closed)) == 1
     page.get_by_role("button", name="Open all").click()
-    page.locator("figure table").first.wait_for()
+    page.locator(".chart").first.wait_for()
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) > 2
