@@ -63,10 +63,10 @@ def read_judgement(folder: Path) -> CheckJudgement | None:
     except UserError:
         text = f"{file}: the check's judgement is damaged; run the check again"
         return CheckJudgement.of([Finding("result-damaged", Verdict.INCOMPLETE, text, files=(str(file),))])
-    found = CheckJudgement.of(
+    judgement = CheckJudgement.of(
         _with_files(each, lambda name: os.path.normpath(folder / name)) for each in content.findings
     )
-    return replace(found, verdict=worst([content.verdict, found.verdict]))
+    return replace(judgement, verdict=worst([content.verdict, judgement.verdict]))
 
 
 def judgement_of_old_reason(reason: str | None) -> CheckJudgement | None:

@@ -54,13 +54,6 @@ def test_a_healthy_h200_node_holds(operation: str, transport: str, devices: tupl
     assert not holds(found, 8 * gbytes * 10)
 
 
-def test_a_benchmark_that_does_not_wait_for_the_gpu_is_implausible() -> None:
-    """The published ping-pong that printed 34,289 GiB/s on this node."""
-    found = ask(system("hgx-h200"), "pingpong", (0, 1))
-    assert found.ceiling is not None
-    assert found.ceiling < 34_289 * 8 * 1.0737
-
-
 def test_a_staged_transfer_that_did_not_stage_is_implausible() -> None:
     found = ask(system("hgx-h200"), "pingpong", (0, 1), transport="staging")
     assert found.ceiling is not None and found.ceiling < 8 * 38

@@ -68,17 +68,6 @@ def test_no_algorithm_is_above_the_optimum(transport: str, topology: Topology, d
             assert found.gbps <= optimum.collective(topology, operation, gpus) * (1 + 1e-5), (operation, found)
 
 
-@pytest.mark.parametrize("operation", ["broadcast", "reduce", "allreduce"])
-@pytest.mark.parametrize("back_gbps", [None, 100.0])
-def test_two_gpus_of_a_node_send_a_buffer_over_their_link_one_way(operation: str, back_gbps: float | None) -> None:
-    """As a ring of two it counted both ways: found by the property above in nodes of three."""
-    made = node(3, [])
-    links = [Link((one.name, "cpu0"), "host", 1, 50.0, "test") for one in made.gpus]
-    topology = replace(made, links=(*links, Link(("gpu0", "gpu1"), "test", 1, 50.0, "test", back_gbps)))
-    found = algorithm_of(topology, operation, "ccl", topology.gpus[:2])
-    assert found.gbps == pytest.approx(50)
-
-
 @settings(deadline=None, max_examples=effort(15, share=2))
 @given(topology=any_nodes())
 def test_a_pair_is_never_above_all_its_paths(topology: Topology) -> None:
