@@ -72,35 +72,6 @@ def test_a_library_of_another_version_is_another_mover() -> None:
         assert {each.yardstick.alarm for each in found if each.yardstick is not None} == {alarm}
 
 
-# What the ALCF user guide has of one tile of Aurora, and of all twelve, in GB/s and both directions together.
-@pytest.mark.parametrize(
-    ("operation", "tiles", "together", "expected"),
-    [
-        ("host_to_device", 1, 54, 64),
-        ("host_to_device", 12, 318, 384),
-        ("device_to_host", 1, 55, 64),
-        ("device_to_host", 12, 257, 384),
-        ("host_bidirectional", 1, 76 / 2, 64),
-        ("host_bidirectional", 12, 339 / 2, 384),
-    ],
-)
-def test_what_was_measured_on_aurora_is_right_for_its_pcie(
-    operation: str, tiles: int, together: float, expected: float
-) -> None:
-    """The two tiles of a GPU share a link: with links of their own 318 GB/s would be 41%, FAIL."""
-
-    def judged(gbytes: float) -> Judgement:
-        made = run_of(["n"] * tiles, [tuple(range(tiles))], operation=operation, level=8 * gbytes, host_memory="pinned")
-        (found,) = judgements(named(made, "Intel(R) Data Center GPU Max 1550", 64), "aurora")
-        return found
-
-    good = judged(together)
-    assert good.verdict is Verdict.PASS
-    assert good.expectation.expected == pytest.approx(8 * expected)
-    assert judged(expected * 1.1).verdict is Verdict.INVALID
-    assert judged(together * 0.3).verdict is Verdict.FAIL
-
-
 def test_more_than_a_cpu_was_seen_to_give_is_plausible_up_to_what_the_links_carry() -> None:
     def judged(gbytes: float) -> Verdict:
         made = run_of(["n"] * 2, [(0, 1)], operation="host_to_device", level=8 * gbytes, host_memory="pinned")
