@@ -279,6 +279,10 @@ def test_the_layer_below_tells_whether_it_is_the_library(
     assert blamed(found) == list(named)
 
 
+# The only pair between nodes, and the ports that its data may cross.
+PAIR = ("nid001 ↔ nid002", "nid001:hsn0", "nid001:hsn1", "nid002:hsn0", "nid002:hsn1")
+
+
 @pytest.mark.parametrize(
     ("mpi", "fabric", "named"),
     [
@@ -288,9 +292,9 @@ def test_the_layer_below_tells_whether_it_is_the_library(
         # One direction stalls.
         ((0.0523, 0.0067), (0.0940, 0.0937), [("slow-library", ("Open MPI 4.1.4",))]),
         ((0.0068, 0.0067), (0.0940, 0.0790), [("slow-library", ("Open MPI 4.1.4",))]),
-        ((0.0480, 0.0481), (0.0477, 0.0476), [("slow-pair", ("nid001 ↔ nid002",))]),
+        ((0.0480, 0.0481), (0.0477, 0.0476), [("slow-pair", PAIR)]),
         # A little slower than the layer below, and at the minimum: the link.
-        ((0.0490, 0.0491), (0.0515, 0.0514), [("slow-pair", ("nid001 ↔ nid002",))]),
+        ((0.0490, 0.0491), (0.0515, 0.0514), [("slow-pair", PAIR)]),
     ],
 )
 def test_a_pair_of_hosts_by_layers(
