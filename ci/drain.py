@@ -11,7 +11,8 @@ It prints nothing if that would drain more than a share of a partition (`most_dr
 one node), counting the nodes that an earlier verdict drained: so many bad nodes point to software or a setting.
 `--really N` raises the limit to N nodes. It refuses a verdict of another system, an old one (`--hours`), and nodes that
 others used during the run. It asks the scheduler, and leaves out names that the scheduler does not know and nodes that
-are already down or drained.
+are already down or drained, or booted since. PBS and Flux do not say when a node booted: `--same-boot` vouches that
+none did since the run.
 
 With `--after`, the verdict.json by which nodes were drained, it also prints the commands that undrain a node if every
 test that failed then passes now, and if the scheduler's reason is still the one that this script printed.
@@ -364,9 +365,12 @@ class Now:
     verdict: VerdictFile
     system: str
     clock: datetime.datetime
+    same_boot: bool = False
 
     def why_untimely(self, node: Node, *since: datetime.datetime) -> str:
         """Why nothing is done to a node that is as it is since these times, and since its boot."""
+        if node.booted is None and not self.same_boot:
+            return f"may be of an earlier boot of {node.name}, which the scheduler does not tell: see --same-boot"
         times = (*since, *([node.booted] if node.booted is not None else []))
         sight = self.verdict.sight_of(node.name)
         return why_untimely(sight, Target(self.system, node.name, times), self.clock, datetime.timedelta.max)
@@ -429,6 +433,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--really", type=int, default=0, metavar="N", help="print commands for N nodes of a partition at most"
     )
+    parser.add_argument(
+        "--same-boot", action="store_true", help="no node booted since the run, though the scheduler does not say so"
+    )
     parser.add_argument("--hours", type=float, default=_HOURS, help="refuse an older verdict  [default: 24]")
     return parser
 
@@ -440,7 +447,7 @@ def main(arguments: Sequence[str], ask: Ask = ask_scheduler) -> int:
         clock = datetime.datetime.now(datetime.timezone.utc)
         forever = datetime.timedelta.max
         oldest = forever if given.hours == float("inf") else datetime.timedelta(hours=given.hours)
-        now = Now(given.verdict, read_verdict(given.verdict, system, clock, oldest), system, clock)
+        now = Now(given.verdict, read_verdict(given.verdict, system, clock, oldest), system, clock, given.same_boot)
         before = read_verdict(given.after, system, clock, forever) if given.after else None
         all_nodes = ask(given.scheduler)
         nodes = by_name(all_nodes)

@@ -18,7 +18,7 @@ from fabricheck.records.run import Run
 from fabricheck.results.environment import set_by_launcher
 from fabricheck.units import few
 
-_LOAD = re.compile(r"^\s*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
+_LOAD = re.compile(r"^[ \t]*(?:module|ml)\s+load\s+(.+)$", re.MULTILINE)
 _JOB_SCRIPTS = ("rfm_job.sh", "rfm_build.sh")
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import ClassVar
+
+from pydantic import ConfigDict
+
+from fabricheck.jsonfile import STRICT
 
 
 class Kind(str, Enum):
@@ -65,6 +70,7 @@ class Component:
     condition: str = ""
     version: str = ""
     address: str = field(default="", compare=False)
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     @classmethod
     def of_node(cls, host: str) -> Component:
@@ -126,15 +132,6 @@ class Component:
     def as_json(self) -> dict[str, str]:
         """Its fields, without those that are empty."""
         return {each.name: str(value) for each in fields(self) if (value := _plain(getattr(self, each.name)))}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, object]) -> Component:
-        """The component of `as_json`. Raises KeyError, ValueError or TypeError for anything else."""
-        if unknown := content.keys() - {each.name for each in fields(cls)}:
-            raise ValueError(f"unknown fields of a component: {', '.join(sorted(unknown))}")
-        if not all(isinstance(value, str) for value in content.values()):
-            raise TypeError("the fields of a component are text")
-        return cls(**{**{name: str(value) for name, value in content.items()}, "kind": Kind(content["kind"])})  # type: ignore[arg-type]
 
 
 def _plain(value: object) -> str:

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter
 
 from fabricheck.errors import UserError
-from fabricheck.jsonfile import read_json
+from fabricheck.jsonfile import STRICT, read_as
 from fabricheck.records.case import CheckJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict, worst
 
 #: In the folder of a test.
 JUDGEMENT = "judgement.json"
-FORMAT = 1
 
 # What the reason for which a check failed began with, before there was a judgement.json.
 _NAMED = re.compile(rf"(?:(?:\w+ )*error: )?({'|'.join(each.value for each in Verdict if each is not Verdict.PASS)}): ")
 
 
+@dataclass(frozen=True)
+class _File:
+    format: Literal[1]
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+
+@lru_cache
+def _adapter() -> TypeAdapter[_File]:
+    return TypeAdapter(_File)
+
+
 def write_judgement(folder: Path, findings: Iterable[Finding]) -> CheckJudgement:
     """Writes what was found, with the names of files relative to the folder. OSError where that cannot be."""
     judged = CheckJudgement.of(findings)
-    content = {
-        "format": FORMAT,
-        "verdict": judged.verdict.value,
-        "findings": [
-            replace(each, files=tuple(os.path.relpath(file, folder) for file in each.files)).as_json()
-            for each in judged.findings
-        ],
-    }
-    (folder / JUDGEMENT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    told = tuple(_with_files(each, lambda file: os.path.relpath(file, folder)) for each in judged.findings)
+    (folder / JUDGEMENT).write_bytes(_adapter().dump_json(_File(1, judged.verdict, told), indent=1) + b"\n")
     return judged
+
+
+def _with_files(finding: Finding, named: Callable[[str], str]) -> Finding:
+    return replace(finding, files=tuple(map(named, finding.files)))
 
 
 def read_judgement(folder: Path) -> CheckJudgement | None:
@@ -48,16 +59,14 @@ def read_judgement(folder: Path) -> CheckJudgement | None:
     if not file.exists():
         return None
     try:
-        content = read_json(file)
-        findings = tuple(
-            replace(found, files=tuple(os.path.normpath(folder / each) for each in found.files))
-            for found in map(Finding.from_json, content["findings"])
-        )
-        verdict = worst([Verdict(content["verdict"]), *(each.verdict for each in findings)])
-        return CheckJudgement(verdict, findings)
-    except (UserError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        content = read_as(file, _adapter())
+    except UserError:
         text = f"{file}: the check's judgement is damaged; run the check again"
         return CheckJudgement.of([Finding("result-damaged", Verdict.INCOMPLETE, text, files=(str(file),))])
+    judgement = CheckJudgement.of(
+        _with_files(each, lambda name: os.path.normpath(folder / name)) for each in content.findings
+    )
+    return replace(judgement, verdict=worst([content.verdict, judgement.verdict]))
 
 
 def judgement_of_old_reason(reason: str | None) -> CheckJudgement | None:

@@ -16,7 +16,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
 
 # What srun (-l), Open MPI (--tag-output), Hydra (-prepend-rank) and logs put before each line.
-_PREFIX = re.compile(r"^\s*(?:(?:\[\d+(?:,\d+)?\](?:<\w+>:?)?|\d+:|<\w+>:|std(?:err|out):)\s*)+", re.MULTILINE)
+_PREFIX = re.compile(r"^[ \t]*(?:(?:\[\d+(?:,\d+)?\](?:<\w+>:?)?|\d+:|<\w+>:|std(?:err|out):)\s*)+", re.MULTILINE)
 _NAME = r"(?P<node>[\w.-]+(?:\[[\d,-]+\])?)"
 
 #: What happened on a node that is named, the surest first. Slurm 17 to 25, ORTE, PRRTE, PMIx 3 to 5, Hydra, PALS, PBS.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from fabricheck.errors import UserError
-from fabricheck.jsonfile import read_json
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from fabricheck.jsonfile import STRICT, read_as
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -46,11 +48,12 @@ class Launched:
     case: str
     said: tuple[str, ...]
     counts: str
-    folder: str = ""
+    folder: Annotated[str, Field(pattern=r"^[\w-]*$")] = ""
     node: str = ""
     p: float | None = None
     intermittent: tuple[Finding, ...] = ()
     outvoted: bool = False
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     @property
     def finding(self) -> Finding:
@@ -224,30 +227,17 @@ def _last(launches: Sequence[Launch], verdict: Verdict) -> int:
     return max((place for place, each in enumerate(launches) if each.verdict is verdict), default=-1)
 
 
+@lru_cache
+def _adapter() -> TypeAdapter[tuple[Launched, ...]]:
+    return TypeAdapter(tuple[Launched, ...])
+
+
 def write_launched(folder: Path, launched: Iterable[Launched]) -> None:
     """Writes what was launched again in the session of `folder`. OSError where that cannot be."""
-    content = [{**asdict(each), "intermittent": [one.as_json() for one in each.intermittent]} for each in launched]
-    (folder / LAUNCHES).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (folder / LAUNCHES).write_bytes(_adapter().dump_json(tuple(launched), indent=1) + b"\n")
 
 
 def read_launched(folder: Path) -> tuple[Launched, ...]:
     """What was launched again in the session of `folder`. Raises UserError where its file is damaged."""
     file = folder / LAUNCHES
-    if not file.exists():
-        return ()
-    try:
-        return tuple(
-            Launched(
-                each["case"],
-                tuple(map(str, each["said"])),
-                each["counts"],
-                Path(each["folder"]).name,
-                each["node"],
-                None if each.get("p") is None else float(each["p"]),
-                tuple(map(Finding.from_json, each.get("intermittent", ()))),
-                each.get("outvoted") is True,
-            )
-            for each in read_json(file)
-        )
-    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
-        raise UserError(f"{file}: does not list the relaunched tests") from None
+    return read_as(file, _adapter()) if file.exists() else ()

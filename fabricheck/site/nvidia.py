@@ -157,7 +157,7 @@ def read_topo(text: str, notes: list[str]) -> TopoTable:
     if header is None:
         raise UserError("a table without GPUs is not the output of `nvidia-smi topo -m`")
     # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
-    names = dict(re.findall(r"^\s*(NIC\d+): (\S+)", text, re.MULTILINE))
+    names = dict(re.findall(r"^[ \t]*(NIC\d+): (\S+)", text, re.MULTILINE))
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
     of_numa = header.index("NUMA Affinity") if "NUMA Affinity" in header else None
     rows, numa = {}, {}

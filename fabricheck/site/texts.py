@@ -23,7 +23,7 @@ SCONTROL_CONFIG = "scontrol show config"
 # By the tool, what only its output has.
 _MARKS = {
     NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0\b", re.MULTILINE),
-    NVIDIA_SMI_LIST: re.compile(r"^\s*GPU \d+: .*\(UUID: ", re.MULTILINE),
+    NVIDIA_SMI_LIST: re.compile(r"^[ \t]*GPU \d+: .*\(UUID: ", re.MULTILINE),
     NCCL_TOPOLOGY: re.compile(r"<system version=\"\d+\">"),
     LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
     IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
@@ -97,7 +97,7 @@ def ports_of_ibstat(text: str) -> list[dict[str, Any]]:
 
 def names_of_list(text: str) -> dict[int, str]:
     """By index, the model of each GPU in `nvidia-smi -L`."""
-    return {int(index): name for index, name in re.findall(r"^\s*GPU (\d+): (.*?) \(UUID: ", text, re.MULTILINE)}
+    return {int(index): name for index, name in re.findall(r"^[ \t]*GPU (\d+): (.*?) \(UUID: ", text, re.MULTILINE)}
 
 
 def slurm_of_texts(texts: Mapping[str, str]) -> dict[str, str]:

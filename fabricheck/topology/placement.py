@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.node_state import NodeState, States
-from fabricheck.records.run import Run
+from fabricheck.records.run import Device, Run
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import nic_of
 
@@ -23,8 +23,11 @@ def gpu_of_ranks(run: Run) -> dict[int, int]:
     """
     has_nvml = run.header.get("backend") == "cuda"
     indexes: dict[int, int] = {}
-    for host in {each.host for each in run.ranks}:
-        seen = {each.rank: each.device for each in run.ranks if each.host == host and each.device is not None}
+    devices_of_hosts: dict[str, dict[int, Device]] = {}
+    for rank in run.ranks:
+        if rank.device is not None:
+            devices_of_hosts.setdefault(rank.host, {})[rank.rank] = rank.device
+    for host, seen in devices_of_hosts.items():
         devices = {each.uuid: each for each in seen.values()}
         by_driver = {gpu.bus_id: gpu.index for gpu in run.states.gpus_of(host)} if has_nvml else {}
         if by_driver.keys() >= {each.address for each in devices.values()}:

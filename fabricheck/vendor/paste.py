@@ -92,7 +92,7 @@ def _unread(text: str, path: str) -> Iterator[VendorOutput]:
 
 def _json_in(text: str) -> tuple[str, str] | None:
     """The file of JSON in a text, with the tool that writes it."""
-    first = re.search(r"^\s*\{", text, re.MULTILINE)
+    first = re.search(r"^[ \t]*\{", text, re.MULTILINE)
     if first is None:
         return None
     begin = first.start()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fabricheck.records.component import Component
+from fabricheck.records.finding import Finding
 from fabricheck.suite import suite_root
 from fabricheck_lab import node
 from fabricheck_lab.cluster import Cluster
@@ -29,7 +29,7 @@ NodePairs:
 
 def line_of(problem: Mapping[str, Any]) -> str:
     """A finding of verdict.json as one line, with code and components at its end: what tests ask for."""
-    components = " or ".join(Component.from_json(each).text for each in problem["components"])
+    components = " or ".join(each.text for each in Finding.from_json(problem).components)
     return f"{problem['verdict']}: {problem['message']} [{' '.join(filter(None, (problem['code'], components)))}]"
 
 

@@ -36,7 +36,7 @@ def test_planted_faults_are_found_and_named(recorded: Sessions, parts: tuple[obj
     judge = JUDGE if parts else replace(JUDGE, parts=())
     missed = [
         (seed, each)
-        for seed in range(100, 100 + effort(5))
+        for seed in range(100, 100 + effort(2, share=2))
         for each in planted(seed, judge, recorded)
         if not (each.seen and each.named)
     ]
@@ -64,5 +64,5 @@ def test_no_launch_of_other_machines_has_one(archive: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_healthy_sessions_are_hardly_ever_red(kind: str) -> None:
-    # With 2% of sessions red one of the three kinds is so in three tries of four.
-    assert [seed for seed in range(10_000, 10_000 + effort(24, share=3)) if false_alarms(kind, seed, POLICY)] == []
+    # With 5% of sessions red one of the three kinds is so in seven tries of ten; benchmarks.first_day tries more.
+    assert [seed for seed in range(10_000, 10_000 + effort(8, share=1)) if false_alarms(kind, seed, POLICY)] == []

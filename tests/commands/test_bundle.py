@@ -180,9 +180,9 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
     bundle = write_bundle(run, tmp_path / "b.tar.gz", hide=True, nodes=["nid0001", "LEAF07sw"])
     found = contents(tmp_path / "b.tar.gz")
     text = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.out"]
-    secrets = ["nid", "506b", "fe80", "2001", "10.7", "project", "465", "marie", "phys", "540", "4711", "gmx", "vasp"]
-    for secret in secrets:
-        assert secret not in text.lower().replace("nvidia", ""), text
+    # A salted hash can hold any digits.
+    words = re.sub("x[0-9a-f]{8}|nvidia", "#", text.lower())
+    assert re.findall(r"nid|506b|fe80|2001|10\.7|project|465|marie|phys|540|4711|gmx|vasp", words) == []
     assert KEPT in text and "leaf07" not in text and "/path/libx.so.4" in text
     assert "gmx_mpi" not in "".join([*found, *found.values()])
     assert "--target fabricbench" in found["toy-20261122T000000Z/REPRODUCE.md"]

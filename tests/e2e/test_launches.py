@@ -61,7 +61,6 @@ def slow_in(toy: ToySuite, *launches: int) -> None:
         ((1,), "DEGRADED, PASS, PASS", "PASS"),
         # Of two metrics either may be slow by chance in one launch of 500, twice: 2 / 500².
         ((1, 2), "DEGRADED, DEGRADED", "DEGRADED (p = 8e-06, corrected for all metrics of the session)"),
-        ((1, 3), "DEGRADED, PASS, DEGRADED", "DEGRADED (p = 2e-05, corrected for all metrics of the session)"),
     ],
 )
 def test_what_is_slow_again_stays_and_all_are_told(

@@ -21,7 +21,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.matrix, pytest.mark.timeout(900)]
 
 LINK = "nid002:hsn0"
 PERCENT, PERCENT_IN_NOISE = 5, 25

@@ -52,6 +52,7 @@ def test_tests_between_nodes_share_one_job(cluster: Cluster, programs: Path, tmp
     assert sorted(expected) == pytest.approx([0.1 * n / (n - 1) for n in (8, 4, 2)]), done.output
 
 
+@pytest.mark.matrix
 def test_what_a_job_at_its_limit_did_not_measure_is_resumed(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     """Slurm ends the job in a plan that takes hours; the plans after it have another job."""
     site = Site(cluster, tmp_path, programs, size="512KiB")

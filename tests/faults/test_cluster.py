@@ -44,7 +44,7 @@ def test_the_healthy_cluster_is_green(site: Site, monkeypatch: pytest.MonkeyPatc
     assert "#SBATCH --time=0:5:0" in script.read_text()  # the partition's time_limit
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_group_patterns_of_nodes_with_one_port(site: Site) -> None:
     """Four ranks of a node share its only port: what two would carry is expected nowhere."""
     topology, settings = (site.root / "site_configs/emulated" / name for name in ("topology.yaml", "settings.py"))
@@ -57,7 +57,7 @@ def test_group_patterns_of_nodes_with_one_port(site: Site) -> None:
     assert done.problems == ()
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_slow_second_port(site: Site) -> None:
     """A rank for each port where the environment binds them, and both ports at once."""
     faults.slow(site.cluster, "nid002:hsn1", 60)
@@ -77,7 +77,7 @@ def test_a_slow_link(site: Site) -> None:
     expect(done, f"a link is {percent}% slower", "fault slow nid002:hsn0", Verdict.DEGRADED, said)
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
     """On the same two nodes of the four that are idle: others would be healthy."""
     faults.slow(site.cluster, "nid002:hsn0", 30)
@@ -90,7 +90,7 @@ def test_a_slow_link_stays_slow_where_it_is_launched_again(site: Site) -> None:
     assert "#SBATCH --nodelist=nid001,nid002" in script.read_text()
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_slow_link_without_references(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is expected of the link by its nominal rate is still asked for, of pairs and of the traffic of jobs.
 
@@ -124,7 +124,7 @@ def test_a_slow_trunk(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     expect(site.run(ALL), "a trunk is 60% slower", "fault slow leaf0--spine0", Verdict.FAIL, "leaf0--spine0")
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_cable_with_more_delay(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goodput would not show it."""
     monkeypatch.setattr(site, "size", "8B")
@@ -148,21 +148,21 @@ def until(run: Callable[[], Finished], is_so: Callable[[Finished], bool]) -> Fin
     return done
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_link_that_flaps(site: Site) -> None:
     faults.flap(site.cluster, "nid002:hsn0", 1.0)
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=4")
     expect(done, "a link goes down and up", "fault flap nid002:hsn0", Verdict.INCOMPLETE, "[rank-hangs")
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_port_without_carrier(site: Site) -> None:
     faults.unplug(site.cluster, "nid003:hsn0")
     done = site.run(LEAF, "--", "--setvar=NodePairs.timeout=1")
     expect(done, "a cable is unplugged", "fault unplug nid003:hsn0", Verdict.INCOMPLETE, "")
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_what_nodes_say_of_their_ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goodput hardly shows it: packets that are lost on the way to one node, and another MTU on a second."""
     monkeypatch.setattr(site, "asks_nodes", True)
@@ -201,7 +201,7 @@ def set_mtu(device: Device, mtu: int) -> None:
     subprocess.run(words, check=True)
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_a_node_that_is_down_before_the_job(site: Site) -> None:
     faults.node_down(site.cluster, "nid004")
     site.cluster.run(["scontrol", "update", "NodeName=nid004", "State=DOWN", "Reason=test"], timeout_s=20)
@@ -272,7 +272,7 @@ def test_another_network_and_another_path_than_described(site: Site) -> None:
     expect(done, fault, how, Verdict.INVALID, "[path-forbidden]")
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_mpi_without_evidence_and_a_variable_that_the_launcher_does_not_pass_on(site: Site) -> None:
     """The site calls its library by a name of its own, so nobody asks it for its log."""
     settings = site.root / "site_configs/emulated/settings.py"
@@ -285,7 +285,7 @@ def test_mpi_without_evidence_and_a_variable_that_the_launcher_does_not_pass_on(
     expect(done, *lost, Verdict.INVALID, "[setting-not-in-effect]")
 
 
-@pytest.mark.full
+@pytest.mark.matrix
 def test_faster_than_the_link(site: Site) -> None:
     for port in ("nid001:hsn0", "nid002:hsn0"):
         faults.unshaped(site.cluster, port)

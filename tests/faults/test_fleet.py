@@ -147,6 +147,7 @@ def node_runs(done: Done) -> dict[str, str]:
     return {f"{file.parents[2].name} {file.parent.name}": header["run_id"] for file, header in headers.items()}
 
 
+@pytest.mark.matrix
 def test_a_job_that_is_cancelled_is_resumed_and_what_recovers_is_cleared(fleet: Site, programs: Path) -> None:
     """A NIC is slow in the screen and not in the retest; between them the first job is lost."""
     faults.slow(fleet.cluster, "nid002:hsn0", 50)

@@ -81,6 +81,7 @@ def test_a_healthy_miniature_is_green_and_called_a_rehearsal(lumi: Cluster, tmp_
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 
+@pytest.mark.matrix
 def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluster, tmp_path: Path) -> None:
     told = require_named(alps, tmp_path, "a link between GPUs slow in one direction")
     (peers,) = told.verdict["runs"]
@@ -89,6 +90,7 @@ def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluste
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids=["in a node", "between nodes", "port by port"])
+@pytest.mark.matrix
 def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(alps, tmp_path, *names)
 
@@ -103,6 +105,7 @@ def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path,
     ],
     ids=["in a node", "hung", "missing", "between nodes"],
 )
+@pytest.mark.matrix
 def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(lumi, tmp_path, *names)
 

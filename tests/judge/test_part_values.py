@@ -11,13 +11,12 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.judge.part_values import load_part, load_parts
 from fabricheck.judge.published import load_published
-from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from tests.support.equal_runs import judge_of, run_of
 from tests.support.made_runs import GIB, MIB
-from tests.support.nodes import PAPERS, ROOT, system
+from tests.support.nodes import ROOT
 
 PARTS = ROOT / "reference_values" / "parts"
 DIRECTIONS: list[tuple[int, ...]] = [(0, 1), (1, 0)]
@@ -73,69 +72,6 @@ def test_a_library_of_another_version_is_another_mover() -> None:
         assert {each.yardstick.alarm for each in found if each.yardstick is not None} == {alarm}
 
 
-# What the papers measured in GB/s, a loss of 20% of it, and what judges: the part or, without it, the paper.
-@pytest.mark.parametrize(
-    "case",
-    [
-        ("summit", "unidirectional", "copy", 47.0, "Tesla V100-SXM2-16GB", 16),
-        ("sierra", "unidirectional", "copy", 70.56, "Tesla V100-SXM2-16GB", 16),
-        ("sierra", "local_copy", "copy", 384.4, "Tesla V100-SXM2-16GB", 16),
-        ("dardel", "host_to_device", "copy", 28.3, "AMD Instinct MI250X", 64),
-        ("dardel", "local_copy", "kernel", 696.0, "AMD Instinct MI250X", 64),
-        ("frontier", "local_copy", "copy", 616.0, "AMD Instinct MI250X", 64),
-        ("delta", "local_copy", "copy", 659.0, "NVIDIA A100-SXM4-40GB", 40),
-        ("perlmutter", "local_copy", "copy", 515.0, "NVIDIA A100-SXM4-40GB", 40),
-        ("aurora", "host_to_device", "copy", 54.0, "Intel(R) Data Center GPU Max 1550", 64),
-        ("aurora", "unidirectional", "mpi", 185.0, "Intel(R) Data Center GPU Max 1550", 64),
-    ],
-)
-def test_the_papers_values_judge_their_systems(case: tuple[str, str, str, float, str, float]) -> None:
-    name, operation, transport, value, device, gib = case
-
-    def run(level: float) -> Run:
-        ways: list[tuple[int, ...]] = [(0, 1) if operation == "unidirectional" else (0,)]
-        kind = "pinned" if operation == "host_to_device" else None
-        made = run_of(["n"] * 2, ways, operation=operation, transport=transport, level=8 * level, host_memory=kind)
-        return named(made, device, gib)
-
-    for parts in (True, False):
-        (good,) = judgements(run(value), name, parts)
-        assert (good.verdict, good.judged_by in ("part", "published", "achievable")) == (Verdict.PASS, True)
-        if not parts:
-            assert good.judged_by in ("published", "achievable")  # the tighter of the two
-    (bad,) = judgements(run(0.8 * value), name, parts=False)
-    assert (bad.verdict, bad.judged_by) == (Verdict.DEGRADED, good.judged_by)
-
-
-# What the ALCF user guide has of one tile of Aurora, and of all twelve, in GB/s and both directions together.
-@pytest.mark.parametrize(
-    ("operation", "tiles", "together", "expected"),
-    [
-        ("host_to_device", 1, 54, 64),
-        ("host_to_device", 12, 318, 384),
-        ("device_to_host", 1, 55, 64),
-        ("device_to_host", 12, 257, 384),
-        ("host_bidirectional", 1, 76 / 2, 64),
-        ("host_bidirectional", 12, 339 / 2, 384),
-    ],
-)
-def test_what_was_measured_on_aurora_is_right_for_its_pcie(
-    operation: str, tiles: int, together: float, expected: float
-) -> None:
-    """The two tiles of a GPU share a link: with links of their own 318 GB/s would be 41%, FAIL."""
-
-    def judged(gbytes: float) -> Judgement:
-        made = run_of(["n"] * tiles, [tuple(range(tiles))], operation=operation, level=8 * gbytes, host_memory="pinned")
-        (found,) = judgements(named(made, "Intel(R) Data Center GPU Max 1550", 64), "aurora")
-        return found
-
-    good = judged(together)
-    assert good.verdict is Verdict.PASS
-    assert good.expectation.expected == pytest.approx(8 * expected)
-    assert judged(expected * 1.1).verdict is Verdict.INVALID
-    assert judged(together * 0.3).verdict is Verdict.FAIL
-
-
 def test_more_than_a_cpu_was_seen_to_give_is_plausible_up_to_what_the_links_carry() -> None:
     def judged(gbytes: float) -> Verdict:
         made = run_of(["n"] * 2, [(0, 1)], operation="host_to_device", level=8 * gbytes, host_memory="pinned")
@@ -144,17 +80,6 @@ def test_more_than_a_cpu_was_seen_to_give_is_plausible_up_to_what_the_links_carr
         return found.verdict
 
     assert [judged(gbytes) for gbytes in (35, 70, 80)] == [Verdict.PASS, Verdict.PASS, Verdict.INVALID]
-
-
-@pytest.mark.parametrize("name", [name for name in PAPERS if name != "hgx-h200"])
-def test_every_system_of_the_papers_is_judged_by_them(name: str) -> None:
-    assert any(one.judges is not None for one in SystemJudge.of(name, ROOT).published)
-
-
-def test_every_part_has_a_value_that_is_of_it() -> None:
-    assert {part.part for part in load_parts(PARTS)} >= {"NVIDIA H200", "NVIDIA H100 80GB", "AMD MI250X GCD"}
-    assert system("hgx-h200").gpus  # whose part has values for 1, 2 and 4 of them
-    assert {one.where.ranks for one in load_part(PARTS / "h200.yaml").values} >= {1, 2, 4, 8}
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def pausing_run(paused_s: dict[str, float], throttled_s: dict[str, float], busy:
     return RunJudgement(replace(states.run_with(before, before), footer=footer), Verdict.PASS, (), ())
 
 
-@pytest.mark.parametrize("seed", range(effort(200)))
+@pytest.mark.parametrize("seed", range(effort(100)))
 def test_a_node_that_pauses_or_is_throttled_is_named_alone(seed: int) -> None:
     draw = random.Random(seed)
     guilty = draw.choice(NODES)

@@ -12,7 +12,7 @@ from tests.support.start_texts import KINDS, Maker, random_failure
 
 
 @pytest.mark.parametrize("maker", KINDS, ids=lambda maker: maker.__name__)
-@pytest.mark.parametrize("seed", range(effort(40)))
+@pytest.mark.parametrize("seed", range(effort(15)))
 def test_the_guilty_node_is_named_or_none(maker: Maker, seed: int) -> None:
     failure = random_failure(np.random.default_rng(seed), maker)
     found = start_failures(failure.text, failure.nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from tests.support.sessions import NOW, add, make_suite, reframe_report, result_
 from tests.support.states import node
 
 #: Damaged files of each kind: more of them, which take a tenth of a second each, by the environment.
-CASES = int(os.environ.get("CASES", effort(100)))
+CASES = effort(100)
 #: In place of a value: other types, what is no number, times without a zone, and what is too large for any measurement.
 ODD: tuple[Any, ...] = (
     *(None, True, 0, -1, 7.5, float("nan"), float("inf"), 10**400, "", "x", "\ud800", "x" * 70000, [], {}, [None]),

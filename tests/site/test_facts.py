@@ -48,28 +48,6 @@ def test_nvidia_smi_alone_tells_counts_and_asks_for_the_rest(tmp_path: Path) -> 
         load_topology(file)
 
 
-def test_direct_nvlinks_are_counted_once_for_both_ends(tmp_path: Path) -> None:
-    def link(number: int, bus: str) -> dict[str, Any]:
-        return {"link": number, "version": 4, "speed_mbps": 25_000, "remote_kind": "gpu", "remote_bus_id": bus}
-
-    a, b = "00000000:01:00.0", "00000000:41:00.0"
-    gpus = [
-        {"index": 0, "bus_id": a, "numa_node": 0, "nvlinks": [link(n, b) for n in range(4)]},
-        {"index": 1, "bus_id": b, "numa_node": 1, "nvlinks": [link(n, a) for n in range(4)]},
-    ]
-    (tmp_path / capturing.NVML).write_text(nvml(gpus), encoding="utf-8")
-    numa = {"nodes": [{"index": 0, "cpus": "0-3"}, {"index": 1, "cpus": "4-7"}], "cores": 8, "sockets": 2}
-    (tmp_path / capturing.NUMA).write_text(json.dumps(numa), encoding="utf-8")
-    facts = read_facts(tmp_path)
-    links = {link.ends: (link.technology, link.count, link.rate_gbps) for link in facts.links}
-    assert links == {
-        ("gpu0", "gpu1"): ("NVLink3", 4, 200.0),
-        ("gpu0", "numa0"): ("PCIe 4 x16", 1, 256.0),
-        ("gpu1", "numa1"): ("PCIe 4 x16", 1, 256.0),
-    }
-    assert not facts.has_switch
-
-
 def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / capturing.ROCM_SMI_TOPO).write_text(ROCM_SMI, encoding="utf-8")
     (tmp_path / capturing.LSTOPO).write_text(LSTOPO, encoding="utf-8")
@@ -266,15 +244,6 @@ def test_a_superchips_link_to_its_cpu_is_not_pcie(tmp_path: Path) -> None:
     (kind,) = {(link.technology, link.count, link.rate_gbps) for link in facts.links if link.ends[1] == "numa0"}
     assert kind[:2] == ("NVLink-C2C", 10)
     assert kind[2] == pytest.approx(357.7, abs=0.01)
-
-
-def test_half_a_table_names_the_rows_that_are_missing(tmp_path: Path) -> None:
-    lines = (H200 / capturing.NVIDIA_TOPO).read_text().splitlines()
-    (tmp_path / capturing.NVIDIA_TOPO).write_text("\n".join([*lines[:3], lines[3][:12]]), encoding="utf-8")
-    facts = read_facts(tmp_path)
-    assert [gpu.index for gpu in facts.gpus] == [0, 1]
-    (line,) = facts.problems
-    assert "no whole row of GPU2, GPU3" in line
 
 
 def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:

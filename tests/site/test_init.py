@@ -65,15 +65,6 @@ def test_a_node_needs_no_edit_and_every_check_that_can_run_is_selected(suite: Pa
     assert {"%access=read %transport=kernel PeerCopies", "%transport=kernel LocalCopies", "SmokePeers"} <= cases
 
 
-@pytest.mark.full
-def test_the_command_says_what_it_found_and_what_comes_next(suite: Path) -> None:
-    done = run_init("--system", "new", "--from", CAPTURES / "h100x1")
-    assert done.exit_code == 0, done.output
-    assert f"{len(selected(suite, 'new'))} checks are selected, with openmpi" in done.output
-    assert "next: fabricheck run --system new --tag smoke" in done.output.splitlines()
-    assert "Open MPI 4.1.6 (MPIX_Query_cuda_support() is 0) is not GPU-aware: use an Open MPI" in done.output
-
-
 def test_the_h200_node_is_the_one_in_site_configs(suite: Path) -> None:
     write(suite, "found", CAPTURES / "h200x4")
     found, known = load_topology(suite / "site_configs/found/topology.yaml"), system("hgx-h200")
@@ -182,21 +173,6 @@ def test_texts_of_tools_are_taken_and_what_they_do_not_say_is_selected(
     topology = (suite / "site_configs/new/topology.yaml").read_text()
     assert topology.count("[gpu0, nvswitch], [gpu1, nvswitch], [gpu2, nvswitch], [gpu3, nvswitch]") == 1
     assert "name: mlx5_0, model: InfiniBand 400 Gb/sec" in topology and "mlx5_1" not in topology
-
-
-@pytest.mark.full
-def test_gpus_that_cannot_be_asked_are_no_node_without_gpus(suite: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    for name in (capturing.NUMA, capturing.SOFTWARE):
-        (kept / name).write_text((CAPTURES / "h200x4" / name).read_text())
-    on_bus = [{"vendor": "nvidia", "bus_id": "0000:00:06.0", "driver": None, "numa_node": 0, "pci": "pci0"}]
-    (kept / capturing.PCI_GPUS).write_text(json.dumps(on_bus))
-    (kept / capturing.PROBLEMS).write_text(json.dumps(["1 NVIDIA GPUs on the PCI bus, and no driver is loaded"]))
-    done = run_init("--system", "new", "--from", kept)
-    assert done.exit_code == 1
-    assert "wrong or unknown: 1 NVIDIA GPUs on the PCI bus, and no driver is loaded" in done.output
-    assert "the driver does not show the GPUs on the PCI bus" in done.output
 
 
 def test_a_site_outside_of_the_suite(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def expected_shape(machine: Machine) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", range(effort(500)))
+@pytest.mark.parametrize("seed", range(effort(100)))
 def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     machine = draw_machine(rng)
@@ -73,7 +73,7 @@ def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) 
     assert codes == ({FAULTS[machine.fault]} if machine.fault else set()), where
 
 
-@pytest.mark.parametrize("seed", range(effort(200)))
+@pytest.mark.parametrize("seed", range(effort(100)))
 def test_a_file_that_is_cut_off_gives_no_other_node(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     machine = draw_machine(rng)

@@ -13,7 +13,7 @@ from tests.support.effort import effort
 from tests.support.kernel_logs import draw_log
 
 
-@pytest.mark.parametrize("seed", range(effort(500)))
+@pytest.mark.parametrize("seed", range(effort(100)))
 def test_what_a_log_says_of_devices_is_read(seed: int, tmp_path: Path) -> None:
     log = draw_log(random.Random(seed))
     events = kernel_events(log.write(tmp_path / "kmsg")) or ()

@@ -1,6 +1,7 @@
 """A pytest plugin: which tests do not run, and what is said of them.
 
-- Without FULL=1, tests marked `full` are left out, and the summary says how many and how to run them.
+- Without FULL=1, tests marked `full` or `matrix` are left out, and with CI=true those marked `matrix`: the summary says
+  how many and how to run them.
 - With CI=true a skipped test fails the run.
 - With FABRICHECK_NOT_RUN=FILE, what was left out or skipped, and why, is appended to FILE: tools/test.sh repeats it.
   Where files are named, what is left out of them is no part of it: the whole suite counts that.
@@ -20,6 +21,7 @@ from tests.support.effort import is_ci, is_full
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: takes long; runs with FULL=1 only")
+    config.addinivalue_line("markers", "matrix: a further fault or system on the cluster; for FULL=1, not in CI")
     config.pluginmanager.register(_NotRun(), "what-does-not-run")
 
 
@@ -31,12 +33,11 @@ class _NotRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Before `-m` and `-k` choose, so that what `-m` leaves to the other part of `make test` is counted too."""
-        if is_full():
-            return
-        left_out = [item for item in items if item.get_closest_marker("full")]
+        marks = [*([] if is_full() else ["full"]), *(["matrix"] if is_ci() or not is_full() else [])]
+        left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
         self.left_out = len(left_out)
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if item not in left_out]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):

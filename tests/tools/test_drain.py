@@ -58,7 +58,7 @@ def fleet(*found: Content, nodes: int = 64, good: tuple[str, ...] = (), **more: 
 def cluster(**away: str) -> dict[str, Node]:
     """64 nodes of the partition gpu; those of `away` are drained for a reason."""
     names = [f"nid{number:03}" for number in range(1, 65)]
-    return {name: Node(name, frozenset({"gpu"}), name in away, away.get(name, "")) for name in names}
+    return {name: Node(name, frozenset({"gpu"}), name in away, away.get(name, ""), ago(1000)) for name in names}
 
 
 class Drain:
@@ -190,7 +190,7 @@ def test_a_machine_that_was_busy_is_not_drained(drain: Drain) -> None:
 def test_a_name_is_compared_with_its_domain_or_without(drain: Drain) -> None:
     """And an address has none: 10.0.0.3 and 10.0.0.4 are two nodes."""
     names = {"nid003.site.org", "nid004.site.org", "nid004.else.org", "10.0.0.3", "10.0.0.4", "10"}
-    drain.nodes = {name: Node(name, frozenset({"gpu"})) for name in names}
+    drain.nodes = {name: Node(name, frozenset({"gpu"}), booted=ago(1000)) for name in names}
     waivers = drain.write("waivers", "nid003 ann 2999-12-31 waits")
     for host in ("nid003", "nid003.site.org", "nid003.else.org", "nid004", "10.0.0.5"):
         assert drain(fleet(bad(host)), f"--waivers={waivers}") == 0
@@ -409,7 +409,7 @@ def drawn_verdict(draw: random.Random, session: str, verdict: str) -> dict[str, 
     return content
 
 
-def may_drain(content: Content, node: str, booted: datetime.datetime) -> bool:
+def may_drain(content: Content, node: str, booted: datetime.datetime | None) -> bool:
     """By hand what a drain needs: a certain finding of this node alone, of today, and of this boot."""
     session, fleet_of = content["session"], content.get("fleet", {"bad": [], "good": []})
     began, ended = (
@@ -429,7 +429,7 @@ def may_drain(content: Content, node: str, booted: datetime.datetime) -> bool:
             for part in one.get("components", ())
         )
     ]
-    fresh = booted < began <= ended and ago(24) < ended < ago(-1)
+    fresh = booted is not None and booted < began <= ended and ago(24) < ended < ago(-1)
     return (
         bool(proven)
         and fresh
@@ -448,7 +448,7 @@ def test_never_an_action_without_a_newer_finding_of_this_node(drain: Drain) -> N
         before, now = map(drawn_verdict, [draw] * 2, ["0ld0ld00", "1a2b3c4d"], kinds)
         parts = draw.choice(["", *(f"{host}: " for each in before.get("runs", ()) for host in each.get("hosts", ()))])
         reason = draw.choice([*[f"{OURS[:21]}{parts}it failed"] * 6, OURS, f"{OURS}, RMA", "ann: RMA", ""])
-        booted = ago(draw.choice([0.2, 3, 10, 1000, 1000]))
+        booted = draw.choice([None, ago(0.2), ago(3), ago(10), ago(1000), ago(1000)])
         drain.nodes = cluster(nid003=reason) if draw.random() < 0.8 else cluster()
         drain.nodes = {name: replace(node, booted=booted) for name, node in drain.nodes.items()}
         status = drain(now, f"--after={drain.write('before.json', before)}")
@@ -462,6 +462,6 @@ def test_never_an_action_without_a_newer_finding_of_this_node(drain: Drain) -> N
             began = now["session"].get("started", now["session"]["ended"])
             assert before["session"]["ended"] < began, number
             assert {each["verdict"] for each in now["runs"] if short_host(each["hosts"][0]) == node} == {"PASS"}, number
-            assert now["system"] == before["system"] == "alps" and booted < ago(0.6), number
+            assert now["system"] == before["system"] == "alps" and booted is not None and booted < ago(0.6), number
         drains, undrains = drains + len(drain.drained), undrains + len(drain.undrained)
     assert drains > 0 and undrains > 0, (drains, undrains)

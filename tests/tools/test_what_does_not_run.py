@@ -71,3 +71,13 @@ def test_what_is_left_out_of_files_that_are_named_is_counted_among_all(
     monkeypatch.setenv("FABRICHECK_NOT_RUN", str(pytester.path / "not-run"))
     run(pytester, {"test_long": LONG, **SKIPS}, "test_long.py", "test_by_a_mark.py")
     assert (pytester.path / "not-run").read_text() == "1 skipped: no network\n"
+
+
+@pytest.mark.parametrize(("ci", "left_out"), [("true", 1), ("", 0)])
+def test_the_matrix_runs_with_full_outside_of_ci(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, left_out: int
+) -> None:
+    monkeypatch.setenv("FULL", "1")
+    monkeypatch.setenv("CI", ci)
+    result = run(pytester, {"test_matrix": LONG + "@pytest.mark.matrix\ndef test_fault(): pass\n"})
+    result.assert_outcomes(passed=5 - left_out, deselected=left_out)

@@ -158,7 +158,7 @@ def over_sockets(draw: st.DrawFn) -> Topology:
     return on_one_switch(topology, draw(st.sampled_from(["shaped veth", "Ethernet", "NIC"])), rate, *paths)
 
 
-@settings(deadline=None, max_examples=effort(200))
+@settings(deadline=None, max_examples=effort(100))
 @given(topology=over_sockets(), data=st.data())
 def test_nobody_says_how_long_a_socket_takes(topology: Topology, data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from([*PAIRS, *COLLECTIVES]))

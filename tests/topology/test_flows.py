@@ -106,7 +106,7 @@ def concurrent_by_pairs(network: FlowNetwork) -> float:
     return float(-solved.fun)
 
 
-@settings(deadline=None, max_examples=effort(40))
+@settings(deadline=None, max_examples=effort(20, share=2))
 @given(network=networks(most=8))
 def test_collectives_are_what_brute_force_over_all_cuts_finds(network: FlowNetwork) -> None:
     found = list(cuts(network))
@@ -114,7 +114,7 @@ def test_collectives_are_what_brute_force_over_all_cuts_finds(network: FlowNetwo
     assert least_cut(network) == pytest.approx(min(rate for rate, _ in found), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=effort(40))
+@settings(deadline=None, max_examples=effort(20, share=2))
 @given(network=networks())
 def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
@@ -129,7 +129,7 @@ def test_flows_are_those_of_networkx(network: FlowNetwork) -> None:
         assert broadcast_cut(each, root) == pytest.approx(rates[root].min(), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=effort(40))
+@settings(deadline=None, max_examples=effort(20, share=2))
 @given(network=networks(most=6))
 def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
@@ -143,14 +143,14 @@ def test_allreduce_is_what_brute_force_over_all_partitions_finds(network: FlowNe
         assert allreduce_cut(each) == pytest.approx(min(single, divided), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=effort(40))
+@settings(deadline=None, max_examples=effort(20, share=2))
 @given(network=networks(most=5))
 def test_alltoall_is_that_of_an_independent_linear_program(network: FlowNetwork) -> None:
     for each in (network, symmetric(network)):
         assert concurrent_rate(each) == pytest.approx(concurrent_by_pairs(each), rel=1e-5)
 
 
-@settings(deadline=None, max_examples=effort(40))
+@settings(deadline=None, max_examples=effort(20, share=2))
 @given(network=networks())
 def test_no_alltoall_exceeds_the_bound_of_large_networks(network: FlowNetwork) -> None:
     exact = concurrent_rate(network)

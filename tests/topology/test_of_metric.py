@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -51,13 +52,6 @@ def test_a_healthy_h200_node_holds(operation: str, transport: str, devices: tupl
     # and what is broken does not: a fifth of it, or ten times as much
     assert not holds(found, 8 * gbytes / 5)
     assert not holds(found, 8 * gbytes * 10)
-
-
-def test_a_benchmark_that_does_not_wait_for_the_gpu_is_implausible() -> None:
-    """The published ping-pong that printed 34,289 GiB/s on this node."""
-    found = ask(system("hgx-h200"), "pingpong", (0, 1))
-    assert found.ceiling is not None
-    assert found.ceiling < 34_289 * 8 * 1.0737
 
 
 def test_a_staged_transfer_that_did_not_stage_is_implausible() -> None:
@@ -203,21 +197,19 @@ def test_small_transfers_have_lower_floors() -> None:
 
 
 @pytest.mark.parametrize("name", PAPERS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("operation", [*PAIRS, *COLLECTIVES])
-def test_expected_is_never_above_nominal_or_ceiling(name: str, transport: str, operation: str) -> None:
+def test_expected_is_never_above_nominal_or_ceiling(name: str) -> None:
     topology = system(name)
     everyone = [gpu.index for gpu in topology.gpus]
-    for schedule in ("uncontended", "contended"):
-        for nodes in (1, 2):
-            devices = everyone[:2] if operation in PAIRS else everyone * nodes
-            found = ask(topology, operation, devices, transport=transport, schedule=schedule, nodes=nodes)
-            if found.expected is not None and found.ceiling is not None:
-                assert found.expected <= found.ceiling
-            if found.expected is not None and found.nominal is not None:
-                assert found.expected <= found.nominal * (1 + 1e-9)
-            assert 0 <= found.floor_fraction <= 0.5
-            assert found.source
+    cases = itertools.product(TRANSPORTS, (*PAIRS, *COLLECTIVES), ("uncontended", "contended"), (1, 2))
+    for transport, operation, schedule, nodes in cases:
+        case = (transport, operation, schedule, nodes)
+        devices = everyone[:2] if operation in PAIRS else everyone * nodes
+        found = ask(topology, operation, devices, transport=transport, schedule=schedule, nodes=nodes)
+        if found.expected is not None and found.ceiling is not None:
+            assert found.expected <= found.ceiling, case
+        if found.expected is not None and found.nominal is not None:
+            assert found.expected <= found.nominal * (1 + 1e-9), case
+        assert 0 <= found.floor_fraction <= 0.5, case
 
 
 @pytest.mark.parametrize(

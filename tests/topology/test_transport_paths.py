@@ -42,28 +42,6 @@ def test_the_default_follows_from_the_hardware(system: str, inside: str, between
     assert (paths(system, 1).described, paths(system, 2).described) == (inside, between)
 
 
-def test_inside_a_node_with_direct_links() -> None:
-    leonardo = paths("leonardo", 1)
-    assert mistakes(leonardo, "P2P/CUMEM") == []
-    assert mistakes(leonardo, "P2P/CUMEM", "SHM/direct/direct") == [
-        "the data took SHM/direct/direct, which this check forbids: the site's path is P2P"
-    ]
-    assert "NET/IB/0/GDRDMA" in mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA")[0]
-    assert "no library reported" in mistakes(leonardo)[0]
-
-
-def test_between_nodes_the_network_is_the_path() -> None:
-    leonardo = paths("leonardo", 2)
-    assert mistakes(leonardo, "P2P/CUMEM", "NET/IB/0/GDRDMA") == []
-    # One rank a node has no pair inside it.
-    assert mistakes(leonardo, "NET/IB/0/GDRDMA") == []
-    (message,) = mistakes(leonardo, "NET/IB/0/GDRDMA", "NET/IB/1")
-    assert "NET/IB/1" in message and "nvidia_peermem" in message
-    assert any("NET/Socket/0" in each for each in mistakes(leonardo, "P2P/CUMEM", "NET/Socket/0"))
-    assert any("SHM" in each for each in mistakes(leonardo, "SHM/direct/direct", "NET/IB/0/GDRDMA"))
-    assert mistakes(leonardo, "P2P/CUMEM") != []
-
-
 def test_tcp_below_the_plugin_is_not_slingshot() -> None:
     alps = paths("alps", 2)
     assert mistakes(alps, "NET/AWS Libfabric/0/GDRDMA", "NET/OFI provider cxi") == []
@@ -165,7 +143,7 @@ _LAYERED = ("{}", "{};ofi_rxm", "shm+{}:lnx", "{};ofi_rxd", "sm2+{}:lnx")
 _SYSTEMS = {"cxi": "alps", "efa": "alps", "verbs": "leonardo"}
 
 
-@pytest.mark.parametrize("seed", range(effort(200)))
+@pytest.mark.parametrize("seed", range(effort(100)))
 def test_a_provider_is_the_same_by_whatever_name(seed: int) -> None:
     rng = random.Random(seed)
     demanded = rng.choice(list(_SYSTEMS))

@@ -23,8 +23,8 @@ def nccl(draw: random.Random) -> Paste:
     ranks = draw.choice([2, 4, 8, 16])
     times = [(round(draw.uniform(900, 1100) * 8**k, 2), round(draw.uniform(900, 1100) * 8**k, 2)) for k in range(4)]
     table = render.NcclTable(tool, ranks, draw.choice([1 << 24, 1 << 26]), 8, times)
-    style = draw.choice(["nccl-tests", "classic", "rccl-tests"])
-    text = table.text(style)
+    style = draw.choice(["nccl-tests", "classic", "rccl-tests", "2.9"])
+    text = table.text(style, timestamps=draw.random() < 0.2)
     operation = {"all_reduce_perf": "allreduce", "all_gather_perf": "allgather", "alltoall_perf": "alltoall"}.get(
         tool, tool.removesuffix("_perf")
     )
@@ -59,7 +59,7 @@ def nccl_json(draw: random.Random) -> Paste:
     values = {
         ("allreduce", size): 8e-3 * size / time for (_, size, _, _), (time, _) in zip(table.rows(), times, strict=True)
     }
-    return Paste("nccl-tests", table.json(), values)
+    return Paste("nccl-tests", table.json(draw.choice((0, 20))), values)
 
 
 def osu(draw: random.Random) -> Paste:

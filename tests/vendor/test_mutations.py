@@ -12,7 +12,7 @@ def test_what_is_mutated_is_sound() -> None:
 
 
 def test_no_mutated_output_is_taken_for_another_result() -> None:
-    count = effort(COUNT // 4)
+    count = effort(COUNT // 10)
     outcomes, silent = run(count)
     assert [(each.source, each.kind, each.text) for each in silent] == []
     for kind in MUTATIONS:

@@ -197,18 +197,6 @@ def test_bands_of_imb_are_read() -> None:
     assert found.goodput_gbps[0] / 8 * 1e3 == pytest.approx(float(both[2]) / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("folder", ["osu", "imb", "nccl_tests"])
-@pytest.mark.parametrize("tag", ["[1,0]<stdout>: ", "0: ", "[0] ", "2026-11-21T05:26:06.123Z ", "Nov 21 05:26:06 "])
-def test_tags_before_the_lines_do_not_matter(folder: str, tag: str) -> None:
-    name = {"osu": "h200_osu_bw_DD.txt", "imb": "host_imb_msgsize.txt", "nccl_tests": "h200x4_alltoall.txt"}[folder]
-    parse = {"osu": read_one, "imb": read_one, "nccl_tests": read_one}[folder]
-    text = _text(folder, name)
-    tagged = "".join(f"{tag}{line}\n" for line in text.removesuffix("\n").split("\n"))
-    one, other = parse(text), parse(tagged)
-    assert one.problems == other.problems == ()
-    assert [each.times_ns.tolist() for each in one.samples] == [each.times_ns.tolist() for each in other.samples]
-
-
 def test_wrong_elements_are_a_fail() -> None:
     text = _text("nccl_tests", "h200x4_all_reduce.txt")
     row = next(line for line in text.splitlines() if line.strip().startswith("2048 "))

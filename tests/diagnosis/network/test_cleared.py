@@ -64,14 +64,14 @@ def test_of_two_suspects_each_is_for_itself() -> None:
 def test_a_small_loss_is_compared_with_the_pairs_beside_it() -> None:
     """As chance or a moment's load shows it in a screen; whether fewer pairs at a time give more or not."""
     wrong = 0
-    for seed in range(effort(100)):
+    for seed in range(effort(50, share=2)):
         random = np.random.default_rng(seed)
         found = screened(random, Fault(NODE, 0.06))
         (suspect,) = found.suspects
         common = random.choice([1.0, 1.04])
         assert measured_again(found, random, common=common).keys() == {suspect}
         wrong += bool(measured_again(found, random, Fault(NODE, 0.06), common=common))
-    assert wrong <= effort(100) * 0.02
+    assert wrong <= effort(50, share=2) * 0.02
 
 
 @pytest.mark.parametrize(
