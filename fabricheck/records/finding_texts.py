@@ -392,6 +392,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
+    "slow-once": CatalogueEntry("was slow once", _ENDED, _REPORTED,
+        "It misses its reference by no more than healthy launches do now and then, and no second launch ran.",
+        (_AGAIN,), "A metric"),
     "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
         "More than a third of the cores had other work before the test began. The test needs the processor or host "
         "memory to move its data.",

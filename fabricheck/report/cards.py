@@ -24,7 +24,7 @@ from fabricheck.report.content import (
     short_name,
     unit_shown,
 )
-from fabricheck.report.lines import checks_to_name, headline, steps
+from fabricheck.report.lines import Explained, checks_to_name, headline, steps
 from fabricheck.report.part_names import NodeParts
 from fabricheck.suite import program
 from fabricheck.units import few, plural
@@ -39,7 +39,7 @@ class Card:
 
     `part`: its name for those who pull it, or the message where no part is `known`. `loss`: by how much against what.
     `source`: who says so; `evidence`: single observations, a line each. `next_`: commands and steps, in order. `link`:
-    an id of the page.
+    an id of the page. `findings`: those that it tells, `why`: the explanation of its code.
     """
 
     part: str
@@ -51,6 +51,8 @@ class Card:
     link: str = ""
     known: bool = True
     code: str = ""
+    findings: tuple[Finding, ...] = ()
+    why: Explained | None = None
 
 
 def cards_of(
@@ -91,6 +93,7 @@ class _Writer:
         )
         told = list(dict.fromkeys(each.message for each in cause.told))
         evidence = [*told, *(self._evidence(cause, each.group, each.rows, each.ratio) for each in cause.worst_of_runs)]
+        shown = told[: _MOST_EVIDENCE + (not cause.rows)]
         if not cause.rows:
             said, *more = told or [finding.message]
             evidence, loss = more, said.removeprefix(finding.place).lstrip(": ")
@@ -105,6 +108,8 @@ class _Writer:
             tuple(filter(None, next_)),
             self.links[cause.runs[0]] if cause.rows else "",
             code=finding.code,
+            findings=tuple(each for each in cause.told if each.message in shown),
+            why=Explained.of(finding, self.system, "", tests),
         )
 
     def _source(self, cause: Cause) -> str:
@@ -181,16 +186,27 @@ class _Writer:
             first = steps(where[0][0], system=self.system, tests=names)[:1]
             next_ = tuple(filter(None, (*first, _again(names, self.system))))
             loss = f"in {few(names, between='; ')}" if names else ""
-            yield Card(title, verdict, "session", loss, (), next_, where[0][2], known=False, code=code)
+            yield Card(
+                title,
+                verdict,
+                "session",
+                loss,
+                next_=next_,
+                link=where[0][2],
+                known=False,
+                code=code,
+                findings=tuple(problem for problem, _, _ in where),
+                why=Explained.of(where[0][0], self.system, message, names),
+            )
 
 
 def _of_history(watched: WatchResult | None) -> Iterator[Card]:
     if watched is None:
         return
-    for place, incident in enumerate(watched.open_incidents, start=1):
+    for incident in watched.open_incidents:
         step = f"{program()} watch --system {watched.system}"
         evidence = incident_evidence(incident)
-        yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), f"incident{place}")
+        yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), "history")
 
 
 def _named(rows: Sequence[Measurement], world: int) -> str:

@@ -284,12 +284,6 @@ def ranks_text(samples: Samples, world: int) -> str:
     return text
 
 
-def describe_rank(rank: Rank) -> str:
-    """One rank for a person, such as `rank 3: nid001 GPU 3 (00000000:04:00.0)`."""
-    where = f"rank {rank.rank}: {rank.host}"
-    return f"{where} GPU {rank.device.index} ({rank.device.bus_id})" if rank.device else where
-
-
 def facts_of(judged: RunJudgement) -> RunFacts:
     """What the head of a run's card shows: program, time, nodes, operations, software and tuning."""
     run, header = judged.run, judged.run.header

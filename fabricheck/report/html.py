@@ -25,13 +25,7 @@ from markupsafe import Markup
 from fabricheck.diagnosis.causes import Diagnosis
 from fabricheck.diagnosis.coverage import coverage_of
 from fabricheck.errors import UserError, refused
-from fabricheck.history.text import (
-    alert_line,
-    closed_line,
-    incident_name,
-    nothing_watched,
-    watch_summary,
-)
+from fabricheck.history.text import watch_summary
 from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
@@ -40,8 +34,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
 from fabricheck.report.content import count as count_verdicts
 from fabricheck.report.content import label_of, number, printable, reason_without_source
-from fabricheck.report.figures.curves import figures_of
-from fabricheck.report.figures.history import overview, states_table
+from fabricheck.report.figures.curves import curves_of
+from fabricheck.report.figures.history import overview
+from fabricheck.report.lines import Explained, problems_shown_once
 from fabricheck.report.past import Past
 from fabricheck.report.run_view import RunView, run_view, tables_of, yardstick_text
 from fabricheck.report.shares import DARKEST, grid_of, share_of_yardstick
@@ -52,7 +47,7 @@ from fabricheck.wholefile import whole_file
 # What keeps the page short where a session is large; what is left out is counted where it would stand.
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
-_MOST_ALERTS = 12
+_MOST_ROWS = 64  # of a table of metrics
 # In bytes: runs that can be read without scripts, and after packing (base64 adds a third) the other runs. With the map
 # a page has less than 1.5 MB, which mail and tickets take.
 _IN_THE_OPEN = 400_000
@@ -64,11 +59,8 @@ def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], .
     return count_verdicts(each.verdict for each in judgements)
 
 
-# What templates call of metrics, of the history of a system, and of what changed.
-_CALLED = (
-    *(alert_line, closed_line, incident_name, nothing_watched, watch_summary, states_table),
-    *(label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of),
-)
+# What templates call.
+_CALLED = (watch_summary, label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of)
 
 
 @dataclass
@@ -154,10 +146,15 @@ def render_html(
     watched = past.watched
     drawn = overview(watched) if watched is not None and len(watched.series.sessions) > 1 else None
     marks = is_mixed(each.run for each in runs)
-    views = [run_view(each, f"run{place}", system, marks=marks) for place, each in enumerate(ranked, start=1)]
-    rows = _rows(ranked, views, bodies)
     result = past.watched.result if past.watched is not None else None
     suspects = cards_of(runs, diagnosis, system=system, watched=result)
+    told = {finding for card in suspects[:_MOST_SUSPECTS] for finding in card.findings}
+    views: list[RunView] = []
+    for judged, shown in zip(ranked, problems_shown_once(ranked), strict=True):
+        untold = [each for each in shown if each.finding not in told]
+        problems_of_run = tuple(Explained.of(each.finding, system, each.message, [judged.test]) for each in untold)
+        views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
+    rows = _rows(ranked, views, bodies)
     style, script = own_file("report.css"), own_file("report.js")
     return _template("report.html.j2").render(
         title=title,
@@ -202,7 +199,7 @@ def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], bodies: _Pac
             run=view,
             ranks=judged.run.ranks,
             tables=tables_of(judged),
-            figures=figures_of(judged),
+            figures=list(curves_of(judged)),
         )
         used += len(body)
         in_the_open = used <= _IN_THE_OPEN or not rows
@@ -232,7 +229,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "size": format_size}
     environment.globals |= {each.__name__: each for each in _CALLED}
-    environment.globals["most_alerts"] = _MOST_ALERTS
+    environment.globals["most_rows"] = _MOST_ROWS
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
 

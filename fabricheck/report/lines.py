@@ -16,6 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CatalogueEntry
+from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, short_message, unit_shown
 from fabricheck.suite import program, script
 from fabricheck.units import apart, plural
@@ -154,6 +155,25 @@ def of_entry(entry: CatalogueEntry, its_steps: tuple[str, ...], width: int = 100
     yield from wrap(f"How sure it is: {entry.certainty.value}", width)
     # A command is pasted from one line.
     yield from (f"  {place}. {each}" for place, each in enumerate(its_steps, start=1))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A finding with its line, and one level deeper its message, what decides it and what to do."""
+
+    verdict: Verdict
+    code: str
+    line: str
+    message: str
+    decides: str
+    steps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, finding: Finding, system: str, message: str, tests: Sequence[str] = ()) -> Explained:
+        """`message`: a shorter one than the finding's own. `tests`: which had it; empty of a session's."""
+        line = summary(finding, system=system, message=message)
+        its_steps = steps(finding, system=system, tests=tests)
+        return cls(finding.verdict, finding.code, line, message, strip_marks(finding.entry.decides), its_steps)
 
 
 def general_steps(entry: CatalogueEntry) -> tuple[str, ...]:

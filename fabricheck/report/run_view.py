@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import PAIRS
 from fabricheck.records.rehearsal import is_rehearsal, marked
@@ -22,52 +21,25 @@ from fabricheck.report.content import (
     name_of,
     number,
     ranks_text,
-    short_message,
     short_name,
     shown_kind,
     unit_shown,
     with_job_script,
 )
-from fabricheck.report.lines import steps, strip_marks, summary
+from fabricheck.report.lines import Explained
 from fabricheck.units import few, size_label
-
-# What keeps the page short where a run is large; what is left out is counted where it would stand.
-_MOST_ROWS, _MOST_PASSES = 64, 8  # of a table: those that are not PASS, and those that are
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """The metrics of a group of pairs, or of the groups of all collectives together, worst first; the first so many are
-    `shown`. `sources`: where the expected values and the yardsticks come from."""
+    """The metrics of a group of pairs, or of the groups of all collectives together, worst first. `sources`: where the
+    expected values and the yardsticks come from."""
 
     name: str
     metric_names: str
     unit: str
-    is_pairs: bool
     judgements: tuple[Judgement, ...]
-    shown: int
     sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A finding with its line, and one level deeper its message, what decides it and what to do."""
-
-    verdict: Verdict
-    code: str
-    line: str
-    message: str
-    decides: str
-    steps: tuple[str, ...]
-
-    @classmethod
-    def of(cls, finding: Finding, system: str, message: str | None = None, test: str = "") -> Explained:
-        """`message`: a shorter one than the finding's own. `test`: which had it; empty of a session's."""
-        message = finding.message if message is None else message
-        line = summary(finding, system=system, message=message)
-        entry = finding.entry
-        its_steps = steps(finding, system=system, tests=[test])
-        return cls(finding.verdict, finding.code, line, message, strip_marks(entry.decides), its_steps)
 
 
 @dataclass(frozen=True)
@@ -84,8 +56,8 @@ class RunView:
     problems: tuple[Explained, ...]
 
 
-def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> RunView:
-    """`marks`: whether a rehearsal says so in its row."""
+def run_view(judged: RunJudgement, name: str, problems: tuple[Explained, ...], *, marks: bool) -> RunView:
+    """`problems`: those that no card and no run before tells. `marks`: whether a rehearsal says so in its row."""
     rehearsal = marks and is_rehearsal(judged.run)
     facts = with_job_script(facts_of(judged), Path(judged.run.path))
     return RunView(
@@ -96,9 +68,7 @@ def run_view(judged: RunJudgement, name: str, system: str, *, marks: bool) -> Ru
         transport=str(judged.run.header.get("transport", "")),
         hosts=tuple(dict.fromkeys(each.host for each in judged.run.ranks)),
         counts=count(each.verdict for each in judged.judgements),
-        problems=tuple(
-            Explained.of(each, system, short_message(each, judged), judged.test) for each in judged.all_problems
-        ),
+        problems=problems,
     )
 
 
@@ -109,10 +79,8 @@ def tables_of(judged: RunJudgement) -> Iterator[GroupTable]:
         names = f"{first.operation}_{first.schedule}_…_{size_label(first.bytes)}_{first.quantity}"
         if not first.is_pairs:
             names = f"…_{first.schedule}_…_{first.quantity}"
-        bad = sum(each.verdict is not Verdict.PASS for each in judgements)
-        shown = min(bad, _MOST_ROWS) + (_MOST_PASSES if bad < _MOST_ROWS else 0)
         sources = _sources(judgements, len(judged.run.ranks))
-        yield GroupTable(name_of(members), names, unit_shown(first.unit), first.is_pairs, judgements, shown, sources)
+        yield GroupTable(name_of(members), names, unit_shown(first.unit), judgements, sources)
 
 
 def yardstick_text(judged: Judgement) -> str:

@@ -19,7 +19,6 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.report.content import MetricGroup, groups_of, number, percent, unit_shown
-from fabricheck.report.figures.tables import Cell
 from fabricheck.units import format_size, plural
 
 #: The colours of all maps go in so many steps from this share, or less, to all of it.
@@ -89,6 +88,18 @@ def indirectness(run: RunJudgement, samples: Samples) -> tuple[bool, bool, bool,
     """A key that sorts pairs by how well they show the link: nothing but the hardware copies, alone, one way, much."""
     library, contended = run.run.header.get("transport") != "copy", samples.schedule == "contended"
     return library, contended, samples.operation == "bidirectional", -samples.bytes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a map; `verdict` is `None` where nothing was judged. `shade`: its colour, 0 to 9 from bad to good;
+    `title`: what it says when asked; `link`: the run behind it, by its id on the page."""
+
+    text: str
+    verdict: Verdict | None = None
+    shade: int | None = None
+    title: str = ""
+    link: str = ""
 
 
 # Wider, a map is no map.

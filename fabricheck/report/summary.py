@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fabricheck.history.percent import percent as signed_percent
@@ -119,7 +119,7 @@ def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:
             if (kind := _kind(judged, run)) is not None:
                 kinds.setdefault(kind, []).append((judged, run))
     figures = [_number(kind, kinds[kind]) for kind in _KINDS if kind in kinds]
-    return tuple([*figures, *_how_many(runs)][:_MOST_NUMBERS])
+    return tuple(figures[:_MOST_NUMBERS])
 
 
 _KINDS = (
@@ -171,17 +171,3 @@ def _number(kind: str, judged_runs: Sequence[tuple[Judgement, RunJudgement]]) ->
     remarks += [f"{share} of {OF_KIND[judged.judged_by]}"] if share and judged.judged_by != "floor" else []
     remarks += [f"median of {len(best)}"] if len(best) > 1 else []
     return Number(f"{number(judged.value)} {unit_shown(judged.unit)}", kind, ", ".join(remarks))
-
-
-def _how_many(runs: Sequence[RunJudgement]) -> Iterator[Number]:
-    metrics = [each for run in runs for each in run.judgements]
-    yield Number(f"{len(metrics):,}", "metrics judged", f"in {plural(len(runs), 'run')}")
-    hosts = Counter(each.host for run in runs for each in run.run.ranks)
-    yield Number(
-        f"{len(hosts):,}",
-        "nodes" if len(hosts) != 1 else "node",
-        f"at most {plural(max([0, *(len(run.run.ranks) for run in runs)]), 'rank')} in a run",
-    )
-    iterations = sum(each.count for run in runs for each in run.run.samples)
-    yield Number(f"{iterations:,}", "iterations", "every one kept")
-    yield Number(f"{sum(each.calibrated for each in metrics):,}", "metrics with a reference", f"of {len(metrics):,}")

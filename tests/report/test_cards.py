@@ -225,7 +225,7 @@ def test_problems_history_and_suspects_each_have_their_place() -> None:
         ("nid001 link GPU 0 - GPU 1", "pingpong over ccl", "run1"),
         ("nid002:hsn0", "session", ""),
         ("something else", "session", ""),
-        ("n2:nic0 or n2", "history", "incident1"),
+        ("n2:nic0 or n2", "history", "history"),
     ]
     assert found[1].loss == "loses 10% (8% to 12%): 6 pairs over it"
     assert found[3].loss.startswith("6 of 6 metrics that use it got worse; worst: ")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fabricheck.report.figures.history import overview, short_names, states_table
+from fabricheck.report.figures.history import overview, short_names
 from tests.report.test_figures import rows_of
 from tests.support.histories import Made, normal
 from tests.support.pasts import CHANGE, SESSIONS, UPGRADE, pair_metrics, watched
@@ -48,26 +48,6 @@ def test_a_long_history_is_cut_and_says_so() -> None:
     assert "the 50 sessions before them are not shown" in figure.summary
     # A metric that was not measured lately is not counted.
     assert rows_of(figure)[-1][1] == "1"
-
-
-def test_states_are_sorted_by_what_needs_a_look() -> None:
-    gone = Made("gone", [*normal(5, 60, spread=0.01), *[None] * (SESSIONS - 60)])
-    young = Made("young", [*[None] * (SESSIONS - 10), *normal(6, 10)])
-    table = states_table(watched([*pair_metrics(), gone, young]).result.states)
-    rows = [tuple(cell.text for cell in row) for row in table.rows]
-    statuses = [row[1] for row in rows]
-    assert statuses == ["alert"] * 6 + ["missing", "warming up"] + ["watched"] * 6
-    assert rows[6][0] == "gone" and rows[6][-1].startswith("2026-03-01")
-    assert rows[7][5] == "-"
-    watching = rows[-1]
-    assert watching[3].endswith("Gb/s") and watching[4].endswith("%") and watching[5].endswith("%")
-
-
-def test_many_states_are_counted() -> None:
-    table = states_table(watched([Made(f"m{each}", normal(each, 5)) for each in range(70)]).result.states)
-    assert len(table.rows) == 64
-    assert table.note == "More rows, none worse: 6 metrics."
-    assert {row[1].text for row in table.rows} == {"warming up"}
 
 
 def test_one_session_is_a_history_too() -> None:

@@ -13,19 +13,34 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import LOADS, MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import groups_of, number, ranks_text, unit_shown
+from fabricheck.report.content import number, ranks_text, unit_shown
 from fabricheck.report.figures.chart import Axis, ChartLine, axis_of, line_chart
-from fabricheck.report.figures.matrix import matrix_of
-from fabricheck.report.figures.tables import MOST_CURVES, Curve, Curves, Figure, SizeQuartiles
+from fabricheck.report.figures.tables import Figure, Rows
 from fabricheck.units import format_size, plural
 
 _FEWEST_OF_CURVE = 4  # sizes
+# Of the table; those that are left out are counted.
+_MOST_CURVES = 64
 
 
-def figures_of(judged: RunJudgement) -> tuple[Figure, ...]:
-    """The pair matrices of a run, then its curves of goodput and of latency over the size."""
-    matrices = [matrix_of(group, judged) for group in groups_of(judged) if group.is_pairs]
-    return (*matrices, *curves_of(judged))
+@dataclass(frozen=True)
+class _Point:
+    """Quartiles of the iterations at one size. `cold`: as in `Samples`, of a latency."""
+
+    bytes: int
+    count: int
+    low: float
+    median: float
+    high: float
+    cold: float
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """What one pair or collective gave over the size."""
+
+    label: str
+    points: tuple[_Point, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ def _plots(judged: RunJudgement, quantity: Quantity) -> Iterable[_Plot]:
 def _curves(plot: _Plot, judged: RunJudgement) -> Figure | None:
     unit = unit_shown(UNITS[plot.quantity])
     curves = tuple(
-        Curve(label, tuple(point for each in samples if (point := _point(each, plot.quantity)) is not None))
+        _Curve(label, tuple(point for each in samples if (point := _point(each, plot.quantity)) is not None))
         for label, samples in plot.members
     )
     curves = tuple(each for each in curves if each.points)
@@ -82,7 +97,7 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure | None:
     }
     operations = {label: samples[0] for label, samples in plot.members}
 
-    def rank(curve: Curve) -> tuple[bool, float]:
+    def rank(curve: _Curve) -> tuple[bool, float]:
         """What is not PASS first, then the slowest: they are the ones to be told from the rest."""
         first = operations[curve.label]
         is_bad = (ranks_text(first, len(judged.run.ranks)), first.operation, first.schedule) in bad
@@ -111,21 +126,33 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure | None:
         f"{format_size(reach.bytes)}"
     )
     # In the order of the run, as long as all have room.
-    shown = curves if len(curves) <= MOST_CURVES else tuple(ranked[:MOST_CURVES])
-    return Figure("curves", title, summary, chart, Curves(unit, shown, len(curves) - len(shown)))
+    shown = curves if len(curves) <= _MOST_CURVES else tuple(ranked[:_MOST_CURVES])
+    return Figure(title, summary, chart, _table(shown, len(curves) - len(shown), unit))
 
 
-def _point(samples: Samples, quantity: Quantity) -> SizeQuartiles | None:
+def _table(curves: Sequence[_Curve], hidden: int, unit: str) -> Rows:
+    """The numbers of the curves; `hidden` more are in the figure alone, not worse ones."""
+    head = ("ranks", "size", "iterations", f"first quartile, {unit}", "median", "third quartile")
+    rows = []
+    for curve in curves:
+        for point in curve.points:
+            cold = f" (cold: {number(point.cold)})" if point.cold else ""
+            quartiles = (number(point.low), number(point.median) + cold, number(point.high))
+            rows.append((curve.label, format_size(point.bytes), str(point.count), *quartiles))
+    return Rows(head, tuple(rows), note=f"More curves, none worse: {hidden}." if hidden else "")
+
+
+def _point(samples: Samples, quantity: Quantity) -> _Point | None:
     with np.errstate(all="ignore"):
         values = samples.goodput_gbps if quantity == "goodput" else samples.latency_us
         if values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
             return None
         low, median, high = (float(each) for each in np.percentile(values, [25, 50, 75]))
     cold = samples.cold_us if quantity == "latency" else 0.0
-    return SizeQuartiles(samples.bytes, int(values.size), low, median, high, cold)
+    return _Point(samples.bytes, int(values.size), low, median, high, cold)
 
 
-def _line(curve: Curve, unit: str) -> ChartLine:
+def _line(curve: _Curve, unit: str) -> ChartLine:
     points = curve.points
     return ChartLine(
         curve.label,

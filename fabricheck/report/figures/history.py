@@ -1,4 +1,4 @@
-"""The history of a system: all metrics over the sessions, with the versions of software below, and how each stands.
+"""The history of a system: all metrics over the sessions, with the versions of software below.
 
 Everything is in % of a metric's own level, turned so that less is worse: value ÷ level for a goodput, level ÷ value for
 a latency.
@@ -13,24 +13,20 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.history.percent import size
 from fabricheck.history.series import MetricKey, Series, Session
-from fabricheck.history.watch import MetricState, Watched
-from fabricheck.report.content import number, unit_shown
+from fabricheck.history.watch import Watched
 from fabricheck.report.figures.chart import Axis, Bar, ChartLine, axis_of, clipped, line_chart
-from fabricheck.report.figures.tables import Figure, Rows, cells, omitted_rows_text
+from fabricheck.report.figures.tables import Figure, Rows
 from fabricheck.units import plural
 
 Floats = npt.NDArray[np.float64]
 
 # The latest; more points than pixels show nothing, and each is a row of the table.
 _MOST_SESSIONS = 400
-_MOST_STATES = 64
 # Of the bars of software: names that changed, those that did last.
 _MOST_SOFTWARE, _LONGEST_LABEL = 8, 22
 _LONGEST_EVENT = 160
 _MOST_DATES = 8
-_STATUSES = ("alert", "missing", "too irregular", "warming up", "watched", "retired")
 
 
 @dataclass(frozen=True)
@@ -58,9 +54,9 @@ def overview(history: Watched) -> Figure:
     names = short_names(series.keys)
     changed = {each.session: _shortened("; ".join(each.changes)) for each in marks}
     rows = [
-        cells(
-            sessions[session],
-            int(np.isfinite(ratio[:, session]).sum()),
+        (
+            str(sessions[session]),
+            str(np.isfinite(ratio[:, session]).sum()),
             *(_percent(column[session]) for column in reversed(columns.values())),
             names[worst[session]] if measured[session] else "-",
             changed.get(session, ""),
@@ -88,40 +84,7 @@ def overview(history: Watched) -> Figure:
         bars=list(_software(sessions, series.versions_by_session()[first:])),
     )
     head = ("session", "metrics", "median, %", "worst decile, %", "worst, %", "the worst", "software that changed")
-    return Figure("history", title, summary, chart, Rows(head, tuple(rows), texts=(5, 6)))
-
-
-def states_table(states: Sequence[MetricState]) -> Rows:
-    """How each metric stands after the last session, those that need a look first."""
-    ranked = sorted(states, key=lambda state: (_STATUSES.index(state.status), -_loss(state), state.key))
-    names = short_names([each.key for each in states])
-    name_of = dict(zip((each.key for each in states), names, strict=True))
-    rows = [
-        cells(
-            name_of[each.key],
-            each.status,
-            each.sessions,
-            f"{number(each.centre)} {unit_shown(each.unit)}" if math.isfinite(each.centre) else "-",
-            size(each.spread) if math.isfinite(each.spread) else "-",
-            _smallest(each),
-            each.last_measured,
-        )
-        for each in ranked[:_MOST_STATES]
-    ]
-    return Rows(
-        head=(
-            "metric",
-            "status",
-            "sessions of baseline",
-            "centre",
-            "spread",
-            "smallest loss that a week would show",
-            "last measured",
-        ),
-        rows=tuple(rows),
-        texts=(1, 6),
-        note=omitted_rows_text(len(ranked[_MOST_STATES:]), "metrics"),
-    )
+    return Figure(title, summary, chart, Rows(head, tuple(rows), texts=(5, 6)))
 
 
 def short_names(keys: Sequence[MetricKey]) -> tuple[str, ...]:
@@ -194,16 +157,6 @@ def _software(sessions: Sequence[Session], versions: Sequence[dict[str, str]]) -
 def _shortened(text: str) -> str:
     """Lists of nodes and of versions can be of any length."""
     return text if len(text) <= _LONGEST_EVENT else f"{text[:_LONGEST_EVENT]}…"
-
-
-def _loss(state: MetricState) -> float:
-    return -1.0 if math.isnan(state.smallest_change) else state.smallest_change
-
-
-def _smallest(state: MetricState) -> str:
-    if math.isnan(state.smallest_change):
-        return "-"
-    return size(state.smallest_change) if math.isfinite(state.smallest_change) else "none"
 
 
 def _percent(value: float) -> str:
