@@ -205,7 +205,8 @@ def _cause(
     groups: Sequence[Group],
     evidence: Sequence[Finding],
 ) -> Cause | None:
-    """Name the cause by its components; None where it is the only pair of a node, which clears no device."""
+    """Name the cause by its components, of the only pair between nodes its NICs too; None where it is the only pair of
+    a node, which clears no device."""
     named = named_of(components)
     slowed = [each for each in evidence if each.code in _OF_WHOLE_NODES and {*each.components} & {*components}]
     if slowed:
@@ -216,7 +217,8 @@ def _cause(
         return _made(code_of_slow(named), named, members, groups, whole=all(each.kind.is_software for each in named))
     if pair := [each for each in components if each.kind is Kind.PATH]:
         across = [each for each in pair if len(each.nodes) == 2]
-        return _made("slow-pair", tuple(across[:1]), members, groups, whole=True) if across else None
+        ports = [each for each in components if each.kind is Kind.NIC]
+        return _made("slow-pair", (across[0], *ports), members, groups, whole=True) if across else None
     return _made("all-slow" if is_alike(members) else "no-healthy-majority", (), members, groups, whole=True)
 
 

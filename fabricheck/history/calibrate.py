@@ -85,7 +85,8 @@ class Calibration:
 
     `runs_needed`: how many of each metric would show what healthy sessions do as rarely as parts may be beyond their
     bounds. `unlike`: sessions that are beyond the bounds of most metrics, and of how many. `together`: how the metrics
-    of a part stray together; None where it is unknown which metrics cross one part.
+    of a part stray together; None where it is unknown which metrics cross one part. `once`: by unit, how many times as
+    far lie the bounds of one launch (`Reference.once`).
     """
 
     system: str
@@ -101,6 +102,7 @@ class Calibration:
     refused: tuple[Refused, ...]
     unlike: Mapping[str, int] = field(default_factory=dict)
     together: Together | None = None
+    once: Mapping[str, float] = field(default_factory=dict)
 
 
 def calibrate(
@@ -176,6 +178,7 @@ def calibrate(
         refused=tuple(sorted(refused, key=lambda each: each.key)),
         unlike={session: number for session, number in sorted(beyond.items()) if 2 * number > len(references)},
         together=common.together if references else None,
+        once=common.once,
     )
 
 
@@ -221,6 +224,17 @@ class _Common:
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
     together: Together | None
+
+    @property
+    def once(self) -> dict[str, float]:
+        """By unit, how many times as far as the bound of votes that of one launch lies, at most."""
+        ratios: dict[str, float] = {}
+        for unit, number, is_once in self.factors:
+            if is_once:
+                ratio = self.factors[unit, number, True] / self.factors[unit, number, False]
+                if ratio > ratios.get(unit, 1.0):
+                    ratios[unit] = ratio
+        return ratios
 
     def is_launched_once(self, key: MetricKey) -> bool:
         """Whether no other launch of the session says anything new of it."""

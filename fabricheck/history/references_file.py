@@ -115,6 +115,7 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
         software=_software(calibration.software),
         command=command,
         runs=min(each.runs for each in calibration.references),
+        **({"once": on_one_line(_short(calibration.once))} if calibration.once else {}),
         **({"together": _together(calibration.together)} if calibration.together is not None else {}),
         note=(
             f"--false-alarms {calibration.false_alarms:g}; "
@@ -133,16 +134,16 @@ def _add_source(content: CommentedMap, calibration: Calibration, command: str) -
 
 def _together(together: Together) -> CommentedMap:
     """As the judge reads it."""
-
-    def short(values: Mapping[str, float]) -> CommentedMap:
-        return CommentedMap({name: float(f"{value:.4g}") for name, value in values.items()})
-
-    both = short({"launch": together.launch, "limit": together.limit})
-    bounds, parts = short(together.bounds), short(together.parts)
+    both = _short({"launch": together.launch, "limit": together.limit})
+    bounds, parts = _short(together.bounds), _short(together.parts)
     line: CommentedMap = on_one_line(
         {"bounds": bounds, "launch": both["launch"], "parts": parts, "limit": both["limit"]}
     )
     return line
+
+
+def _short(values: Mapping[str, float]) -> CommentedMap:
+    return CommentedMap({name: float(f"{value:.4g}") for name, value in values.items()})
 
 
 def _software(text: str) -> str:

@@ -231,16 +231,16 @@ class Places:
         return places, CrossedParts(tuple(dict.fromkeys(units)), tuple(others))
 
     def end(self, rank: int, *, computes: bool = False) -> Component:
-        """The part that a rank is on: its GPU, else the port that it sends by."""
+        """The part that a rank is on: its GPU, else the one port that it sends by, else the node where it is alone."""
         host = self.ranks[rank].host
         if rank in self.gpus:
             device = self.ranks[rank].device
             return Component(Kind.GPU, self.gpus[rank].name, host, address=device.address if device else "")
         # A port can be looked at; a rank is only what was on it.
-        if computes and sum(each.host == host for each in self.ranks.values()) == 1:
-            return Component.of_node(host)
         if rank in self.nics and not computes:
             return Component(Kind.NIC, self.nics[rank], host)
+        if sum(each.host == host for each in self.ranks.values()) == 1:
+            return Component.of_node(host)
         return Component(Kind.DEVICE, f"rank {rank}", host)
 
     def trunks(self, samples: Samples) -> Sequence[Component]:

@@ -47,6 +47,7 @@ def level_on(reference: Reference, hosts: frozenset[str]) -> Reference:
         upper=_between(level.upper, reference.upper, unknown),
         unit=reference.unit,
         provenance=of_nodes(reference.provenance, known),
+        once=reference.once,
     )
 
 

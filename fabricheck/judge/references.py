@@ -44,7 +44,7 @@ _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # What a file may say about a source; `kind` tells a measurement of this system from somebody else's number.
 _SOURCE_KINDS = ("measured", "published", "vendor")
 _SOURCE_FIELDS = frozenset(
-    {"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes", "together"}
+    {"kind", "source", "date", "system", "software", "command", "runs", "note", "nodes", "once", "together"}
 )
 _SOURCE_REQUIRED = {"measured": ("date", "system", "software", "command"), "published": (), "vendor": ()}
 
@@ -163,6 +163,7 @@ class _Parser:
         self.sources: dict[str, str] = {}
         self.nodes: dict[str, frozenset[str]] = {}
         self.together: dict[str, Together] = {}
+        self.once: dict[str, dict[str, float]] = {}
         self.provenance: Any = {}
         self.levels: Any = {}
         self.uncalibrated: dict[str, str] = {}
@@ -219,6 +220,12 @@ class _Parser:
             if "together" in fields:
                 said = self.sources[str(name)]
                 self.together[said] = self.parse_together(fields["together"], (*place, "together"))
+            if "once" in fields:
+                once = dict(self.map_at(fields["once"], (*place, "once")))
+                for unit, factor in once.items():
+                    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 1 <= factor < math.inf:
+                        self.fail((*place, "once", unit), f"has to be a number from 1 up, not {factor}")
+                self.once[self.sources[str(name)]] = once
             if "nodes" in fields:
                 try:
                     self.nodes[self.sources[str(name)]] = frozenset(unfold(str(fields["nodes"])))
@@ -319,6 +326,7 @@ class _Parser:
             upper=float(upper) if upper is not None else None,
             unit=unit,
             provenance=provenance,
+            once=self.once.get(provenance, {}).get(unit, 1.0),
         )
 
     def find_provenance(self, place: tuple[Any, ...]) -> str:

@@ -153,7 +153,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
         "limit.",
         (_EXPECTED,
-         "See the pair matrix of the report. Slow row and column: a GPU. One slow cell: a link. All slow: a setting",
+         "See the map of the report. Slow row and column: a GPU. One slow cell: a link. All slow: a setting",
          _AGAIN), "A metric"),
     "slower-than-before": CatalogueEntry("is slower than before", SLOW, _MEASURED,
         "It is worse than in earlier sessions by more than their variation. No other metric became slower.",
@@ -392,6 +392,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "no-baseline": CatalogueEntry("has no baseline", _ENDED, _CHECKED,
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
+    "slow-once": CatalogueEntry("was slow once", _ENDED, _REPORTED,
+        "It misses its reference by no more than healthy launches do now and then, and no second launch ran.",
+        (_AGAIN,), "A metric"),
     "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
         "More than a third of the cores had other work before the test began. The test needs the processor or host "
         "memory to move its data.",

@@ -36,7 +36,9 @@ class Expectation:
 class Reference:
     """A value measured when the system was known to be good, with ReFrame's relative bounds (`None`: unbounded).
 
-    `nodes`: the same by node, of nodes that have a level of their own; by `a+b` of pairs that have one.
+    `nodes`: the same by node, of nodes that have a level of their own; by `a+b` of pairs that have one. `once`: the
+    bounds let healthy sessions be slow in one launch, and count with a second one; so many times as far from the value,
+    in logarithms, lie those that one launch is judged by.
     """
 
     value: float
@@ -49,6 +51,7 @@ class Reference:
     provenance: str
     """where the value comes from"""
     nodes: Mapping[str, Reference] = field(default_factory=dict)
+    once: float = 1.0
 
 
 #: The kinds of yardsticks, the strongest first (DESIGN.md; docs/methodology.md says what each is worth).
@@ -106,6 +109,15 @@ class Judgement:
     def unjudged(self) -> bool:
         """Whether a sound value met nothing to be judged by."""
         return self.verdict is Verdict.INCOMPLETE and self.yardstick is None
+
+    @property
+    def needs_second_launch(self) -> bool:
+        """Whether it is slow, and not so slow that one launch shows it."""
+        level, reference = self.yardstick, self.reference
+        if self.verdict is not Verdict.DEGRADED or level is None or level.kind != "reference" or reference is None:
+            return False
+        bound = level.value * math.pow(level.bound / level.value, reference.once)
+        return self.value >= bound if self.better == "higher" else self.value <= bound
 
     @property
     def share_of_expected(self) -> float | None:

@@ -56,6 +56,11 @@ class Launched:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     @property
+    def is_decided(self) -> bool:
+        """Whether more launches than one say what counts."""
+        return self.p is not None or self.counts != Verdict.DEGRADED.value
+
+    @property
     def finding(self) -> Finding:
         """The finding that says how often the test was launched and why its verdict stands."""
         where = f" on {self.node}" if self.node else ""

@@ -33,6 +33,7 @@ from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
 from fabricheck.topology.network import fold
+from fabricheck.units import few
 from fabricheck.wholefile import open_file
 
 
@@ -60,11 +61,11 @@ class Outcome:
         return self.diagnosis.findings
 
 
-def judge_session(session: FinishedSession, suite: Suite, system: str) -> Outcome:
+def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_launch_again: bool = False) -> Outcome:
     """Judges every result file of a session against the topology, the references and the policy of the suite.
 
     The verdict is the worst of all files and of the session's own problems. A file that cannot be judged is INVALID and
-    leaves the others judged.
+    leaves the others judged. Unless it `may_launch_again`, what only a second launch could confirm is INCOMPLETE.
     """
     judge = SystemJudge.of(system, suite.root)
     results = [(case, file) for case in session.cases for file in case.result_files()]
@@ -72,10 +73,14 @@ def judge_session(session: FinishedSession, suite: Suite, system: str) -> Outcom
     compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in results)
     outvoted = frozenset(str(file) for case, file in results if (str(case), node_of_file(file)) in session.outvoted)
     judged = tuple(each.outvoted() if each.run.path in outvoted else each for each in compared.runs)
+    slow_once: list[Finding] = []
+    if not may_launch_again:
+        session, judged, slow_once = _of_one_launch(session, cases, judged)
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
         *_missing_checks(suite, judge),
         *_twice(judged),
+        *slow_once,
         *compared.problems,
         *session.findings,
         *compared.findings,
@@ -96,6 +101,28 @@ def judge_session(session: FinishedSession, suite: Suite, system: str) -> Outcom
         diagnosis = replace(diagnosis, problems=(*diagnosis.problems, *_left_out(fleet)))
     verdict, _ = overall(judged, diagnosis.problems)
     return Outcome(verdict, diagnosis, judged, cases, fleet)
+
+
+def _of_one_launch(
+    session: FinishedSession, cases: Sequence[Case], judged: Sequence[RunJudgement]
+) -> tuple[FinishedSession, tuple[RunJudgement, ...], list[Finding]]:
+    """Leaves out the metrics that are slow in one launch and need a second one; tells of each test that has some."""
+    runs, slow_once, slow_only_so = [], [], set()
+    for case, run in zip(cases, judged, strict=True):
+        slow = [each.name for each in run.judgements if each.needs_second_launch]
+        if not slow or (str(case), node_of_file(Path(run.run.path))) in session.decided:
+            runs.append(run)
+            continue
+        runs.append(run.of_one_launch())
+        slow_only_so.add(str(case))
+        # Without `metrics`: nothing is to be explained by what may be noise.
+        text = f"{case}: slow in its only launch, which a second one has to confirm: {few(slow)}"
+        slow_once.append(Finding("slow-once", Verdict.INCOMPLETE, text, files=(run.run.path,)))
+    for case, run in zip(cases, runs, strict=True):
+        if run.final_verdict is not Verdict.PASS:
+            slow_only_so.discard(str(case))
+    kept = tuple(case.outvoted() if str(case) in slow_only_so else case for case in session.cases)
+    return replace(session, cases=kept), tuple(runs), slow_once
 
 
 def _taken_over(session: FinishedSession) -> Iterator[Finding]:

@@ -80,7 +80,8 @@ class FinishedSession:
     """What ReFrame left in `folder`: every test case, and what is found of the session beside them and their runs.
 
     `without_report`: what is known of a session as a whole of which ReFrame left no report. `interrupted`: a signal was
-    to end it. `outvoted`: test cases, on one node of a fleet or "", of which nothing slow counts.
+    to end it. `outvoted`: test cases, on one node of a fleet or "", of which nothing slow counts; `decided`: those that
+    launches decided together.
     """
 
     folder: Path
@@ -90,6 +91,7 @@ class FinishedSession:
     without_report: SessionInfo | None = None
     interrupted: bool = False
     outvoted: frozenset[tuple[str, str]] = frozenset()
+    decided: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(
@@ -118,7 +120,8 @@ class FinishedSession:
         findings = (*session.findings, *(each.finding for each in launched))
         outvoted = frozenset((each.case, each.node) for each in launched if each.outvoted)
         cases = tuple(each.outvoted() if (str(each), "") in outvoted else each for each in session.cases)
-        session = replace(session, cases=cases, outvoted=outvoted)
+        decided = frozenset((each.case, each.node) for each in launched if each.is_decided)
+        session = replace(session, cases=cases, outvoted=outvoted, decided=decided)
         # What several tests show of one part is one.
         every = [one for each in launched for one in each.intermittent]
         problems = {one.components or one: one for one in reversed(every)}

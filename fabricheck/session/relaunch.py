@@ -64,8 +64,8 @@ class Again:
         A test is launched, `most` times in all, until most launches pass or chance does not explain the slow results
         (`is_open`), each judged beside the first launches of all other tests. Hangs and wrong data are not launched
         again. Of a run over a fleet, whose job has to be there, the tests of each node are, on the nodes that are slow
-        in them; the network between nodes has a second look of its own. Where no launch can be made, what was found
-        stands.
+        in them; the network between nodes has a second look of its own. Where no launch can be made, what only a second
+        one could show is INCOMPLETE (`judge_session`).
         """
         if session.interrupted or self.most == 1 or any(word.startswith(_OWN) for word in self.selection.more):
             return session, None
@@ -73,13 +73,13 @@ class Again:
         if fleet is None:
             outcome = self._judged(session)
             decided = self._decide(session, outcome, None)
-            return decided, outcome if decided is session else None
+            return decided, outcome if decided is session and outcome.verdict is Verdict.PASS else None
         if _of_nodes(session) and not fleet.ended:
             session = self._decide(session, self._judged(replace(session, cases=_of_nodes(session))), fleet)
         return session, None
 
     def _judged(self, session: FinishedSession) -> Outcome:
-        return judge_session(session, self.suite, self.selection.whole_system)
+        return judge_session(session, self.suite, self.selection.whole_system, may_launch_again=True)
 
     def _decide(self, session: FinishedSession, outcome: Outcome, fleet: Fleet | None) -> FinishedSession:
         try:

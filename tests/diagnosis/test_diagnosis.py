@@ -279,6 +279,10 @@ def test_the_layer_below_tells_whether_it_is_the_library(
     assert blamed(found) == list(named)
 
 
+# The only pair between nodes, and the ports that its data may cross.
+PAIR = ("nid001 ↔ nid002", "nid001:hsn0", "nid001:hsn1", "nid002:hsn0", "nid002:hsn1")
+
+
 @pytest.mark.parametrize(
     ("mpi", "fabric", "named"),
     [
@@ -288,9 +292,9 @@ def test_the_layer_below_tells_whether_it_is_the_library(
         # One direction stalls.
         ((0.0523, 0.0067), (0.0940, 0.0937), [("slow-library", ("Open MPI 4.1.4",))]),
         ((0.0068, 0.0067), (0.0940, 0.0790), [("slow-library", ("Open MPI 4.1.4",))]),
-        ((0.0480, 0.0481), (0.0477, 0.0476), [("slow-pair", ("nid001:rank 0 ↔ nid002:rank 1",))]),
+        ((0.0480, 0.0481), (0.0477, 0.0476), [("slow-pair", PAIR)]),
         # A little slower than the layer below, and at the minimum: the link.
-        ((0.0490, 0.0491), (0.0515, 0.0514), [("slow-pair", ("nid001:rank 0 ↔ nid002:rank 1",))]),
+        ((0.0490, 0.0491), (0.0515, 0.0514), [("slow-pair", PAIR)]),
     ],
 )
 def test_a_pair_of_hosts_by_layers(
@@ -317,6 +321,21 @@ def test_a_pair_of_hosts_by_layers(
         runs.append(replace(run, path=f"{transport}.jsonl", header=header, footer=footer))
     _, diagnosis = session(runs, SystemJudge.of("emulated"))
     assert blamed(diagnosis) == list(named)
+
+
+def test_a_pair_that_is_slow_over_several_ports_names_the_pair_and_then_each_of_these_ports() -> None:
+    ways, ports = ((0, 1), (1, 0)), ("hsn0", "hsn1")
+    one_way = {"operation": "unidirectional", "schedule": "uncontended", "bytes": [8 << 20], "round": -1}
+    plan = {"series": [{**one_way, "ranks": list(way)} for way in ways]}
+    samples = [made_samples("unidirectional", way, 8 << 20, [0.04] * 20) for way in ways]
+    ranks = [{"rank": rank} for rank in range(2)]
+    run = made_run(["nid001", "nid002"], samples, transport="fabric", plan=plan, ranks=ranks)
+    by_both = tuple(replace(rank, nics=ports) for rank in run.ranks)
+    _, diagnosis = session([replace(run, ranks=by_both, footer={"proof": {}})], SystemJudge.of("emulated"))
+    (cause,) = diagnosis.causes
+    pair, *others = cause.finding.components
+    assert (cause.finding.code, pair.kind, pair.nodes) == ("slow-pair", Kind.PATH, {"nid001", "nid002"})
+    assert {(each.node, each.name) for each in others[:4]} == {(each, nic) for each in pair.nodes for nic in ports}
 
 
 def of_port(loss: float) -> dict[tuple[int, int], float]:

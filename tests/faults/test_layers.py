@@ -98,7 +98,10 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     slow = layers.site.run("pair", *options, name="^NicStriping")
     faults.clear(cluster)
     assert slow.verdict == "FAIL", slow.output
-    assert causes(slow) == ["slow-pair hsn0@nid001"], slow.output
+    (cause,) = json.loads((slow.folder / "verdict.json").read_text(encoding="utf-8"))["causes"]
+    assert cause["code"] == "slow-pair", slow.output
+    ports = {(part["node"], part["name"]) for part in cause["components"] if part["kind"] == "nic"}
+    assert ports == {(node, nic) for node in ("nid001", "nid002") for nic in ("hsn0", "hsn1")}
 
 
 @pytest.mark.matrix

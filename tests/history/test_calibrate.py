@@ -374,3 +374,5 @@ def test_where_another_launch_says_nothing_new_bounds_are_for_one(correlation: f
     assert len(first) == len(once) == 30
     assert (first == once) is lasts
     assert all(a >= b for a, b in zip(first, once, strict=True))
+    wider = calibrated(made).once.get("Gb/s", 1.0)
+    assert lasts or [wider * np.log1p(each) for each in first] == pytest.approx(np.log1p(once), rel=0.02)

@@ -12,16 +12,18 @@ from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.history.session_nodes import node_records
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
+from fabricheck.records.metrics import metrics_of
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
-from fabricheck.session.launches import MOST_LAUNCHES, Thing, read_launched
+from fabricheck.results.fabricbench import read_run
+from fabricheck.session.launches import MOST_LAUNCHES, Launched, Thing, read_launched, write_launched
 from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.relaunch import Again, launches_of
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
-from tests.support.sessions import case, make_suite
+from tests.support.sessions import case, make_suite, result_file
 
 
 def test_a_launch_says_what_is_slow_and_how_many_metrics_that_has(tmp_path: Path) -> None:
@@ -141,3 +143,39 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
     session, outcome = judged_again(tmp_path, monkeypatch, crossing)
     assert outcome.verdict in verdicts
     assert len(read_launched(session.folder)[0].said) > 1
+
+
+@pytest.mark.parametrize(
+    ("factor", "launched", "verdict", "is_told"),
+    [
+        (1.0, "", Verdict.PASS, False),
+        (1.04, "", Verdict.PASS, True),  # beyond 2%, and not beyond three times that, in the only launch
+        (1.04, "PASS, did not run", Verdict.PASS, True),
+        (1.04, "DEGRADED, DEGRADED", Verdict.DEGRADED, False),
+        (1.1, "", Verdict.DEGRADED, False),
+    ],
+)
+def test_a_bound_that_takes_two_launches_judges_nothing_by_one(
+    tmp_path: Path, factor: float, launched: str, verdict: Verdict, is_told: bool
+) -> None:
+    root, folder = make_suite(tmp_path / "suite"), tmp_path / "run"
+    file = result_file(folder / "test", 1).rename(folder / "test" / "result.jsonl")
+    run = read_run(file)
+    metric = next(each for each in metrics_of(run) if each.unit == "us")
+    measured = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
+    (root / "reference_values" / "local.yaml").write_text(
+        f"$sources:\n  healthy: {measured}\n$provenance:\n  PingPong: healthy\n"
+        f"PingPong:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
+        "$uncalibrated: {'*': not asked}\n"
+    )
+    if launched:
+        p = 1e-4 if launched.endswith("DEGRADED") else None
+        said = tuple(launched.split(", "))
+        write_launched(folder, [Launched(str(case()), said, "DEGRADED", p=p)])
+    session = FinishedSession.of(folder, [case(folder=folder / "test")], 1).with_launches(read_launched(folder))
+    outcome = judge_session(session, Suite(root), "local")
+    (judged,) = [each for run in outcome.judged for each in run.judgements if each.name == metric.name]
+    assert judged.verdict is verdict
+    told = [each.message for each in outcome.problems if each.code == "slow-once"]
+    assert [metric.name in each for each in told] == [True] * is_told
+    assert any(metric.name in each.metrics for each in outcome.problems) is (verdict is Verdict.DEGRADED)
