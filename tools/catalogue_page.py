@@ -32,7 +32,7 @@ SUSPECT     nid002 NIC hsn0, or nid002:rank 1, or nid002: 6 measurements in 1
 
         fabricheck explain --system mysite
 
-3. Open `report.html` in the folder of the run: a slow GPU is one row and one column of the pair matrix, a slow link one
+3. Open `report.html` in the folder of the run: a slow GPU is one row and one column of the map, a slow link one
    cell, a wrong setting the whole matrix. [Read a report](read-a-failure.md) explains each part.
 4. INVALID or INCOMPLETE: fix that first. These runs have no result to compare.
 5. FAIL or DEGRADED that names a node, GPU, NIC or link: do the steps that `explain` prints, in order. Drain only if a

@@ -153,7 +153,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The goodput is below the minimum (a share of the link rate in config/policy.yaml) or the latency above its "
         "limit.",
         (_EXPECTED,
-         "See the pair matrix of the report. Slow row and column: a GPU. One slow cell: a link. All slow: a setting",
+         "See the map of the report. Slow row and column: a GPU. One slow cell: a link. All slow: a setting",
          _AGAIN), "A metric"),
     "slower-than-before": CatalogueEntry("is slower than before", SLOW, _MEASURED,
         "It is worse than in earlier sessions by more than their variation. No other metric became slower.",
