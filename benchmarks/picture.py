@@ -9,7 +9,9 @@ measurement.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +39,7 @@ WIDTH, HEIGHT = 1200, 640
 def main() -> None:
     """Writes report.png into docs/images."""
     IMAGES.mkdir(exist_ok=True)
+    os.environ["VIRTUAL_ENV"] = sys.prefix  # else commands are printed with the path of this environment
     with tempfile.TemporaryDirectory() as folder:
         extract(RESULTS, Path(folder))
         outcome = judged(Path(folder) / "raw" / "acceptance")
