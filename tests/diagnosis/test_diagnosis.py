@@ -334,7 +334,7 @@ def test_a_pair_that_is_slow_over_several_ports_names_the_pair_and_then_each_of_
     _, diagnosis = session([replace(run, ranks=by_both, footer={"proof": {}})], SystemJudge.of("emulated"))
     (cause,) = diagnosis.causes
     pair, *others = cause.finding.components
-    assert (cause.finding.code, pair.kind, pair.nodes) == ("slow-pair", Kind.PATH, {"nid001", "nid002"})
+    assert (cause.finding.code, pair.kind, sorted(pair.nodes)) == ("slow-pair", Kind.PATH, ["nid001", "nid002"])
     assert {(each.node, each.name) for each in others[:4]} == {(each, nic) for each in pair.nodes for nic in ports}
 
 
