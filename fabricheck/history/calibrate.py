@@ -33,15 +33,13 @@ from fabricheck.judge.constants import (
     RESOLUTION,
 )
 from fabricheck.judge.parts import Together
+from fabricheck.records.case import LAUNCHED_ONCE
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.rehearsal import REHEARSAL
 from fabricheck.topology.network import fold
 
 # A bound that lets half the goodput or twice the latency pass, as a logarithm.
 _WIDEST_REACH = math.log(2)
-#: The network of a fleet looks at its suspects twice by itself (`session.launches`).
-_LAUNCHED_ONCE = ("FleetNetwork",)
-
 
 Kind = tuple[str, str, str, str]
 
@@ -238,7 +236,7 @@ class _Common:
 
     def is_launched_once(self, key: MetricKey) -> bool:
         """Whether no other launch of the session says anything new of it."""
-        return self.persistence[key.kind].lasts or key.test.split()[0] in _LAUNCHED_ONCE
+        return self.persistence[key.kind].lasts or key.test.split()[0] in LAUNCHED_ONCE
 
 
 def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -> _Common:

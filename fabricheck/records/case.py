@@ -15,6 +15,8 @@ from fabricheck.records.verdict import Verdict, worst
 #: A value of a test's attribute.
 Key = str | int
 
+#: The network of a fleet looks at its suspects twice by itself: no other launch of its test says anything new.
+LAUNCHED_ONCE = ("FleetNetwork",)
 #: The folder of the nodes of a fleet, each with one of its own, among the files of a test.
 NODES = "nodes"
 

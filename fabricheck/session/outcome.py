@@ -20,7 +20,7 @@ from fabricheck.judge.overall import overall
 from fabricheck.judge.references import ALL_OTHERS
 from fabricheck.judge.system import SystemJudge
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.case import Case, node_of_file
+from fabricheck.records.case import LAUNCHED_ONCE, Case, node_of_file
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.finding import Finding, split
 from fabricheck.records.operations import HOST_PATHS
@@ -110,7 +110,8 @@ def _of_one_launch(
     runs, slow_once, slow_only_so = [], [], set()
     for case, run in zip(cases, judged, strict=True):
         slow = [each.name for each in run.judgements if each.needs_second_launch]
-        if not slow or (str(case), node_of_file(Path(run.run.path))) in session.decided:
+        is_decided = (str(case), node_of_file(Path(run.run.path))) in session.decided or case.test in LAUNCHED_ONCE
+        if not slow or is_decided:
             runs.append(run)
             continue
         runs.append(run.of_one_launch())

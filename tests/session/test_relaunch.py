@@ -146,36 +146,38 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
 
 
 @pytest.mark.parametrize(
-    ("factor", "launched", "verdict", "is_told"),
+    ("test", "factor", "launched", "verdict"),
     [
-        (1.0, "", Verdict.PASS, False),
-        (1.04, "", Verdict.PASS, True),  # beyond 2%, and not beyond three times that, in the only launch
-        (1.04, "PASS, did not run", Verdict.PASS, True),
-        (1.04, "DEGRADED, DEGRADED", Verdict.DEGRADED, False),
-        (1.1, "", Verdict.DEGRADED, False),
+        ("PingPong", 1.0, "", Verdict.PASS),
+        ("FleetNetwork", 1.04, "", Verdict.DEGRADED),  # its bounds are for one launch, as there is no other
+        ("PingPong", 1.04, "", Verdict.PASS),  # beyond 2%, and not beyond three times that, in the only launch
+        ("PingPong", 1.04, "PASS, did not run", Verdict.PASS),
+        ("PingPong", 1.04, "DEGRADED, DEGRADED", Verdict.DEGRADED),
+        ("PingPong", 1.1, "", Verdict.DEGRADED),
     ],
 )
 def test_a_bound_that_takes_two_launches_judges_nothing_by_one(
-    tmp_path: Path, factor: float, launched: str, verdict: Verdict, is_told: bool
+    tmp_path: Path, test: str, factor: float, launched: str, verdict: Verdict
 ) -> None:
     root, folder = make_suite(tmp_path / "suite"), tmp_path / "run"
     file = result_file(folder / "test", 1).rename(folder / "test" / "result.jsonl")
     run = read_run(file)
     metric = next(each for each in metrics_of(run) if each.unit == "us")
-    measured = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
+    source = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
     (root / "reference_values" / "local.yaml").write_text(
-        f"$sources:\n  healthy: {measured}\n$provenance:\n  PingPong: healthy\n"
-        f"PingPong:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
+        f"$sources:\n  healthy: {source}\n$provenance:\n  {test}: healthy\n"
+        f"{test}:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
         "$uncalibrated: {'*': not asked}\n"
     )
     if launched:
         p = 1e-4 if launched.endswith("DEGRADED") else None
         said = tuple(launched.split(", "))
         write_launched(folder, [Launched(str(case()), said, "DEGRADED", p=p)])
-    session = FinishedSession.of(folder, [case(folder=folder / "test")], 1).with_launches(read_launched(folder))
+    measured = case(name=f"{test} %transport=mpi", folder=folder / "test")
+    session = FinishedSession.of(folder, [measured], 1).with_launches(read_launched(folder))
     outcome = judge_session(session, Suite(root), "local")
     (judged,) = [each for run in outcome.judged for each in run.judgements if each.name == metric.name]
     assert judged.verdict is verdict
     told = [each.message for each in outcome.problems if each.code == "slow-once"]
-    assert [metric.name in each for each in told] == [True] * is_told
+    assert [metric.name in each for each in told] == [True] * (verdict is Verdict.PASS and factor > 1)
     assert any(metric.name in each.metrics for each in outcome.problems) is (verdict is Verdict.DEGRADED)
