@@ -400,8 +400,7 @@ _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and
 
 
 def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[list[str]]:
-    """The `most` telling matrices, as far as they fit into `width` columns: not PASS first, then those of the links,
-    which show best where no library sends."""
+    """The `most` telling matrices that fit into `width` columns: not PASS first, then those over the most direct path."""
     matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
     matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
     environments = {run.test.rpartition("+")[2] for run, _ in matching}
@@ -414,11 +413,12 @@ def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[li
 
 
 def _is_matrix(group: MetricGroup, run: RunJudgement) -> bool:
-    """Whether a group is the goodput of pairs of one node, alone on their links as nvbandwidth's are."""
+    """Whether a group is the goodput of several pairs of one node, alone on their links as nvbandwidth's are."""
     one_node = len({each.host for each in run.run.ranks}) == 1
     plan = run.run.header.get("plan", {})
     of_gpus = "host" not in str(plan.get("buffers")) and not plan.get("shared_devices")
-    return one_node and of_gpus and group.is_pairs and group.quantity == "goodput" and group.schedule == "uncontended"
+    alone = group.is_pairs and group.schedule == "uncontended"
+    return one_node and of_gpus and alone and group.quantity == "goodput" and len(group.judgements) > 1
 
 
 def _matrix(run: RunJudgement, group: MetricGroup, name: str, width: int) -> list[str]:
