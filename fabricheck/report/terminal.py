@@ -400,7 +400,7 @@ _WIDEST, _CELL = 9, 6  # columns of a cell: nvbandwidth's with two decimals, and
 
 
 def matrices(runs: Sequence[RunJudgement], width: int, most: int) -> Iterator[list[str]]:
-    """The `most` telling matrices that fit into `width` columns: not PASS first, then those over the most direct path."""
+    """The `most` telling matrices that fit into `width` columns: not PASS first, then those of the links."""
     matching = [(run, group) for run in runs for group in groups_of(run) if _is_matrix(group, run)]
     matching.sort(key=lambda pair: (-SEVERITY[pair[1].verdict], *indirectness(pair[0], pair[1].judgements[0].samples)))
     environments = {run.test.rpartition("+")[2] for run, _ in matching}
