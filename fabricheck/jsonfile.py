@@ -43,9 +43,14 @@ def read_as(
     try:
         return kind.validate_json(json.dumps(changed(content), default=str))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path}: is damaged: {where + ': ' if where else ''}{first['msg']}") from None
+        raise UserError(f"{path}: is damaged: {first_mistake(error)}") from None
+
+
+def first_mistake(error: ValidationError) -> str:
+    """The first thing that a model refused, and where it was."""
+    mistake = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, mistake["loc"]))
+    return f"{where}: {mistake['msg']}" if where else mistake["msg"]
 
 
 def _aware(text: str) -> str:

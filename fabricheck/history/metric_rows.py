@@ -161,14 +161,15 @@ def _rows_of(measured: JudgedCase, session: str, started: datetime) -> Iterator[
     system, _, partition = case.partition.partition(":")
     whole = verdict_of_whole(case, judged)
     values = {metric.name: metric.values for metric in metrics_of(run)}
+    run_id, began, nodes = run_id_of(run), started_of(run, started), sorted({rank.host for rank in run.ranks})
     for metric in judged.judgements:
         samples, measurements = metric.samples, values[metric.name]
         low, high = median_interval(measurements, 0.95, in_order=samples.in_order, rank_error=samples.rank_error)
         yield MetricRow.model_validate(
             {
                 "session": session,
-                "run_id": run_id_of(run),
-                "started": started_of(run, started),
+                "run_id": run_id,
+                "started": began,
                 "system": system,
                 "partition": partition,
                 "environment": case.environment,
@@ -182,7 +183,7 @@ def _rows_of(measured: JudgedCase, session: str, started: datetime) -> Iterator[
                 "count": measurements.size,
                 "deviation": _deviation(measurements),
                 "verdict": _verdict_of_row(metric, whole),
-                "nodes": sorted({rank.host for rank in run.ranks}),
+                "nodes": nodes,
                 "software": measured.software,
                 "tuning": measured.tuning,
                 "components": [component.key for component in components_of(run, samples, judged.topology)],

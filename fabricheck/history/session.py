@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from fabricheck.history.folders import SESSION, SessionFolder
+from fabricheck.jsonfile import first_mistake
 from fabricheck.results.fabricbench_format import Moment
 
 # 2026-11-21T08:36:32Z is 20261121T083632Z in the name of an entry.
@@ -100,10 +101,3 @@ def read_record(entry: SessionFolder) -> SessionRecord:
     if record.session != entry.session or record.started.translate(_COMPACT) != entry.started:
         raise entry.damage(f"holds session {record.session} of {record.started}, which contradicts its name")
     return record
-
-
-def first_mistake(error: ValidationError) -> str:
-    """The first thing that a model refused, and where it was."""
-    mistake = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, mistake["loc"]))
-    return f"{where}: {mistake['msg']}" if where else mistake["msg"]

@@ -13,6 +13,7 @@ import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -162,6 +163,11 @@ class Places:
         crowds = Counter((round_of(each), trunk) for each in known for trunk in alone.trunks(each))
         return replace(alone, crowds=crowds)
 
+    @cached_property
+    def ranks_of_hosts(self) -> Counter[str]:
+        """How many ranks each host has."""
+        return Counter(each.host for each in self.ranks.values())
+
     def across(self, samples: Samples) -> bool:
         """Whether the ranks of a measurement are on several nodes."""
         return len({self.ranks[rank].host for rank in samples.ranks}) > 1
@@ -219,7 +225,7 @@ class Places:
             units = ends
             others += _ways(ends[0], ends[1], symmetric=symmetric)
             places = (Component.between(ends[0], ends[1], "" if symmetric else "out"),)
-        elif len(hosts) == 1 and len(ends) == sum(each.host == hosts[0] for each in self.ranks.values()) > 1:
+        elif len(hosts) == 1 and len(ends) == self.ranks_of_hosts[hosts[0]] > 1:
             places = (Component.of_node(hosts[0]),)
         if self.several_hosts:
             units = [*units, *map(Component.of_node, hosts)]
@@ -239,7 +245,7 @@ class Places:
         # A port can be looked at; a rank is only what was on it.
         if rank in self.nics and not computes:
             return Component(Kind.NIC, self.nics[rank], host)
-        if sum(each.host == host for each in self.ranks.values()) == 1:
+        if self.ranks_of_hosts[host] == 1:
             return Component.of_node(host)
         return Component(Kind.DEVICE, f"rank {rank}", host)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from fabricheck.jsonfile import first_mistake
 from fabricheck.records.node_state import NodeState, States
 
 #: The folder beside a result file.
@@ -48,6 +49,4 @@ def read_state(file: Path) -> NodeState:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"is not a state of a node: {where + ': ' if where else ''}{first['msg']}") from None
+        raise ValueError(f"is not a state of a node: {first_mistake(error)}") from None
