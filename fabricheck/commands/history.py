@@ -107,7 +107,10 @@ def _calibrate_part(path: Path, system: str, results: Sequence[Path], *, write_f
 
     if path.parent == Path():  # a name alone
         path = suite_root() / "reference_values" / "parts" / path
-    runs = list(_runs_on_part(system, results or sorted((output_folder() / "runs").glob(f"{system}-*"))))
+    folders = results or sorted((output_folder() / "runs").glob(f"{system}-*"))
+    if not folders:
+        raise UserError(f"no run of {system} in {output_folder()}: name one with --results")
+    runs = list(_runs_on_part(system, folders))
     text = part_text(path, runs, system, source_of(system, [run for run, _ in runs]))
     click.echo(diff(path, text), nl=False)
     if write_file:

@@ -95,6 +95,9 @@ def test_values_of_a_part_go_into_its_file_among_the_parts(suite: Path, capsys: 
     assert "goodput" in text
     assert not (suite / "made.yaml").exists()
     assert run("calibrate", "--system", "hgx-h200", "--part", "made.yaml", "--runs", "00000000") == 2
+    capsys.readouterr()
+    assert run("calibrate", "--system", "hgx-h200", "--part", "made.yaml") == 2
+    assert "--results" in capsys.readouterr().err
     # The same of the folder of a run, beside one that is damaged, which is left out with one line.
     test = run_folder(suite, 0, system="hgx-h200") / "output" / "hgx-h200" / "default" / "openmpi" / "PingPong_1"
     next(test.glob("*.jsonl")).write_bytes(CUDA.read_bytes())
