@@ -281,10 +281,11 @@ def draw_paste(kind: str, seed: int) -> Paste:
         return paste
     if draw.random() < 0.08:
         paste = _with_unit(paste, draw)
-    if draw.random() < 0.12 and paste.values and not paste.asked:
+    twice = draw.random() < 0.12 and bool(paste.values) and not paste.asked
+    if twice:
         paste = _twice(paste, TOOLS[kind](draw), draw)
     lines = paste.text.split("\n")
-    refusable = paste.refusable
+    refusable, cut = paste.refusable, False
     if draw.random() < 0.4:
         for _ in range(draw.randint(1, 4)):
             lines.insert(draw.randrange(len(lines)), draw.choice(_LOG))
@@ -294,6 +295,11 @@ def draw_paste(kind: str, seed: int) -> Paste:
         place = draw.randrange(len(lines[at]) + 1)
         lines[at : at + 1] = [lines[at][:place] + draw.choice(_LOG), lines[at][place:]]
         refusable = True
+    several = twice or "1 bandwidth (" in paste.text
+    if draw.random() < 0.2 and not several:  # cut off, somewhere in a line
+        lines = lines[: draw.randint(len(lines) // 2, len(lines))]
+        lines[-1] = lines[-1][: draw.randint(len(lines[-1]) // 2, len(lines[-1]))]
+        cut = refusable = True
     if draw.random() < 0.1:  # a chat makes all blanks one
         lines = [" ".join(line.split()) for line in lines]
         refusable = True
@@ -303,4 +309,4 @@ def draw_paste(kind: str, seed: int) -> Paste:
         lines = [line[start : start + 80] for line in lines for start in range(0, max(len(line), 1), 80)]
         refusable = True
     end = draw.choice(["\n", "\n", "\r\n"])
-    return replace(paste, text=end.join(lines), refusable=refusable)
+    return replace(paste, text=end.join(lines), refusable=refusable, cut=cut)
