@@ -6,6 +6,7 @@ and the number of ranks, the footer's average from all rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from fabricheck.vendor.block import (
     WORD,
     Asked,
     Block,
+    Column,
     Table,
     TableRow,
     one_time,
@@ -93,7 +95,6 @@ _HEADER = re.compile(
     r"size count type( redop)?( root)?((?: time algbw busbw (?:#wrong|error))(?: i_min i_max i_p99 i_cv%)?)"
     r"( time algbw busbw (?:#wrong|error)(?: i_min i_max i_p99 i_cv%)?)?( timestamp)?"
 )
-_UNITS = {"size": "(B)", "count": "(elements)", "time": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)", "i_cv%": "(%)"}
 HALVES: tuple[tuple[str, Literal["out-of-place", "in-place"]], ...] = (("", "out-of-place"), ("'", "in-place"))
 
 
@@ -144,7 +145,9 @@ class NcclTests(Block):
         "placements": re.compile(
             r"#?\s*(?:out-of-place)?(?:[ (+]*per-iteration\))?(?:\s*in-place)?(?:[ (+]*per-iteration\))?"
         ),
-        "units": re.compile(r"#?\s*\(B\)\s.*"),
+        "units": re.compile(
+            r"#?\s*(?P<units>\(B\))\s+\(elements\)(?:\s+\(us\)\s+\(GB/s\)\s+\(GB/s\)(?:(?:\s+\(us\)){3}\s+\(%\))?){1,2}(?:\s+%Y.*)?"
+        ),
         "header": re.compile(r"#?\s*size\s.*"),
         "elided": re.compile(r"#?\s*(?:\.\.\.|…|\[\.\.\.\]|\.)+"),
         "devices": re.compile(r"#?\s*(?:Using devices|Errors with asterisks .*)?"),
@@ -155,7 +158,6 @@ class NcclTests(Block):
         asked = replace(asked, tool=program_of(asked.tool)) if asked.tool is not None else asked
         super().__init__(path, asked)
         self.groups: list[int] = []
-        self.units: list[str] | None = None
         self.name: str | None = None
         self.fitting: list[str] = []
         self.suite = self.title
@@ -189,10 +191,6 @@ class NcclTests(Block):
             self.incomplete(line, "the largest sizes were left out: not enough memory")
         elif kind == "elided":
             self.facts["rows"] = "some left out"
-        elif kind == "header":
-            self.read_header(line)
-        elif kind == "units":
-            self.units = line.text.replace("#", " ").split()
 
     def read_header(self, line: Line) -> None:
         """Begins the table; its columns have to be those of some version."""
@@ -208,7 +206,8 @@ class NcclTests(Block):
             names[-1:] = ["date", "clock"]
         columns = {}
         for name in names:
-            columns[f"{name}'" if name in columns else name] = COLUMNS[name]
+            key = "bytes" if name == "size" else f"{name}'" if name in columns else name
+            columns[key] = Column(key, COLUMNS[name])
         self.tables[0].columns = columns
 
     def samples(self) -> Iterator[Samples]:
@@ -271,9 +270,8 @@ class NcclTests(Block):
     def check_whole(self, table: Table) -> None:
         """Options, units and footer have to be there, but for rows that were copied alone."""
         self.check_alignment(table.rows)
-        wanted = [_UNITS.get(name.rstrip("'"), "(us)") for name in table.columns if name[:3] in _WITH_UNITS]
-        if self.units is None or self.units[: len(wanted)] != wanted:
-            self.invalid(table.line, "the units are not those of the columns")
+        if "units" not in self.said:
+            self.invalid(table.line, "the units of the columns are missing, or are others")
         average, excerpt = self.said.get("average"), not self.said.keys() & {"minimum", "average", "bounds", "started"}
         if excerpt:
             self.facts["options"] = "not said"
@@ -292,21 +290,16 @@ class NcclTests(Block):
         """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
         first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
         element = ELEMENT_BYTES.get(first["type"], 0)
-        last: dict[float, int] = {}
-        before = None
+        for before, row in itertools.pairwise(table.rows):
+            now, then = (row.values.get("root", -1), row.size), (before.values.get("root", -1), before.size)
+            if now < then or (now == then and row.size):
+                self.invalid(row.line, "roots and sizes are not ascending: rows are repeated or moved")
         for row in table.rows:
-            root = row.values.get("root", -1.0)
-            if row.size < last.get(root, 0) or (row.size and row.size == last.get(root)):
-                self.invalid(row.line, "the sizes are not ascending: rows are repeated or moved")
-            if root != before and root in last:
-                self.invalid(row.line, "the rows of a root are not consecutive: rows are repeated or moved")
             if any(row.tokens.get(name) != first.get(name) for name in ("type", "redop")):
                 self.invalid(row.line, "there are several datatypes or operations: run one at a time")
             elif test.operation != "alltoallv" and row.size != row.values["count"] * element * shares:
                 # The sizes of alltoallv follow from a matrix that the output does not show.
                 self.invalid(row.line, "size and count do not match")
-            last[root] = row.size
-            before = root
 
     def samples_of(self, row: TableRow, test: Test, ranks: int) -> Iterator[Samples]:
         """Both placements of a row whose numbers belong together; what does not is a problem."""
@@ -360,9 +353,6 @@ class NcclTests(Block):
         times = np.maximum(np.rint(1e3 * np.array(iterations)), 1).astype(np.int64)
         times.flags.writeable = False
         return replace(mean, times_ns=times, statistic="iterations")
-
-
-_WITH_UNITS = ("siz", "cou", "tim", "alg", "bus", "i_m", "i_p", "i_c")
 
 
 def fits(table: Table, test: Test, ranks: int) -> bool:

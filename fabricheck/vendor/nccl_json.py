@@ -14,7 +14,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
-from fabricheck.vendor.block import LARGEST_RANKS, LARGEST_SIZE, NUMBER, Asked, Table, TableRow, quote, value_of
+from fabricheck.vendor.block import LARGEST_RANKS, LARGEST_SIZE, Asked, Column, Table, TableRow, quote, value_of
 from fabricheck.vendor.nccl import TESTS, NcclTests, program_of
 
 # What texts may be stored: short words, times, and names of GPUs.
@@ -144,7 +144,12 @@ def fill(block: NcclTests, report: _Report) -> None:
     config = report.config
     block.name = program_of(report.args[0])
     block.said = {name: str(value) for name, value in config.model_dump().items() if isinstance(value, int)}
-    block.said |= {"bounds": "0", "nccl_library": str(report.nccl_version), "nccl_headers": str(report.nccl_version)}
+    block.said |= {
+        "bounds": "0",
+        "units": "(B)",
+        "nccl_library": str(report.nccl_version),
+        "nccl_headers": str(report.nccl_version),
+    }
     per_process = config.threads * config.gpus
     if per_process * len(config.devices) > LARGEST_RANKS:
         raise ValueError("more ranks than a job has")
@@ -162,9 +167,8 @@ def fill(block: NcclTests, report: _Report) -> None:
     block.facts["blocking"] = config.blocking_collectives
     if any(report.errors):
         block.incomplete(None, f"the library reported an error: {quote(' '.join(report.errors))}")
-    columns = ("size", "count", "type", "redop", "root", "time")
-    block.tables.append(Table(Line(1, "results"), dict.fromkeys(columns, NUMBER)))
-    block.units = ["(B)", "(elements)", "(us)"]
+    columns = ("bytes", "count", "type", "redop", "root", "time")
+    block.tables.append(Table(Line(1, "results"), {name: Column(name) for name in columns}))
     for index, result in enumerate(report.results):
         line = Line(index + 1, f"results[{index}] of {result.size} B")
         block.tables[0].rows.append(row_of(block, line, result, per_iteration=config.per_iter_timing == "true"))
@@ -183,7 +187,8 @@ def fill(block: NcclTests, report: _Report) -> None:
 
 def row_of(block: NcclTests, line: Line, result: _Result, *, per_iteration: bool) -> TableRow:
     """A row of the table; its iterations go to the block. Raises ValueError where those are missing."""
-    tokens = {name: str(getattr(result, name)) for name in ("size", "count", "type", "redop", "root")}
+    tokens = {"bytes": str(result.size), "count": str(result.count), "root": result.root}
+    tokens |= {"type": result.type, "redop": result.redop}
     halves = (("", result.out_of_place, result.out_of_place_per_iter),
               ("'", result.in_place, result.in_place_per_iter))  # fmt: skip
     for mark, half, iterations in halves:
