@@ -252,7 +252,7 @@ class OneCcl(Block):
             self.add(Verdict.FAIL, line, "the data were wrong")
         elif kind == "end":
             self.ended = True
-        elif kind == "header" and not _ONECCL_COLUMNS <= self.tables[-1].columns.keys():
+        elif kind == "header" and not self.tables[-1].columns.keys() >= _ONECCL_COLUMNS:
             self.invalid(line, "the columns are not those of oneCCL's benchmark")
 
     def is_row(self, tokens: Sequence[str]) -> bool:

@@ -91,6 +91,7 @@ COLUMNS = {
     "clock": re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}", re.ASCII),
     **dict.fromkeys(("i_min", "i_max", "i_p99", "i_cv%"), NUMBER),
 }
+_NAMES = {"size": "bytes", "error": "#wrong"}
 _HEADER = re.compile(
     r"size count type( redop)?( root)?((?: time algbw busbw (?:#wrong|error))(?: i_min i_max i_p99 i_cv%)?)"
     r"( time algbw busbw (?:#wrong|error)(?: i_min i_max i_p99 i_cv%)?)?( timestamp)?"
@@ -206,8 +207,8 @@ class NcclTests(Block):
             names[-1:] = ["date", "clock"]
         columns = {}
         for name in names:
-            key = "bytes" if name == "size" else f"{name}'" if name in columns else name
-            columns[key] = Column(key, COLUMNS[name])
+            key = _NAMES.get(name, name)
+            columns[f"{key}'" if key in columns else key] = Column(key, COLUMNS[name])
         self.tables[0].columns = columns
 
     def samples(self) -> Iterator[Samples]:
@@ -310,45 +311,42 @@ class NcclTests(Block):
         for mark, placement in HALVES:
             if f"time{mark}" not in row.tokens:
                 continue
-            wrong = int(row.values.get(f"#wrong{mark}", min(row.values.get(f"error{mark}", 0), 0)))
-            unchecked = wrong < 0
-            if not unchecked and self.said.get("validated") == "0":
-                self.invalid(row.line, "validation was off and there is a number of wrong elements")
+            wrong = int(row.values[f"#wrong{mark}"])
+            option = self.said.get("validated")
             checkable = not (mark and test.operation in _UNCHECKED_IN_PLACE)
-            if unchecked and checkable and self.said.get("validated", "0") != "0":
-                self.invalid(row.line, "validation was on and the number of wrong elements is N/A")
+            if option is not None and checkable and (wrong >= 0) != (option != "0"):
+                self.invalid(row.line, "the number of wrong elements does not fit the option of validation")
             if wrong > 0:
                 self.facts["validation"] = "failed"
                 self.add(Verdict.FAIL, row.line, f"the data were wrong in {wrong} elements ({placement})")
             elif not mark:
-                self.facts.setdefault("validation", "off" if unchecked else "passed")
+                self.facts.setdefault("validation", "off" if wrong < 0 else "passed")
             if (mistake := mistake_of(row, mark, test, ranks)) is not None:
                 self.invalid(row.line, f"{mistake} ({placement})")
             elif row.size > 0:
-                yield self.sample(row, mark, placement, test, wrong)
+                yield self.placed(row, mark, placement, test, wrong)
 
-    def sample(
+    def placed(
         self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
     ) -> Samples:
         """The sample of one placement: a mean, or with `-I 1` of JSON each iteration."""
-        ranks = self.ranks or 0
-        operation = "bidirectional" if test.operation == "sendrecv" and ranks == 2 else test.operation
+        first = max(int(row.values.get("root", -1)), 0)
+        ranks = range(self.ranks or 0)
         library = min(int(self.said.get(name, 0)) for name in ("nccl_headers", "nccl_library"))
         own = self.suite == "rccl-tests" or library >= _OWN_ALLTOALL
         transfers = test.transfers or (test.operation == "alltoall" and not own)
-        root = max(int(row.values.get("root", -1)), 0)
-        others = (rank for rank in range(ranks) if rank != root)
         mean = one_time(
-            operation,
+            "bidirectional" if test.operation == "sendrecv" and len(ranks) == 2 else test.operation,
             row.size,
-            (root, *others),
+            (first, *(rank for rank in ranks if rank != first)),
             1e3 * row.values[f"time{mark}"],
             implementation="transfers" if transfers else "library",
             # Elements are counted; each has at least one wrong byte.
             wrong_bytes=wrong,
             placement=placement,
         )
-        if (iterations := self.iterations.get((row.line.number, mark))) is None:
+        iterations = self.iterations.get((row.line.number, mark))
+        if iterations is None:
             return mean
         times = np.maximum(np.rint(1e3 * np.array(iterations)), 1).astype(np.int64)
         times.flags.writeable = False
