@@ -163,7 +163,8 @@ class Block:
     `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows,
     by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one
     which is none of `known` is damaged; `headings`: the columns, by a pattern of their titles; `words`: how many tokens
-    of a row may be words; `aligned_from`: the first column that stands under the others of its kind.
+    of a row may be words; `aligned_from`: the first column that stands under the others of its kind; `several`: whether
+    an output has a table for each test.
     """
 
     title: ClassVar[str]
@@ -171,6 +172,7 @@ class Block:
     known: ClassVar[Mapping[str, re.Pattern[str]]]
     own: ClassVar[re.Pattern[str]]
     headings: ClassVar[Mapping[str, Column]] = {}
+    several: ClassVar[bool] = False
     words: ClassVar[int] = 1
     aligned_from: ClassVar[int] = 0
     transport: ClassVar[str] = "ccl"

@@ -9,8 +9,9 @@ Values = dict[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Paste:
-    """A text, the values in it, and what the caller knows beside it. `refusable`: whether a refusal is right too; `cut`: whether
-    values may be missing.
+    """A text, the values in it, and what the caller knows beside it.
+
+    `refusable`: whether a refusal is right too; `cut`: whether values may be missing.
     """
 
     tool: str

@@ -148,7 +148,6 @@ def test_each_rank_a_run_of_its_own() -> None:
 
 #: As the tools' sources print them, shortened.
 OTHERS = {
-    "rocm_bandwidth_test": "....\n          RocmBandwidthTest Version: 2.6.0\n",
     "gdrcopy": "GPU id:0; name: NVIDIA H100; Bus id: 0000:1b:00\nselecting device 0\n",
     "dcgmi": '{"DCGM GPU Diagnostic":{"test_categories":[]}}',
     "iperf3": '{"start":{"version":"iperf 3.9"},"end":{}}',
