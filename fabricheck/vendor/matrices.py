@@ -149,7 +149,7 @@ class Matrices(Block):
         elif kind == "p2p":
             self.said["program"] = _SAMPLE
             operation = f"{match[1].lower()}directional" if match[2] == "Enabled" else ""
-            self.matrices.append(_Matrix(line, match[0], operation, both=True))
+            self.matrices.append(_Matrix(line, f"{match[1]}directional P2P={match[2]}", operation, both=True))
         elif kind == "amd":
             operation = "unidirectional" if match[1] == "Uni" else "bidirectional"
             mover = _MOVERS[match[2] or "DMA"]
