@@ -83,14 +83,20 @@ def osu(draw: random.Random) -> Paste:
 
 
 def imb(draw: random.Random) -> Paste:
-    """IMB-MPI1 PingPong."""
-    rows, values = [("0", "1000", "1.20", "0.00")], {}
+    """IMB-MPI1 PingPong, with times, or Uniband and Biband, with messages a second."""
+    name, streams = draw.choice([("PingPong", 1), ("Uniband", 1), ("Biband", 2)])
+    timed = name == "PingPong"
+    operation = {"PingPong": "pingpong", "Uniband": "unidirectional", "Biband": "bidirectional"}[name]
+    rows: list[tuple[str, ...]] = [("0", "1000", "1.20", "0.00") if timed else ("0", "1000", "0.00", "1610121")]
+    values = {}
     for power in range(16, 20):
-        time = round(draw.uniform(100, 5000), 2)
-        rows.append((str(1 << power), "640", f"{time:.2f}", f"{(1 << power) / time:.2f}"))
-        values["pingpong", 1 << power] = 8e-3 * (1 << power) / time
-    columns = ("#bytes", "#repetitions", "t[usec]", "Mbytes/sec")
-    return Paste("imb", render.imb("PingPong", columns, rows, (16, 19)), values)
+        size, time = 1 << power, round(draw.uniform(1, 50), 2)
+        rate, messages = f"{streams * size / time:.2f}", round(1e6 * streams / time)
+        last = (f"{time:.2f}", rate) if timed else (f"{size * messages / 1e6:.2f}", str(messages))
+        rows.append((str(size), "640", *last))
+        values[operation, size] = 8e-3 * size / time
+    columns = ("#bytes", "#repetitions", *(("t[usec]", "Mbytes/sec") if timed else ("Mbytes/sec", "Msg/sec")))
+    return Paste("imb", render.imb(name, columns, rows, (16, 19)), values)
 
 
 def nvbandwidth(draw: random.Random) -> Paste:

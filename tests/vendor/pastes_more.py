@@ -134,7 +134,11 @@ def rocm_bandwidth_test(draw: random.Random) -> Paste:
     count, both = processors + gpus, draw.random() < 0.4
     lines = ["          RocmBandwidthTest Version: 2.6.0", ""]
     for index in range(count):
-        model = "AMD EPYC 7A53 64-Core Processor" if index < processors else f"AMD Instinct MI250X,  GPU-88a4,  {index:x}1:0.0"
+        model = (
+            "AMD EPYC 7A53 64-Core Processor"
+            if index < processors
+            else f"AMD Instinct MI250X,  GPU-88a4,  {index:x}1:0.0"
+        )
         lines.append(f"          Device: {index},  {model}")
     labels = " " * 10 + f"{'D/D':10}" + "".join(f"{index:<12d}" for index in range(count))
     lines += ["", "          Inter-Device Access", "", labels, ""]

@@ -162,53 +162,6 @@ def test_other_tools_are_refused_by_their_names(tool: str) -> None:
     assert judged(OTHERS[tool]).verdict is Verdict.INVALID
 
 
-# HewlettPackard/shs-docs, troubleshoot/cxi/cxi_diags_bandwidth.md, and the manual page of cxi_write_bw in
-# HewlettPackard/shs-libcxi, shortened.
-CXI_LOOPBACK = """\
----------------------------------------------------
-    CXI Loopback Bandwidth Test
-Device           : cxi0
-TX Mem           : GPU 0
-RX Mem           : GPU 2
-Hugepages        : Disabled
-Found 4 GPU(s)
----------------------------------------------------
-RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
-      131072     1810432    189.49        11.565970
----------------------------------------------------
-"""
-CXI_SERVER = """\
-    CXI RDMA Read Bandwidth Test
-Bidirectional    : Disabled
-RDMA Size[B]       Reads  BW[MB/s]  PktRate[Mpkt/s]
-       65536           -  21479.54        10.488056
-"""
-# What is read of others, without a part: operation and Gb/s of the lowest.
-READ = {
-    "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
-    "nvbandwidth's JSON": (text_of("nvbandwidth.json"), [("unidirectional", 8 * 196.1)]),
-    "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("unidirectional", 189.49)]),
-    "cxi_read_bw of a server, and the loopback": (
-        CXI_SERVER + CXI_LOOPBACK,
-        [("unidirectional", 171.84), ("unidirectional", 189.49)],
-    ),
-}
-
-
-@pytest.mark.parametrize("tool", READ)
-def test_the_lowest_of_each_kind_is_read(tool: str) -> None:
-    text, wanted = READ[tool]
-    lowest: dict[str, float] = {}
-    for output in read_all(text):
-        assert not output.problems
-        for sample in output.samples:
-            kind = f"{output.transport} {sample.operation} {output.tool}"
-            rate = float(sample.goodput_gbps[0])
-            lowest[kind] = min(lowest.get(kind, rate), rate) if output.transport != "nic" else rate
-    assert [kind.split()[1] for kind in lowest] == [operation for operation, _ in wanted]
-    assert list(lowest.values()) == pytest.approx([value for _, value in wanted], rel=1e-3)
-
-
 def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:
     tiny = text_of("nvbandwidth.json").replace("196.10", "1e-320").replace("393.34", "NaN")
     for text in (
