@@ -13,19 +13,8 @@ from typing import ClassVar
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import (
-    ANY,
-    ELEMENT_BYTES,
-    FIXED,
-    LARGEST_RANKS,
-    WHOLE,
-    Asked,
-    Block,
-    Column,
-    Table,
-    TableRow,
-    Test,
-)
+from fabricheck.vendor.block import Asked, Block
+from fabricheck.vendor.tables import ANY, ELEMENT_BYTES, FIXED, LARGEST_RANKS, WHOLE, Column, Table, TableRow, Test
 
 _TESTS = {
     "PingPong": Test("pingpong", streams=1, pair=True),

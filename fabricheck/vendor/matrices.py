@@ -15,7 +15,8 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import Asked, Block, one_time, quote, value_of
+from fabricheck.vendor.block import Asked, Block, quote
+from fabricheck.vendor.tables import one_time, value_of
 
 _SAMPLE = "p2pBandwidthLatencyTest"
 # Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, TransferBench's, and that of
@@ -234,12 +235,12 @@ class Matrices(Block):
         read = {matrix.test for matrix in self.matrices if matrix.operation}
         unread = dict.fromkeys(matrix.test for matrix in self.matrices if matrix.test not in read)
         self.facts |= {"not read": ", ".join(unread)} if unread else {}
-        found: list[tuple[_Matrix, list[Samples]]] = []
+        measured: list[tuple[_Matrix, list[Samples]]] = []
         for matrix in self.matrices:
             samples = list(self.samples_of(matrix)) if matrix.operation else []
             for operation in dict.fromkeys(sample.operation for sample in samples):
-                found.append((matrix, [sample for sample in samples if sample.operation == operation]))
-        if not found and not self.problems:
+                measured.append((matrix, [sample for sample in samples if sample.operation == operation]))
+        if not measured and not self.problems:
             self.incomplete(None, "no matrix with one meaning: give the output of a test of two devices, or of one")
         base = VendorOutput(
             self.tool,
@@ -253,12 +254,12 @@ class Matrices(Block):
             hosts=tuple(self.hosts),
             devices=tuple(self.devices),
         )
-        for matrix, samples in found:
+        for matrix, samples in measured:
             ranks = base.ranks or len(matrix.columns) or None
             name = f"{self.tool} {matrix.test}"
             output = replace(base, tool=name, ranks=ranks, samples=tuple(samples))
             yield replace(output, transport=matrix.mover, access=matrix.access)
-        if not found:
+        if not measured:
             yield base
 
     def samples_of(self, matrix: _Matrix) -> Iterator[Samples]:
@@ -280,8 +281,8 @@ class Matrices(Block):
             size = matrix.size or said or _SIZES[self.tool]
             for source, target, rate in cells:
                 pair = matrix.height > 1 or matrix.transfers
-                one = (matrix.operation, (int(target.lstrip("GC")),))
-                operation, ranks = between(source, target, matrix.operation) if pair else one
+                alone = (matrix.operation, (int(target.lstrip("GC")),))
+                operation, ranks = between(source, target, matrix.operation) if pair else alone
                 if operation:
                     streams = 2 if matrix.both and operation == "bidirectional" else 1
                     yield one_time(operation, size, ranks, streams * size / rate)

@@ -19,14 +19,13 @@ import numpy as np
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import (
+from fabricheck.vendor.block import Asked, Block
+from fabricheck.vendor.tables import (
     ELEMENT_BYTES,
     LARGEST_RANKS,
     NUMBER,
     WHOLE,
     WORD,
-    Asked,
-    Block,
     Column,
     Table,
     TableRow,
@@ -36,7 +35,7 @@ from fabricheck.vendor.block import (
 
 
 @dataclass(frozen=True)
-class Test:
+class NcclTest:
     """`shared`: the buffer has one share a rank; bandwidths are size / time, times the factors of n ranks."""
 
     operation: str
@@ -57,17 +56,17 @@ class Test:
 
 
 TESTS = {
-    "all_reduce_perf": Test("allreduce", reduces=True),
-    "all_gather_perf": Test("allgather", shared=True),
-    "alltoall_perf": Test("alltoall", shared=True),
-    "alltoallv_perf": Test("alltoallv", shared=True, transfers=True),
-    "broadcast_perf": Test("broadcast", rooted=True),
-    "gather_perf": Test("gather", shared=True, transfers=True, rooted=True),
-    "hypercube_perf": Test("hypercube", shared=True, transfers=True),
-    "reduce_perf": Test("reduce", reduces=True, rooted=True),
-    "reduce_scatter_perf": Test("reduce_scatter", shared=True, reduces=True),
-    "scatter_perf": Test("scatter", shared=True, transfers=True, rooted=True),
-    "sendrecv_perf": Test("sendrecv", transfers=True),
+    "all_reduce_perf": NcclTest("allreduce", reduces=True),
+    "all_gather_perf": NcclTest("allgather", shared=True),
+    "alltoall_perf": NcclTest("alltoall", shared=True),
+    "alltoallv_perf": NcclTest("alltoallv", shared=True, transfers=True),
+    "broadcast_perf": NcclTest("broadcast", rooted=True),
+    "gather_perf": NcclTest("gather", shared=True, transfers=True, rooted=True),
+    "hypercube_perf": NcclTest("hypercube", shared=True, transfers=True),
+    "reduce_perf": NcclTest("reduce", reduces=True, rooted=True),
+    "reduce_scatter_perf": NcclTest("reduce_scatter", shared=True, reduces=True),
+    "scatter_perf": NcclTest("scatter", shared=True, transfers=True, rooted=True),
+    "sendrecv_perf": NcclTest("sendrecv", transfers=True),
 }
 # There the tool cannot check a result in place, and prints N/A.
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
@@ -287,7 +286,7 @@ class NcclTests(Block):
             if abs(mean - value) > slack * (1 + 1e-6):
                 self.invalid(None, f"the footer's average busbw of {value:g} differs from that of the rows ({mean:g})")
 
-    def check_rows(self, table: Table, test: Test) -> None:
+    def check_rows(self, table: Table, test: NcclTest) -> None:
         """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
         first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
         element = ELEMENT_BYTES.get(first["type"], 0)
@@ -302,7 +301,7 @@ class NcclTests(Block):
                 # The sizes of alltoallv follow from a matrix that the output does not show.
                 self.invalid(row.line, "size and count do not match")
 
-    def samples_of(self, row: TableRow, test: Test, ranks: int) -> Iterator[Samples]:
+    def samples_of(self, row: TableRow, test: NcclTest, ranks: int) -> Iterator[Samples]:
         """Both placements of a row whose numbers belong together; what does not is a problem."""
         root = int(row.values.get("root", -1))
         if root >= ranks:
@@ -327,7 +326,7 @@ class NcclTests(Block):
                 yield self.placed(row, mark, placement, test, wrong)
 
     def placed(
-        self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
+        self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: NcclTest, wrong: int
     ) -> Samples:
         """The sample of one placement: a mean, or with `-I 1` of JSON each iteration."""
         first = max(int(row.values.get("root", -1)), 0)
@@ -353,7 +352,7 @@ class NcclTests(Block):
         return replace(mean, times_ns=times, statistic="iterations")
 
 
-def fits(table: Table, test: Test, ranks: int) -> bool:
+def fits(table: Table, test: NcclTest, ranks: int) -> bool:
     """Whether every row can be of `test`: its reduction, its root and its busbw agree."""
     return all(
         (row.tokens.get("redop", "none") != "none") == test.reduces
@@ -363,7 +362,7 @@ def fits(table: Table, test: Test, ranks: int) -> bool:
     )
 
 
-def mistake_of(row: TableRow, mark: str, test: Test, ranks: int) -> str | None:
+def mistake_of(row: TableRow, mark: str, test: NcclTest, ranks: int) -> str | None:
     """What cannot be true of the numbers of a row, of one placement."""
     time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
     if time[0] <= 0:

@@ -14,8 +14,9 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import recorded_environment
 from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
-from fabricheck.vendor.block import LARGEST_RANKS, LARGEST_SIZE, Asked, Column, Table, TableRow, quote, value_of
+from fabricheck.vendor.block import Asked, quote
 from fabricheck.vendor.nccl import TESTS, NcclTests, program_of
+from fabricheck.vendor.tables import LARGEST_RANKS, LARGEST_SIZE, Column, Table, TableRow, value_of
 
 # What texts may be stored: short words, times, and names of GPUs.
 _KEPT = re.compile(r"[a-z0-9_]{0,20}|[-0-9: ]{0,32}|(?:NVIDIA|AMD|Tesla)[A-Za-z0-9 ._()/+-]{1,60}", re.ASCII)
@@ -52,9 +53,9 @@ class _Iterations(_Model):
         times = self.times_us[self.skipped_iterations :]
         if not times or any(len(every) != count for every in self.per_process_max_times_us or [self.times_us]):
             raise ValueError("some processes have another number of iterations")
-        found = (np.mean(times), np.std(times))
+        measured = (np.mean(times), np.std(times))
         # Each printed number is off by half a millionth at most.
-        if not np.allclose((self.avg_us, self.stdev_us), found, rtol=1e-6, atol=2e-6 + 1e-8 * self.avg_us):
+        if not np.allclose((self.avg_us, self.stdev_us), measured, rtol=1e-6, atol=2e-6 + 1e-8 * self.avg_us):
             raise ValueError("the times of the iterations, their mean and their deviation differ")
         return times
 

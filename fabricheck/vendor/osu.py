@@ -11,7 +11,8 @@ from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import FIXED, LARGEST_RANKS, WHOLE, Block, Column, Table, Test
+from fabricheck.vendor.block import Block
+from fabricheck.vendor.tables import FIXED, LARGEST_RANKS, WHOLE, Column, Table, Test
 
 _PAIRS = {
     "Latency Test": Test("pingpong", "osu_latency", pair=True),

@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import ANY, NUMBER, WHOLE, Block, Column, Table, Test
+from fabricheck.vendor.block import Block
+from fabricheck.vendor.tables import ANY, NUMBER, WHOLE, Column, Table, Test
 
 # MB of 2^20 B, and Gb, in B/us.
 _MEBI, _GIGABIT = (1 << 20) / 1e6, 125.0
