@@ -167,8 +167,10 @@ def _places(finding: Finding, runs: Sequence[RunJudgement]) -> Iterator[tuple[in
 
 
 def _prior(evidence: Iterable[Finding], rows: Iterable[Measurement]) -> dict[Component, float]:
-    """Evidence of a component makes it as much likelier as two that can be told apart differ."""
-    places = {_place(component) for each in evidence for component in each.components}
+    """Evidence of a component makes it as much likelier as two that can be told apart differ: what was seen of it, not
+    what is slow, which the rows say themselves."""
+    seen = [each for each in evidence if each.entry.symptom != SLOW]
+    places = {_place(component) for each in seen for component in each.components}
     crossed = {component for row in rows for component in row.crosses} if places else set()
     return {component: 2 * DOUBT for component in crossed if _place(component) in places}
 

@@ -23,8 +23,8 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, NEAR, WEEK
-from fabricheck.records.component import Component
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, NEAR, WEEK
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
@@ -146,15 +146,18 @@ class _Incidents:
         alerts = [self._alerts[index] for index in rest]
         rows = [*map(self._slow, alerts), *self._others(alerts)]
         for explanation in explain(rows, dict.fromkeys(self._changed(alerts), CHANGED)):
-            members = [rest[number] for number in explanation.rows]
+            members = [rest[number] for number in explanation.rows if number < len(rest)]
+            if not members:
+                continue
             shared = frozenset.intersection(*(frozenset(self._alerts[index].components) for index in members))
             yield _Cause(session, members, shared, named_of(explanation.components))
 
     def _slow(self, alert: Alert) -> Row:
-        """An alert as a row for `explain`; alone it is of what the fewest metrics cross."""
+        """An alert as a row for `explain`; alone it is of what the fewest metrics cross, else of its metric."""
         row = self._row[alert.key]
         fewest = min((self._crossing[each] for each in alert.components), default=0)
         own = tuple(each for each in alert.components if self._crossing[each] == fewest)
+        own = own or (Component(Kind.CHECK, str(alert.key)),)
         crosses = dict.fromkeys(alert.components, 1.0)
         loss = abs(math.log1p(alert.change))
         return Row(int(self._kind[row]), alert.unit, loss, known_noise(alert.spread), True, crosses, own)
@@ -193,8 +196,8 @@ class _Incidents:
         )
 
     def _others(self, alerts: Sequence[Alert]) -> Iterator[Row]:
-        """Metrics without an alert that cross a component of these, up to so many each. Only those of the same unit
-        count: a link that lost goodput may keep its latency."""
+        """Metrics without an alert that cross a component of these, up to so many each: slow are those which rather
+        lost as much, too. Only those of the same unit count: a link that lost goodput may keep its latency."""
         series, alerted = self._series, [self._row[each.key] for each in alerts]
         chosen: set[int] = set()
         for component in {each for alert in alerts for each in alert.components}:
@@ -209,11 +212,13 @@ class _Incidents:
         with np.errstate(divide="ignore", invalid="ignore"):
             error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
         shift = now.centre - usual.centre
+        loss = float(np.median([abs(math.log1p(each.change)) for each in alerts]))
         for row, own_shift, own_error in zip(rows, shift.tolist(), error.tolist(), strict=True):
             if math.isfinite(own_shift):
                 crosses = dict.fromkeys(series.components[row], 1.0)
                 noise = known_noise(own_error)
-                yield Row(int(self._kind[row]), series.units[row], own_shift, noise, False, crosses, ())
+                slow = loss * (2 * own_shift - loss) / noise**2 / 2 > DOUBT
+                yield Row(int(self._kind[row]), series.units[row], own_shift, noise, slow, crosses, ())
 
     def _changed(self, alerts: Sequence[Alert]) -> dict[Component, Changed]:
         """The software that had another version when these were raised than before they got worse."""
