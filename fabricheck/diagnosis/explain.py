@@ -27,8 +27,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-#: Prior weight of software that got another version when metrics became slow.
-CHANGED = 2 * DOUBT
 # By chosen column the misfit of its rows, NaN for others, and its price.
 _Chosen = dict[int, tuple[Floats, float]]
 

@@ -15,7 +15,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 from fabricheck.diagnosis.causes import named_of
-from fabricheck.diagnosis.explain import CHANGED, Row, explain, known_noise
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
@@ -36,7 +36,7 @@ from fabricheck.history.software_of_metrics import (
     upgrades,
     what_to_try,
 )
-from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE
+from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE, SEEN
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -227,7 +227,7 @@ def _findings(
     }
     versions = {each: ", ".join(sorted(found)) for each, found in candidate.items()}
     findings = []
-    for explanation in explain([_row(each) for each in metrics], dict.fromkeys(changed, CHANGED)):
+    for explanation in explain([_row(each) for each in metrics], dict.fromkeys(changed, SEEN)):
         members = [metrics[number] for number in explanation.rows]
         components = named_of(explanation.components)
         if components and len(members) > 1:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fabricheck.diagnosis.causes import named_of
-from fabricheck.diagnosis.explain import CHANGED, Row, explain, known_noise
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, number_names
@@ -23,7 +23,7 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, NEAR, WEEK
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, NEAR, SEEN, WEEK
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -145,7 +145,7 @@ class _Incidents:
             return
         alerts = [self._alerts[index] for index in rest]
         rows = [*map(self._slow, alerts), *self._others(alerts)]
-        for explanation in explain(rows, dict.fromkeys(self._changed(alerts), CHANGED)):
+        for explanation in explain(rows, dict.fromkeys(self._changed(alerts), SEEN)):
             members = [rest[number] for number in explanation.rows if number < len(rest)]
             if not members:
                 continue
