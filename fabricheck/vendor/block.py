@@ -18,7 +18,7 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import without_values
 from fabricheck.results.printed import Line
-from fabricheck.vendor.tables import WORD, Column, Table, TableRow, Test, one_time, products_agree, value_of
+from fabricheck.vendor.printed_tables import WORD, Column, Table, TableRow, Test, one_time, products_agree, value_of
 
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8

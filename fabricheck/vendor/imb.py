@@ -14,7 +14,17 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block
-from fabricheck.vendor.tables import ANY, ELEMENT_BYTES, FIXED, LARGEST_RANKS, WHOLE, Column, Table, TableRow, Test
+from fabricheck.vendor.printed_tables import (
+    ANY,
+    ELEMENT_BYTES,
+    FIXED,
+    LARGEST_RANKS,
+    WHOLE,
+    Column,
+    Table,
+    TableRow,
+    Test,
+)
 
 _TESTS = {
     "PingPong": Test("pingpong", streams=1, pair=True),

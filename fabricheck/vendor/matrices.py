@@ -16,7 +16,7 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block, quote
-from fabricheck.vendor.tables import one_time, value_of
+from fabricheck.vendor.printed_tables import one_time, value_of
 
 _SAMPLE = "p2pBandwidthLatencyTest"
 # Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, TransferBench's, and that of

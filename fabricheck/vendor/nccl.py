@@ -20,7 +20,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block
-from fabricheck.vendor.tables import (
+from fabricheck.vendor.printed_tables import (
     ELEMENT_BYTES,
     LARGEST_RANKS,
     NUMBER,

@@ -16,7 +16,7 @@ from fabricheck.results.printed import Line
 from fabricheck.results.strict_json import BadLineError, load
 from fabricheck.vendor.block import Asked, quote
 from fabricheck.vendor.nccl import TESTS, NcclTests, program_of
-from fabricheck.vendor.tables import LARGEST_RANKS, LARGEST_SIZE, Column, Table, TableRow, value_of
+from fabricheck.vendor.printed_tables import LARGEST_RANKS, LARGEST_SIZE, Column, Table, TableRow, value_of
 
 # What texts may be stored: short words, times, and names of GPUs.
 _KEPT = re.compile(r"[a-z0-9_]{0,20}|[-0-9: ]{0,32}|(?:NVIDIA|AMD|Tesla)[A-Za-z0-9 ._()/+-]{1,60}", re.ASCII)

@@ -12,7 +12,7 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Block
-from fabricheck.vendor.tables import FIXED, LARGEST_RANKS, WHOLE, Column, Table, Test
+from fabricheck.vendor.printed_tables import FIXED, LARGEST_RANKS, WHOLE, Column, Table, Test
 
 _PAIRS = {
     "Latency Test": Test("pingpong", "osu_latency", pair=True),

@@ -12,7 +12,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Block
-from fabricheck.vendor.tables import ANY, NUMBER, WHOLE, Column, Table, Test
+from fabricheck.vendor.printed_tables import ANY, NUMBER, WHOLE, Column, Table, Test
 
 # MB of 2^20 B, and Gb, in B/us.
 _MEBI, _GIGABIT = (1 << 20) / 1e6, 125.0
