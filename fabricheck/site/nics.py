@@ -291,29 +291,44 @@ def associate(
             nics,
             [],
         )
-    taken: Counter[str] = Counter()
     near = {gpu.index: nearest(distances[gpu.index]) for gpu in gpus}
-    levels = _levels(gpus, nics, table)
-    chosen = []
-    for gpu in gpus:
-        name = min(near[gpu.index], key=lambda each: taken[each])
-        taken[name] += 1
-        chosen.append(name)
     wanted = {name for names in near.values() for name in names}
     used = tuple(nic for nic in nics if nic.name in wanted)
     far = [nic.name for nic in nics if nic.name not in wanted]
     notes = [f"{', '.join(far)}: left out of the topology: near no GPU"] if far else []
-    if wanted - set(taken):  # more NICs than GPUs: a GPU may use several
-        names = tuple(nic.name for nic in used)
-        return Association("dynamic", names, f"{source}: several NICs are near a GPU", levels), used, notes
-    order = tuple(dict.fromkeys(chosen))
+    levels = _levels(gpus, nics, table)
+    chosen = _dealt([near[gpu.index] for gpu in gpus])
+    order = tuple(dict.fromkeys(name for names in chosen for name in names))
     for scheme, place in _SCHEMES.items():
-        if all(place(at, len(order), len(gpus)) == order.index(name) for at, name in enumerate(chosen)):
+        if len(order) == len(used) and _follows(chosen, order, place):
             by_name = {nic.name: nic for nic in used}
             return Association(scheme, order, source, levels), tuple(by_name[name] for name in order), notes
-    pairs = ", ".join(f"gpu{gpu.index}-{name}" for gpu, name in zip(gpus, chosen, strict=True))
+    pairs = ", ".join(f"gpu{gpu.index}-{'/'.join(names)}" for gpu, names in zip(gpus, chosen, strict=True))
     notes.append(f"no scheme explains which NIC is near which GPU ({pairs}): it is treated as dynamic")
     return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}", levels), used, notes
+
+
+def _dealt(near: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Which NICs each GPU uses: its part of those that are near it and others, which fewest took before it."""
+    shared = Counter(name for names in near for name in names)
+    taken: Counter[str] = Counter()
+    dealt = []
+    for names in near:
+        part = max(1, len(names) // max(shared[name] for name in names))
+        own = sorted(names, key=lambda name: taken[name])[:part]
+        taken.update(own)
+        dealt.append(tuple(own))
+    return dealt
+
+
+def _follows(chosen: Sequence[tuple[str, ...]], order: Sequence[str], place: Callable[[int, int, int], int]) -> bool:
+    """Whether each GPU has the NICs that a scheme gives it."""
+    several = max(1, len(order) // len(chosen))
+    for at, names in enumerate(chosen):
+        first = place(at, len(order), len(chosen))
+        if first < 0 or tuple(order[first : first + several]) != names:
+            return False
+    return True
 
 
 def nearest(distances: Mapping[str, int]) -> list[str]:

@@ -45,10 +45,6 @@ def from_kfd(
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """GPUs and links of `fabricheck.state.capture.amd_facts`."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
-    peers = [
-        sum(each["kind"] == "xgmi" and each["to"] in of_node and each["weight"] == _ONE_HOP for each in entry["links"])
-        for entry in entries
-    ]
     whole = not any(each["weight"] in (_SAME_GPU, _OF_TWO_GPUS) for entry in entries for each in entry["links"])
     gpus, links = [], []
     for index, entry in enumerate(entries):
@@ -57,18 +53,21 @@ def from_kfd(
         source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
         model = short_model(entry["model"] or "unknown")
         memory = memory_gbps(clock, bits)
-        counted = peers[index] if whole else None
-        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, counted))
-        to_cpu = None
+        to_cpu, counted = None, 0
         for link in entry["links"]:
             peer, rate, count = of_node.get(link["to"]), *_parallel(link)
             if peer is None and link["kind"] == "xgmi":
                 to_cpu = FoundLink(
                     (f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric to the CPU", count, rate, _KFD
                 )
-            elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
+            elif peer is not None and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
+                counted += count
+                if peer < index:
+                    continue  # counted from the other end
                 found_link = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
                 links.append(link_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
+        links_of_gpu = counted if whole else None
+        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, links_of_gpu))
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
             links.append(to_cpu)
