@@ -113,6 +113,9 @@ Memory open_peer(const IpcHandle& handle, Handles handles);
 // What the words of a buffer hold: any bytes, or whole numbers, whose sums are exact.
 enum class Content { bytes, numbers };
 
+// Whether a kernel that reads over a link again and again reads over the link each time, and never from a cache.
+bool kernel_reads_pass_caches();
+
 // A queue of work on the selected device. Everything but synchronize() only enqueues.
 class Stream {
  public:

@@ -228,6 +228,8 @@ void Stream::copy(void* destination, const void* source, std::size_t bytes) {
   guarded("a copy", [&] { queue_of(*this).memcpy(destination, source, bytes); });
 }
 
+bool kernel_reads_pass_caches() { return false; }
+
 void Stream::copy_by_kernel(void* destination, const void* source, std::size_t bytes, bool link,
                             const pattern::Ring& ring) {
   const std::uintptr_t addresses =

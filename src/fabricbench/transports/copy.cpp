@@ -146,8 +146,8 @@ class CopiedTransfers final : public Work {
     }
   }
 
-  // A kernel that moves data over a link does all operations once it has started, as nvbandwidth's does. What it reads
-  // a second time, or copies inside the device's memory, could come from a cache: then it is started anew.
+  // A kernel that moves data over a link does all operations once it has started, as nvbandwidth's does, unless a cache
+  // could have what it reads a second time. Inside the device's memory one could: there it is started anew.
   void move(const Transfer& transfer, device::Stream& stream, const pattern::Ring& ring, std::uint64_t shift = 0) {
     if (migrates_ && transfer.destination_place == Place::host) return;
     std::byte* to = destination(transfer) + shift;
@@ -155,7 +155,7 @@ class CopiedTransfers final : public Work {
     const bool link = transfer.source != transfer.destination || transfer.source_place == Place::host ||
                       transfer.destination_place == Place::host;
     const bool writes = transfer.source == rank_ && transfer.source_place == Place::device;
-    if (copy_.by_kernel() && link && (writes || ring.slots >= ring.operations))
+    if (copy_.by_kernel() && link && (writes || ring.slots >= ring.operations || device::kernel_reads_pass_caches()))
       return stream.copy_by_kernel(to, from, transfer.bytes, link, ring);
     for (std::uint64_t i = 0; i < ring.operations; ++i) {
       const std::uint64_t at = ring.shift_of(i);
