@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link
-from fabricheck.site.nics import distances_of, nearest
+from fabricheck.site.nics import nearest, places_of
 from fabricheck.site.nvidia import NVLINK_OF_ARCH, SLOWEST_ON_THE_WAY, nvlink_gbps
 from fabricheck.site.other_gpus import link_of_arch
 from fabricheck.topology.hardware import GpuProduct, NodeProduct, gpu_product, known_nodes
@@ -145,10 +145,10 @@ def _place_of_lost(facts: NodeFacts, wanted: int) -> tuple[int, int | None, Foun
     counts = Counter(gpu.numa for gpu in facts.gpus)
     numa = min(counts, key=lambda node: counts[node])
     here = [gpu.index for gpu in facts.gpus if gpu.numa == numa]
-    distances, _ = distances_of(facts.gpus, facts.nics, facts.table)
-    taken = {name for of_gpu in (distances or {}).values() for name in nearest(of_gpu)}
+    places, _ = places_of(facts.gpus, facts.nics, facts.table)
+    taken = {name for of_gpu in (places or {}).values() for name in nearest(of_gpu)}
     free = [at for at, nic in enumerate(facts.nics) if nic.name not in taken]
-    if distances and len(facts.nics) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
+    if places and len(facts.nics) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
         return free[0], numa, facts.nics[free[0]]
     return here[-1] + 1, numa, None
 

@@ -11,6 +11,8 @@ import pytest
 from fabricheck.errors import UserError
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
+from fabricheck.site.nominal import CODES
+from fabricheck.site.write import topology_text
 from tests.support.effort import effort
 from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_texts
 
@@ -77,8 +79,15 @@ def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) 
     assert got == wanted, where
     # Links between CPUs, which no source has, are asked for where nothing else joins the GPUs.
     assert [link for link in links if link[2] != "link between CPUs" and link[0][:3] == "gpu"] == wanted_links, where  # type: ignore[attr-defined]
-    codes = {doubt.code for doubt in facts.doubts}
-    assert codes == ({FAULTS[machine.fault]} if machine.fault else set()), where
+    codes = [doubt.code for doubt in facts.doubts]
+    assert {*codes} == ({FAULTS[machine.fault]} if machine.fault else set()), where
+    # The files have what should be, or the doubt says that they have not; accepted, they have what is.
+    accepted = read_facts(tmp_path / "node", CODES)
+    # (A node that may have fewer GPUs is still unlike its product.)
+    assert {*codes} <= {doubt.code for doubt in accepted.doubts}, where
+    assert not any(doubt.changed for doubt in accepted.doubts), where
+    differ = topology_text(facts, "found") != topology_text(accepted, "found")
+    assert differ == any(doubt.changed for doubt in facts.doubts), where
 
 
 @pytest.mark.parametrize("seed", range(effort(100)))
