@@ -189,9 +189,9 @@ def _cards(path: Path) -> dict[int, tuple[str, str]]:
     content = read_json(path)
     try:
         cards = {}
-        for one in content["device_list"] if content else ():
-            model = one["device_name"].removeprefix("Intel(R) ").strip() or "unknown"
-            cards[int(one["device_id"])] = model, str(one["pci_bdf_address"])
+        for card in content["device_list"] if content else ():
+            model = card["device_name"].removeprefix("Intel(R) ").strip() or "unknown"
+            cards[int(card["device_id"])] = model, str(card["pci_bdf_address"])
         return cards
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(f"{path}: has no list of devices: it is not the output of `xpu-smi discovery -j`") from None
