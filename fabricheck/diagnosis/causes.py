@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row, explain
 from fabricheck.diagnosis.table import EVERYTHING, Group, Measurement, groups_of, is_alike, rows_of
-from fabricheck.judge.constants import DOUBT, LEAST_LOSS
+from fabricheck.judge.constants import LEAST_LOSS, SEEN
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
@@ -167,10 +167,11 @@ def _places(finding: Finding, runs: Sequence[RunJudgement]) -> Iterator[tuple[in
 
 
 def _prior(evidence: Iterable[Finding], rows: Iterable[Measurement]) -> dict[Component, float]:
-    """Evidence of a component makes it as much likelier as two that can be told apart differ."""
-    places = {_place(component) for each in evidence for component in each.components}
+    """The weight of evidence that something was seen of a component; that it is slow, the rows say themselves."""
+    seen = [each for each in evidence if each.entry.symptom != SLOW]
+    places = {_place(component) for each in seen for component in each.components}
     crossed = {component for row in rows for component in row.crosses} if places else set()
-    return {component: 2 * DOUBT for component in crossed if _place(component) in places}
+    return {component: SEEN for component in crossed if _place(component) in places}
 
 
 def _place(component: Component) -> tuple[frozenset[tuple[str, str]], bool, str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.judge.constants import DOUBT, MOST, MOST_FOR_ONE, MOST_OF_METRIC, MOST_STEPS, SETTLED
+from fabricheck.judge.constants import DOUBT, MOST, MOST_FOR_ONE, MOST_OF_METRIC, MOST_STEPS, RESOLUTION, SETTLED
 from fabricheck.records.component import Component, Kind
 
 Floats = npt.NDArray[np.float64]
@@ -60,6 +60,11 @@ class Explanation:
     rows: tuple[int, ...]
     loss: float
     gain: float
+
+
+def known_noise(error: float) -> float:
+    """The noise of a row whose loss has this standard error; infinite where it is unknown."""
+    return max(error, RESOLUTION) if math.isfinite(error) else math.inf
 
 
 def explain(rows: Sequence[Row], prior: Mapping[Component, float] | None = None) -> tuple[Explanation, ...]:
@@ -119,6 +124,7 @@ class _Table:
     """The rows as arrays. An entry is a row in a column; a cell is a column in the rows of one question."""
 
     def __init__(self, rows: Sequence[Row], prior: Mapping[Component, float]) -> None:
+        self.odds = prior
         self.loss = np.array(_losses(rows))
         self.noise = np.array([row.noise for row in rows])
         self.slow = np.array([row.slow for row in rows])
@@ -134,12 +140,12 @@ class _Table:
         quantities: dict[str, int] = {}
         self.quantity = np.array([quantities.setdefault(row.quantity, len(quantities)) for row in rows])
         self.columns = _columns(rows)
-        self.price = math.log(len(self.columns)) + DOUBT
+        self.price = math.log(max(len(self.columns), 1)) + DOUBT
         # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
         most = MOST_OF_METRIC**2 / 2
         self.most = np.where(self.slow, np.minimum(self.price + DOUBT, most), most)
-        self.columns = [column for column in self.columns if self._may_gain(column, prior)]
-        self.prior = np.array([max(prior.get(one, 0.0) for one in column.components) for column in self.columns])
+        self.columns = [column for column in self.columns if self._may_gain(column)]
+        self.prior = np.array([max(map(self._odds, column.components)) for column in self.columns])
         # Software, and what all have in common, may cost each measurement something else.
         self.uneven = np.array(
             [
@@ -163,7 +169,10 @@ class _Table:
         self.whole = np.bincount(self.cell) == of_question
         self.against = self._against(rows)
 
-    def _may_gain(self, column: _Column, prior: Mapping[Component, float]) -> bool:
+    def _odds(self, component: Component) -> float:
+        return self.odds.get(component, 0.0)
+
+    def _may_gain(self, column: _Column) -> bool:
         """Whether a column explains several slow rows at all, were each question's least loss its cost."""
         rows, slow = column.rows, self.slow[column.rows]
         if slow.sum() < 2:
@@ -174,7 +183,7 @@ class _Table:
         cost = np.where(np.isfinite(least), least, 0.0)[place]
         against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
         gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
-        odds = max(prior.get(one, 0.0) for one in column.components)
+        odds = max(map(self._odds, column.components))
         return float(np.maximum(gains, 0.0).sum()) + odds > self.price
 
     def _against(self, rows: Sequence[Row]) -> Floats:
@@ -322,14 +331,19 @@ class _Table:
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf
+        likely = [one for one in self.columns[best].components if self._odds(one) >= self.prior[best] - DOUBT]
         # A part is one with the port of its link, whatever it does without.
-        links = [one for one in self.columns[best].components if one.kind is Kind.LINK and one.node == one.far_node]
+        links = [one for one in likely if one.kind is Kind.LINK and one.node == one.far_node]
         ports = {(end.node, end.name) for link in links for end in link.ends}
-        has_port = [any((one.node, one.name) in ports for one in column.components) for column in self.columns]
-        doubt = np.where(has_port, 3 * DOUBT, DOUBT)
-        tied = (gains >= gains[best] - doubt) & (2 * shared > np.maximum(count, rows.size))
-        order = sorted(np.flatnonzero(tied).tolist(), key=lambda column: -gains[column])
-        components = dict.fromkeys(one for column in order for one in self.columns[column].components)
+        alike = np.flatnonzero(2 * shared > np.maximum(count, rows.size)).tolist()
+        components = dict[Component, None]()
+        for column in sorted(alike, key=lambda column: -gains[column]):
+            # Evidence tells apart what the same rows cross.
+            without = gains[column] - self.prior[column]
+            for component in self.columns[column].components:
+                doubt = 3 * DOUBT if (component.node, component.name) in ports else DOUBT
+                if without + self._odds(component) >= gains[best] - doubt:
+                    components[component] = None
         loss = float(np.median(self.loss[rows])) if rows.size else 0.0
         return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.localize import Localization, locate
+from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
 from fabricheck.diagnosis.network.pair_findings import counted_suspects
 from fabricheck.diagnosis.network.results import OPERATION, RETEST, SCREEN, pairs_of
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen, write_rounds

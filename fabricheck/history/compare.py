@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from fabricheck.diagnosis.blame import LogLikelihoods, blame_best, count_crossing, group_slow, loss_evidence
+from fabricheck.diagnosis.causes import named_of
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.errors import UserError
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
@@ -35,7 +36,7 @@ from fabricheck.history.software_of_metrics import (
     upgrades,
     what_to_try,
 )
-from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE
+from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE, SEEN
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -219,8 +220,6 @@ def _findings(
 ) -> tuple[Finding, ...]:
     """What explains metrics that regressed, of groups of several; `base` and `candidate` have the software of each, and
     `every` has all names with their versions on either side."""
-    crossing = count_crossing(each.components for each in metrics)
-    worse = {row: each.components for row, each in enumerate(metrics) if each.verdict is ChangeVerdict.REGRESSED}
     changed = {
         each: Changed(", ".join(sorted(base[each])), ", ".join(sorted(versions)))
         for each, versions in candidate.items()
@@ -228,33 +227,23 @@ def _findings(
     }
     versions = {each: ", ".join(sorted(found)) for each, found in candidate.items()}
     findings = []
-    for group in group_slow(worse, crossing, _evidence(metrics, [metrics[row] for row in worse], same_test=True)):
-        members = [metrics[row] for row in group.members]
-        evidence = (_evidence(metrics, members, same_test=same_test) for same_test in (True, False))
-        components = blame_best(group.components, crossing, evidence, frozenset(changed))
+    for explanation in explain([_row(each) for each in metrics], dict.fromkeys(changed, SEEN)):
+        members = [metrics[number] for number in explanation.rows]
+        components = named_of(explanation.components)
         if components and len(members) > 1:
             named = named_with_versions(components, changed, versions)
             advice = what_to_try(named, changed, changed_untraced(*every, upgrades(named, changed)))
-            findings.append(_finding(members, named, crossing[components[0]], changed, advice))
+            crossing = sum(components[0] in each.components for each in metrics)
+            findings.append(_finding(members, named, crossing, changed, advice))
     return tuple(findings)
 
 
-def _evidence(metrics: Sequence[MetricChange], regressed: Sequence[MetricChange], *, same_test: bool) -> LogLikelihoods:
-    """By component, what the metrics that did not regress say of it: those of the same tests as the regressed ones, or
-    of others. Only those of the same units count: a link that lost goodput may keep its latency."""
-    kinds = {(each.key.partition, each.key.environment, each.key.test, each.unit) for each in regressed}
-    units = {each.unit for each in regressed}
-    others = [
-        each
-        for each in metrics
-        if each.verdict is not ChangeVerdict.REGRESSED
-        and each.unit in units
-        and ((each.key.partition, each.key.environment, each.key.test, each.unit) in kinds) is same_test
-    ]
-    loss = float(np.median([abs(math.log1p(each.change)) for each in regressed])) if regressed else 0.0
-    shift = [math.log1p(each.change) * (-1 if each.better == "higher" else 1) for each in others]
-    error = np.array([each.error for each in others])
-    return loss_evidence(np.array(shift), error, loss, (each.components for each in others))
+def _row(metric: MetricChange) -> Row:
+    """A metric as a row for `explain`. A link that lost goodput may keep its latency."""
+    kind = (metric.key.partition, metric.key.environment, metric.key.test, metric.unit)
+    shift = math.log1p(metric.change) * (-1 if metric.better == "higher" else 1)
+    is_slow = metric.verdict is ChangeVerdict.REGRESSED
+    return Row(kind, metric.unit, shift, known_noise(metric.error), is_slow, dict.fromkeys(metric.components, 1.0), ())
 
 
 def _finding(

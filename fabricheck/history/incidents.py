@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fabricheck.diagnosis.blame import LogLikelihoods, blame_best, count_crossing, group_slow, loss_evidence
+from fabricheck.diagnosis.causes import named_of
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.percent import percent
 from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import WHOLE_SYSTEM, MetricKey, Series, Session, number_names
@@ -21,8 +23,8 @@ from fabricheck.history.software_of_metrics import (
     software_crossed,
     what_to_try,
 )
-from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, NEAR, WEEK
-from fabricheck.records.component import Component
+from fabricheck.judge.constants import AFTER, AT_ONCE, BEFORE, CUT, DOUBT, NEAR, SEEN, WEEK
+from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
@@ -95,7 +97,7 @@ class _Cause:
     session: int
     alerts: list[int]
     shared: frozenset[Component]
-    named: frozenset[Component]
+    named: tuple[Component, ...]
 
 
 class _Incidents:
@@ -103,7 +105,7 @@ class _Incidents:
         self._series, self._alerts = series, alerts
         self._place = {each.session: number for number, each in enumerate(series.sessions)}
         self._row = {key: row for row, key in enumerate(series.keys)}
-        self._crossing = count_crossing(series.components[row] for row in watched)
+        self._crossing = Counter(one for row in watched for one in dict.fromkeys(series.components[row]))
         self._unit = number_names(series.units)
         self._kind = number_names(
             (key.partition, key.environment, key.test, unit)
@@ -132,27 +134,42 @@ class _Incidents:
         return tuple(map(self._incident, causes))
 
     def _of_whole(self, session: int, index: int) -> _Cause:
-        """What all metrics lost together, by the software that changed."""
+        """What all metrics lost together, by the software that changed: it is not the fault of a part."""
         alert = self._alerts[index]
-        shared = frozenset(alert.components)
-        return _Cause(session, [index], shared, frozenset(self._named(shared, [alert], self._changed([alert]))))
+        changed = self._changed([alert])
+        named = tuple(sorted(each for each in alert.components if each in changed))
+        return _Cause(session, [index], frozenset(alert.components), named)
 
     def _new(self, session: int, rest: Sequence[int]) -> Iterator[_Cause]:
+        if not rest:
+            return
         alerts = [self._alerts[index] for index in rest]
-        evidence = self._evidence(alerts, same_test=True) if len(alerts) > 1 else None
-        for group in group_slow({index: self._alerts[index].components for index in rest}, self._crossing, evidence):
-            members = [self._alerts[index] for index in group.members]
-            named = self._named(group.components, members, self._changed(members))
-            yield _Cause(session, list(group.members), group.components, frozenset(named))
+        rows = [*map(self._slow, alerts), *self._others(alerts)]
+        for explanation in explain(rows, dict.fromkeys(self._changed(alerts), SEEN)):
+            members = [rest[number] for number in explanation.rows if number < len(rest)]
+            if not members:
+                continue
+            shared = frozenset.intersection(*(frozenset(self._alerts[index].components) for index in members))
+            yield _Cause(session, members, shared, named_of(explanation.components))
+
+    def _slow(self, alert: Alert) -> Row:
+        """An alert as a row for `explain`; alone it is of what the fewest metrics cross, else of its metric."""
+        row = self._row[alert.key]
+        fewest = min((self._crossing[each] for each in alert.components), default=0)
+        own = tuple(each for each in alert.components if self._crossing[each] == fewest)
+        own = own or (Component(Kind.CHECK, str(alert.key)),)
+        crosses = dict.fromkeys(alert.components, 1.0)
+        loss = abs(math.log1p(alert.change))
+        return Row(int(self._kind[row]), alert.unit, loss, known_noise(alert.spread), True, crosses, own)
 
     def _joins(self, causes: Sequence[_Cause], new: _Cause) -> bool:
         """Whether alerts of one session belong to a recent cause, which then has them: what explains them explains that
         too, and they began with it. A single alert is explained by anything that it crosses."""
-        own = new.named if len(new.alerts) > 1 else new.shared
+        own = frozenset(new.named) if len(new.alerts) > 1 else new.shared
         alerts = [self._alerts[each] for each in new.alerts]
         began = min(self._place[each.first_bad.session] - _dated_within(each) for each in alerts)
         for cause in reversed(causes):
-            explained = cause.named & own
+            explained = tuple(each for each in cause.named if each in own)
             if explained and new.session - cause.session <= 2 * WEEK and began <= cause.session:
                 cause.shared, cause.named = cause.shared & new.shared, explained
                 cause.alerts += new.alerts
@@ -162,12 +179,11 @@ class _Incidents:
     def _incident(self, cause: _Cause) -> Incident:
         members = sorted((self._alerts[each] for each in cause.alerts), key=lambda each: (-abs(each.change), each.key))
         changed = self._changed(members)
-        components = self._named(cause.shared, members, changed)
-        named = named_with_versions(components, changed, self._versions(members))
+        named = named_with_versions(cause.named, changed, self._versions(members))
         is_open = any(each.ended is None for each in members)
         last = self._series.sessions[-1]
         raised = self._series.sessions[cause.session]
-        affected, watched = _metrics_of(members), self._crossing.get(components[0], 1) if named else 1
+        affected, watched = _metrics_of(members), self._crossing.get(cause.named[0], 1) if named else 1
         return Incident(
             finding=_finding(members, named, watched),
             raised=raised,
@@ -179,27 +195,14 @@ class _Incidents:
             alerts=tuple(members),
         )
 
-    def _named(
-        self, shared: frozenset[Component], alerts: Sequence[Alert], changed: Mapping[Component, Changed]
-    ) -> tuple[Component, ...]:
-        """What explains alerts that cross all that is shared. What all metrics lose is not the fault of a part;
-        software that changed then is named for it."""
-        if any(each.key == WHOLE_SYSTEM for each in alerts):
-            return tuple(sorted(each for each in shared if each in changed))
-        evidence = (self._evidence(alerts, same_test=same_test) for same_test in (True, False))
-        return blame_best(shared, self._crossing, evidence, frozenset(changed))
-
-    def _evidence(self, alerts: Sequence[Alert], *, same_test: bool) -> LogLikelihoods:
-        """By component of the alerts, what the metrics without an alert say of it: those of the same tests, or of
-        others. Only those of the same unit count: a link that lost goodput may keep its latency."""
+    def _others(self, alerts: Sequence[Alert]) -> Iterator[Row]:
+        """Metrics without an alert that cross a component of these, up to so many each: slow are those which rather
+        lost as much, too. Only those of the same unit count: a link that lost goodput may keep its latency."""
         series, alerted = self._series, [self._row[each.key] for each in alerts]
-        components = {each for alert in alerts for each in alert.components}
         chosen: set[int] = set()
-        for component in components:
+        for component in {each for alert in alerts for each in alert.components}:
             over = self._rows_over[component]
-            same_kind = np.isin(self._kind[over], self._kind[alerted])
-            telling = np.isin(self._unit[over], self._unit[alerted]) & (same_kind == same_test)
-            over = over[telling & ~np.isin(over, alerted)]
+            over = over[np.isin(self._unit[over], self._unit[alerted]) & ~np.isin(over, alerted)]
             chosen.update(over[np.linspace(0, over.size - 1, min(over.size, AT_ONCE)).astype(np.int64)].tolist())
         rows = sorted(chosen)
         since = min(self._place[each.first_bad.session] for each in alerts)
@@ -208,9 +211,14 @@ class _Incidents:
         now = centre_and_spread(worse[:, since : since + AFTER])
         with np.errstate(divide="ignore", invalid="ignore"):
             error = usual.spread * np.sqrt(1 / usual.count + 1 / now.count)
+        shift = now.centre - usual.centre
         loss = float(np.median([abs(math.log1p(each.change)) for each in alerts]))
-        paths = (components.intersection(series.components[row]) for row in rows)
-        return loss_evidence(now.centre - usual.centre, error, loss, paths)
+        for row, own_shift, own_error in zip(rows, shift.tolist(), error.tolist(), strict=True):
+            if math.isfinite(own_shift):
+                crosses = dict.fromkeys(series.components[row], 1.0)
+                noise = known_noise(own_error)
+                slow = loss * (2 * own_shift - loss) / noise**2 / 2 > DOUBT
+                yield Row(int(self._kind[row]), series.units[row], own_shift, noise, slow, crosses, ())
 
     def _changed(self, alerts: Sequence[Alert]) -> dict[Component, Changed]:
         """The software that had another version when these were raised than before they got worse."""

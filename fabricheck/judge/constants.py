@@ -17,6 +17,9 @@ OF_DEVIATION, OF_MEDIAN, ONE_IN_100, ONE_IN_10 = 1.482602, math.pi / 2, 2.326348
 #: Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most: the difference of two
 #: is normal (d²/2, d²), and this is the most over all d (docs/pairwise.md).
 DOUBT = 0.5 * ONE_IN_100**2
+#: Prior log odds of a component of which something was seen, or of software that changed when metrics got slow: as much
+#: as two that can be told apart differ.
+SEEN = 2 * DOUBT
 #: What 8 normal values without their ends need so that an interval of 99.9% covers that much; more values need less.
 WIDTH_OF_TRIMMED = 1.11
 #: (new value - centre) / (spread · sqrt(1 + 1/n)) of n independent normal values has nearly the quantiles of WIDTH

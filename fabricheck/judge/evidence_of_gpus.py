@@ -43,8 +43,7 @@ _PCIE = re.compile(r"PCIe (?:Gen ?)?(\d)\b")
 
 def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> Iterator[Evidence]:
     """Of each GPU of each node, the worst last; nothing where a node told nothing of GPUs."""
-    links, generations = _described_links(topology), _described_generations(topology)
-    most = _most_links(nodes)
+    described, most = _described(topology), _most_links(nodes)
     for node in nodes:
         earlier = {gpu.bus_id: gpu for gpu in node.before.gpus} if node.before else {}
         for gpu in node.last.gpus:
@@ -52,8 +51,9 @@ def evidence_of_gpus(nodes: Sequence[NodeReport], topology: Topology | None) -> 
             yield from _processes(seen)
             yield from _unseen(seen)
             yield from _pcie(seen)
-            yield from _slot(seen, generations.get(gpu.index, 0))
-            yield from _links(seen, links.get(gpu.index, most.get(gpu.name, 0)))
+            links, generation = described.get(gpu.index, (most.get(gpu.name, 0), 0))
+            yield from _slot(seen, generation)
+            yield from _links(seen, links)
             yield from _throttled(seen)
             yield from _memory(seen)
         yield from _gone(node)
@@ -144,25 +144,18 @@ def _slot(seen: _Gpu, described: int) -> Iterator[Evidence]:
         yield seen.say("pcie-reduced", text, Verdict.DEGRADED if most < described else None)
 
 
-def _described_generations(topology: Topology | None) -> Mapping[int, int]:
-    """The generation of each GPU's PCIe link by the topology, where it names one."""
-    generations: dict[int, int] = {}
+def _described(topology: Topology | None) -> Mapping[int, tuple[int, int]]:
+    """By the GPU's index how many NVLinks it has by the topology, and its PCIe generation; 0 where that names none."""
+    described = {}
     for gpu in topology.gpus if topology is not None else ():
+        count = generation = 0
         for link in topology.links if topology is not None else ():
-            if gpu.name in link.ends and (match := _PCIE.match(link.technology)):
-                generations[gpu.index] = int(match[1])
-    return generations
-
-
-def _described_links(topology: Topology | None) -> Mapping[int, int]:
-    """How many NVLinks a GPU has by the topology, by the GPU's index."""
-    if topology is None:
-        return {}
-    counts: dict[int, int] = {}
-    for gpu in topology.gpus:
-        mine = (link for link in topology.links if gpu.name in link.ends and _NVLINK.match(link.technology))
-        counts[gpu.index] = sum(link.count for link in mine)
-    return counts
+            if gpu.name in link.ends and _NVLINK.match(link.technology):
+                count += link.count
+            elif gpu.name in link.ends and (match := _PCIE.match(link.technology)):
+                generation = int(match[1])
+        described[gpu.index] = count, generation
+    return described
 
 
 def _most_links(nodes: Sequence[NodeReport]) -> Mapping[str, int]:

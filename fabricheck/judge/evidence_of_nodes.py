@@ -54,28 +54,21 @@ def _kind(state: NodeState) -> tuple[str, ...]:
 
 
 def _unlike_nodes(nodes: Sequence[NodeReport]) -> Iterator[Evidence]:
-    kinds: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
+    """Facts by name: of nodes of one kind all have them; builds and ports, such as a container's, only some."""
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    facts: dict[tuple[str, tuple[str, ...], bool], dict[str, str]] = {}
     for node in nodes:
-        kinds.setdefault(_kind(node.last), {})[node.host] = _facts(node.last)
-    for facts in kinds.values():
-        names = dict.fromkeys(name for one in facts.values() for name in one)
-        for name in names:
-            values = {host: one.get(name, "none") for host, one in facts.items()}
-            yield from _unlike(name, values)
-    # What a node could not find out is compared with none.
-    builds: dict[str, dict[str, str]] = {}
-    for node in nodes:
+        kind = _kind(node.last)
+        hosts.setdefault(kind, []).append(node.host)
+        for name, value in _facts(node.last).items():
+            facts.setdefault((name, kind, False), {})[node.host] = value
         for name, value in node.last.builds.items():
-            builds.setdefault(f"build of {name}", {})[node.host] = value
-    for name, values in builds.items():
-        yield from _unlike(name, values)
-    # A port that only some nodes have, such as a container's, is compared with none.
-    ports: dict[str, dict[str, str]] = {}
-    for node in nodes:
+            facts.setdefault((f"build of {name}", (), False), {})[node.host] = value
         for name, value in _of_ports(node.last).items():
-            ports.setdefault(name, {})[node.host] = value
-    for name, values in ports.items():
-        yield from _unlike(name, values, network=True)
+            facts.setdefault((name, (), True), {})[node.host] = value
+    for (name, kind, network), known in facts.items():
+        values = {host: known.get(host, "none") for host in hosts.get(kind, known)}
+        yield from _unlike(name, values, network=network)
 
 
 def _facts(state: NodeState) -> dict[str, str]:

@@ -43,6 +43,10 @@ _NEEDS_NO_REASON = ("", "no-baseline", "implausible-value")
 _ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
 
+def _worst_first(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
+
+
 def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     """All that the nodes of a run say, the worst first."""
     nodes = nodes_of(run)
@@ -55,7 +59,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
         *evidence_of_association(run, topology),
         *_silent(run.states, nodes, run),
     ]
-    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
+    return _worst_first(evidence)
 
 
 def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evidence, ...]:
@@ -64,8 +68,7 @@ def evidence_without_run(states: States, topology: Topology | None) -> tuple[Evi
     evidence: list[Evidence] = []
     for state in last.values():
         evidence += evidence_of_node(state, topology, [other for other in last.values() if other is not state])
-    bad = [each for each in evidence if each.verdict is not None and each.verdict is not Verdict.PASS]
-    return tuple(sorted(bad, key=lambda each: _ORDER.index(each.verdict)))
+    return _worst_first(each for each in evidence if each.verdict not in (None, Verdict.PASS))
 
 
 def evidence_of_node(
@@ -87,7 +90,7 @@ def evidence_of_node(
             for each in state.notes
         ),
     ]
-    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
+    return _worst_first(evidence)
 
 
 def _missing(state: NodeState, topology: Topology | None, others: Sequence[NodeState]) -> Iterator[Evidence]:
@@ -161,9 +164,7 @@ def with_problems_of_nodes(judged: RunJudgement, topology: Topology | None) -> R
     """The judgement with what the nodes say that keeps the run from being green, and why paths may be wrong."""
     evidence = evidence_of(judged.run, topology)
     problems = tuple(
-        finding_of(each, each.verdict, topology)
-        for each in evidence
-        if each.verdict is not None and each.verdict is not Verdict.PASS
+        finding_of(each, each.verdict, topology) for each in evidence if each.verdict not in (None, Verdict.PASS)
     )
     why = "".join(f"; {each.message}" for each in _each_once(evidence) if each.code in EXPLAINS_PATHS)
     own = [

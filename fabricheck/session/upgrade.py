@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import numpy as np
-
 from fabricheck.diagnosis.bisection import BisectionOutcome
-from fabricheck.diagnosis.blame import blame_best, count_crossing, loss_evidence
+from fabricheck.diagnosis.causes import named_of
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.diagnosis.rounds import require_alike
 from fabricheck.diagnosis.upgrade import Answer, Changes, UpgradeChange, changes_of
 from fabricheck.errors import UserError
@@ -338,20 +337,19 @@ def _suspects(
         known = {each.name for side in slow for each in software_crossed(ANY_MOVER, _software(side[1])[0])}
         unknown = [each for each in software if each.name not in known]
     return (
-        *_blamed(changes.metrics, worse, others, comparison.sides, frozenset[str]().union(*owners)),
+        *_blamed(worse, others, comparison.sides, frozenset[str]().union(*owners)),
         *(Component(Kind.LIBRARY, each.name, version=each.new) for each in unknown),
         *(Component(Kind.SETTING, each.name, version=each.new) for each in _beside(packages, variables)),
     )
 
 
 def _blamed(
-    metrics: Sequence[UpgradeChange],
     worse: Sequence[UpgradeChange],
     others: Sequence[UpgradeChange],
     sides: Mapping[str, tuple[_Side, _Side]],
     replaced: frozenset[str],
 ) -> list[Component]:
-    """Software that changed, that all which is worse passes, and that what is as fast as usual does not clear.
+    """Software that changed, and explains what is worse.
 
     It changed by its version, or by its package, whose owner is among the `replaced`.
     """
@@ -363,10 +361,21 @@ def _blamed(
     changed = {
         each for each, version in versions.items() if before.get(each) != version or library_owner(each) in replaced
     }
-    shared = frozenset.intersection(*(frozenset(new[each.test]) for each in worse)) & changed
-    loss = float(np.median([-math.log(each.gain) for each in worse]))
-    shift, error = np.array([(-math.log(each.gain), each.error) for each in others]).reshape(-1, 2).T
-    evidence = loss_evidence(shift, error, loss, (new[each.test] for each in others))
-    crossing = count_crossing(new[each.test] for each in metrics)
-    components = blame_best(shared, crossing, [evidence], changed)
+    rows = [*_rows(worse, new, changed, slow=True), *_rows(others, new, changed, slow=False)]
+    causes = [named_of(each.components) for each in explain(rows)]
+    components = dict.fromkeys(one for named in causes for one in named)
     return [Component(each.kind, each.name, version=versions[each]) for each in components]
+
+
+def _rows(
+    metrics: Sequence[UpgradeChange],
+    crossed: Mapping[str, Iterable[Component]],
+    changed: Collection[Component],
+    *,
+    slow: bool,
+) -> Iterator[Row]:
+    """Metrics as rows for `explain`, each with the changed software that its test crosses."""
+    for metric in metrics:
+        own = tuple(each for each in crossed[metric.test] if each in changed)
+        loss, noise = -math.log(metric.gain), known_noise(metric.error)
+        yield Row(metric.of, metric.quantity, loss, noise, slow, dict.fromkeys(own, 1.0), own)

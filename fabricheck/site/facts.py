@@ -316,23 +316,23 @@ def _card(nic: FoundNic) -> str:
 def _of_cards(nics: Sequence[FoundNic], notes: list[str]) -> list[FoundNic]:
     """The ports with the least rate of port, PCIe and cable. Functions whose PCIe carries less than their port, and
     that are the same function of the same card in several slots or PCI domains, drive one cable together."""
+    limits = {nic.name: pcie_link(nic.name, "", *nic.pcie, "").rate_gbps for nic in nics if nic.pcie is not None}
     cables: dict[tuple[str, ...], list[FoundNic]] = defaultdict(list)
     for nic in nics:
-        carries = pcie_link(nic.name, "", *nic.pcie, "").rate_gbps if nic.pcie is not None else None
-        narrow = carries is not None and nic.rate_gbps is not None and carries < nic.rate_gbps
+        narrow = nic.rate_gbps is not None and (limits.get(nic.name) or nic.rate_gbps) < nic.rate_gbps
         place = (nic.pci or "").rpartition("/")[2]
         same = (nic.system_guid, place[-1:]) if nic.system_guid else (nic.card, place[5:])
         cables[same if narrow and place else (nic.name,)].append(nic)
-    shared = {nic.name: len(of_cable) for of_cable in cables.values() for nic in of_cable}
-    at_most = []
-    for nic in nics:
-        carries = pcie_link(nic.name, "", *nic.pcie, "").rate_gbps if nic.pcie is not None else None
-        rates = [rate for rate in (nic.rate_gbps and nic.rate_gbps / shared[nic.name], carries) if rate]
-        at_most.append(replace(nic, rate_gbps=min(rates)) if nic.rate_gbps is not None else nic)
-    together = [nic.name for nic in nics if shared[nic.name] > 1]
+    at_most = {}
+    together = []
+    for of_cable in cables.values():
+        together += [nic.name for nic in of_cable] if len(of_cable) > 1 else []
+        for nic in of_cable:
+            part = nic.rate_gbps and min(nic.rate_gbps / len(of_cable), limits.get(nic.name) or nic.rate_gbps)
+            at_most[nic.name] = replace(nic, rate_gbps=part)
     if together:
         notes.append(f"{few(together)}: functions of one card share its cable, and each counts as its part of it")
-    return at_most
+    return [at_most[nic.name] for nic in nics]
 
 
 # RDMA device ids of BlueField (the kernel's hca_type): DPUs for the host's storage and front-end.

@@ -188,11 +188,6 @@ def _read(file: Path) -> str:
 # Nearest first: one bridge, several bridges, the same host bridge, the same NUMA node, the other socket.
 _LEVELS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _CONSUMER = re.compile(r"GeForce|TITAN")
-_SCHEMES: Mapping[str, Callable[[int, int, int], int]] = {
-    "one-to-one": lambda at, nics, gpus: at if nics == gpus else -1,
-    "packed": lambda at, nics, gpus: at * nics // gpus,
-    "round-robin": lambda at, nics, gpus: at % nics,
-}
 
 
 def gpudirect(
@@ -252,16 +247,17 @@ def one_a_card(
     """The ports without those that `nvidia-smi topo -m` puts beside another behind one bridge (PIX), at the same GPU,
     where they together carry more than the GPU's own PCIe link: they are functions of one card, and share its port.
     """
+    if table is None:
+        return nics
     by_name = {nic.name: nic for nic in nics}
     carries = {link.ends[0]: link.total_gbps for link in links if link.technology.startswith("PCIe")}
     dropped: set[str] = set()
-    for gpu in gpus if table is not None else ():
-        row = table.rows.get(gpu.index, {}) if table is not None else {}
-        near = [name for name in by_name if row.get(name) == "PIX" and name not in dropped]
-        first, *others = near or [""]
-        together = sum(by_name[name].rate_gbps or 0.0 for name in near)
+    for gpu in gpus:
+        row = table.rows.get(gpu.index, {})
+        first, *others = [name for name in by_name if row.get(name) == "PIX" and name not in dropped] or [""]
+        together = sum(by_name[name].rate_gbps or 0.0 for name in (first, *others) if name)
         if others and together > carries.get(f"gpu{gpu.index}", together):
-            beside = table.of_nics.get(first, {}) if table is not None else {}
+            beside = table.of_nics.get(first, {})
             dropped |= {name for name in others if beside.get(name) == "PIX" and _alike(by_name[name], by_name[first])}
     if dropped:
         notes.append(
@@ -284,91 +280,109 @@ def associate(
     """
     if not gpus or not nics:
         return None, nics, []
-    distances, source = distances_of(gpus, nics, table)
-    if distances is None:
+    places, source = places_of(gpus, nics, table)
+    if places is None:
         return (
             Association("dynamic", tuple(nic.name for nic in nics), "no source states which NIC is near which GPU"),
             nics,
             [],
         )
-    taken: Counter[str] = Counter()
-    near = {gpu.index: nearest(distances[gpu.index]) for gpu in gpus}
-    levels = _levels(gpus, nics, table)
-    chosen = []
-    for gpu in gpus:
-        name = min(near[gpu.index], key=lambda each: taken[each])
-        taken[name] += 1
-        chosen.append(name)
+    near = {gpu.index: nearest(places[gpu.index]) for gpu in gpus}
     wanted = {name for names in near.values() for name in names}
     used = tuple(nic for nic in nics if nic.name in wanted)
     far = [nic.name for nic in nics if nic.name not in wanted]
     notes = [f"{', '.join(far)}: left out of the topology: near no GPU"] if far else []
-    if wanted - set(taken):  # more NICs than GPUs: a GPU may use several
-        names = tuple(nic.name for nic in used)
-        return Association("dynamic", names, f"{source}: several NICs are near a GPU", levels), used, notes
-    order = tuple(dict.fromkeys(chosen))
-    for scheme, place in _SCHEMES.items():
-        if all(place(at, len(order), len(gpus)) == order.index(name) for at, name in enumerate(chosen)):
-            by_name = {nic.name: nic for nic in used}
-            return Association(scheme, order, source, levels), tuple(by_name[name] for name in order), notes
-    pairs = ", ".join(f"gpu{gpu.index}-{name}" for gpu, name in zip(gpus, chosen, strict=True))
+    levels = {index: min(of_gpu.values())[1] for index, of_gpu in places.items()}
+    levels = levels if all(levels.values()) else {}
+    chosen = _dealt([near[gpu.index] for gpu in gpus])
+    order = tuple(dict.fromkeys(name for names in chosen for name in names))
+    scheme = _scheme(chosen, order) if len(order) == len(used) else "dynamic"
+    if scheme != "dynamic":
+        by_name = {nic.name: nic for nic in used}
+        return Association(scheme, order, source, levels), tuple(by_name[name] for name in order), notes
+    pairs = ", ".join(f"gpu{gpu.index}-{'/'.join(names)}" for gpu, names in zip(gpus, chosen, strict=True))
     notes.append(f"no scheme explains which NIC is near which GPU ({pairs}): it is treated as dynamic")
     return Association("dynamic", tuple(nic.name for nic in used), f"{source}: {pairs}", levels), used, notes
 
 
-def nearest(distances: Mapping[str, int]) -> list[str]:
+def _dealt(near: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Which NICs each GPU uses: its part of those that are near it and others, which fewest took before it."""
+    shared = Counter(name for names in near for name in names)
+    taken: Counter[str] = Counter()
+    dealt = []
+    for names in near:
+        part = max(1, len(names) // max(shared[name] for name in names))
+        own = sorted(names, key=lambda name: taken[name])[:part]
+        taken.update(own)
+        dealt.append(tuple(own))
+    return dealt
+
+
+def _scheme(chosen: Sequence[tuple[str, ...]], order: tuple[str, ...]) -> str:
+    """The scheme by which each GPU has its NICs, `dynamic` where there is none."""
+    gpus, nics = len(chosen), len(order)
+    divides = gpus % nics == 0 or nics % gpus == 0
+    several = max(1, nics // gpus)
+    if divides and chosen == [order[at * nics // gpus :][:several] for at in range(gpus)]:
+        return "one-to-one" if nics == gpus else "packed"
+    in_turn = chosen == [(order[at % nics],) for at in range(gpus)]
+    return "round-robin" if in_turn else "dynamic"
+
+
+# How far a NIC is from a GPU: a number to compare, and in the words of `nvidia-smi topo -m`, empty where unknown.
+_Place = tuple[int, str]
+
+
+def nearest(places: Mapping[str, _Place]) -> list[str]:
     """The names with the least distance."""
-    least = min(distances.values())
-    return [name for name, distance in distances.items() if distance == least]
+    least = min(places.values())
+    return [name for name, place in places.items() if place[0] == least[0]]
 
 
-def distances_of(
+def places_of(
     gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None
-) -> tuple[dict[int, dict[str, int]] | None, str]:
-    """By GPU and NIC a number that is the larger, the farther they are from each other; None where nothing states."""
-    if table is not None and all(nic.name in table.nics for nic in nics) and all(g.index in table.rows for g in gpus):
-        rows = {gpu.index: table.rows[gpu.index] for gpu in gpus}
-        if all(row[nic.name] in _LEVELS for row in rows.values() for nic in nics):
-            distances = {index: {nic.name: _LEVELS.index(row[nic.name]) for nic in nics} for index, row in rows.items()}
-            return distances, "nvidia-smi topo -m"
-    places = [*(gpu.pci for gpu in gpus), *(nic.pci for nic in nics)]
-    if all(places):
-        return {
-            gpu.index: {nic.name: -_shared(str(gpu.pci), str(nic.pci), gpu.numa == nic.numa) for nic in nics}
-            for gpu in gpus
-        }, "the PCI tree in /sys"
-    if None not in [*(gpu.numa for gpu in gpus), *(nic.numa for nic in nics)]:
-        return {gpu.index: {nic.name: int(gpu.numa != nic.numa) for nic in nics} for gpu in gpus}, "NUMA nodes in /sys"
+) -> tuple[dict[int, dict[str, _Place]] | None, str]:
+    """By GPU and NIC how far they are from each other, and who says so; None where no source states all of it."""
+    for source, read in _SOURCES.items():
+        places: dict[int, dict[str, _Place]] = {}
+        for gpu in gpus:
+            row = table.rows.get(gpu.index, {}) if table is not None else {}
+            known = {nic.name: place for nic in nics if (place := read(gpu, nic, row)) is not None}
+            if len(known) == len(nics):
+                places[gpu.index] = known
+        if len(places) == len(gpus):
+            return places, source
     return None, ""
 
 
-def _shared(device: str, other: str, same_numa: bool) -> int:
-    """How many bridges two devices have in common; a NUMA node in common is the next best."""
-    shared = _bridges(device, other)
-    return 2 * shared + int(same_numa) if shared else int(same_numa)
+def _by_table(gpu: FoundGpu, nic: FoundNic, row: Mapping[str, str]) -> _Place | None:
+    level = row.get(nic.name, "")
+    return (_LEVELS.index(level), level) if level in _LEVELS else None
 
 
-def _bridges(device: str, other: str) -> int:
-    a, b = device.split("/"), other.split("/")
-    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _levels(gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None) -> dict[int, str]:
-    """How near the nearest NIC of each GPU is; empty where that of one is not known."""
-    levels: dict[int, str] = {}
-    for gpu in gpus:
-        row = table.rows.get(gpu.index, {}) if table is not None else {}
-        told = [row.get(nic.name) or _by_place(gpu, nic) for nic in nics]
-        if not all(level in _LEVELS for level in told):
-            return {}
-        levels[gpu.index] = min((str(level) for level in told), key=_LEVELS.index)
-    return levels
-
-
-def _by_place(gpu: FoundGpu, nic: FoundNic) -> str | None:
-    """By the bridges in common, the first of which is the root complex; NUMA nodes alone tell only what is far."""
+def _by_bridges(gpu: FoundGpu, nic: FoundNic, row: Mapping[str, str]) -> _Place | None:
+    """By the bridges in common, the first of which is the root complex; a NUMA node in common is the next best."""
+    if not gpu.pci or not nic.pci:
+        return None
+    shared = 0
+    for bridge, other in zip(gpu.pci.split("/"), nic.pci.split("/"), strict=False):
+        if bridge != other:
+            break
+        shared += 1
     same_numa = gpu.numa == nic.numa
-    if gpu.pci and nic.pci:
-        shared = _bridges(gpu.pci, nic.pci)
-        return "PXB" if shared > 1 else "PHB" if shared else "NODE" if same_numa else "SYS"
-    return "SYS" if None not in (gpu.numa, nic.numa) and not same_numa else None
+    level = "PXB" if shared > 1 else "PHB" if shared else "NODE" if same_numa else "SYS"
+    return -2 * shared - same_numa, level
+
+
+def _by_numa(gpu: FoundGpu, nic: FoundNic, row: Mapping[str, str]) -> _Place | None:
+    """NUMA nodes tell only what is far."""
+    if gpu.numa is None or nic.numa is None:
+        return None
+    return (0, "") if gpu.numa == nic.numa else (1, "SYS")
+
+
+_SOURCES: Mapping[str, Callable[[FoundGpu, FoundNic, Mapping[str, str]], _Place | None]] = {
+    "nvidia-smi topo -m": _by_table,
+    "the PCI tree in /sys": _by_bridges,
+    "NUMA nodes in /sys": _by_numa,
+}

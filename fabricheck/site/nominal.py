@@ -4,6 +4,7 @@ unless somebody says that it is not; without that word the files have what it sh
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link
-from fabricheck.site.nics import distances_of, nearest
+from fabricheck.site.nics import nearest, places_of
 from fabricheck.site.nvidia import NVLINK_OF_ARCH, SLOWEST_ON_THE_WAY, nvlink_gbps
 from fabricheck.site.other_gpus import link_of_arch
 from fabricheck.topology.hardware import GpuProduct, NodeProduct, gpu_product, known_nodes
@@ -144,10 +145,10 @@ def _place_of_lost(facts: NodeFacts, wanted: int) -> tuple[int, int | None, Foun
     counts = Counter(gpu.numa for gpu in facts.gpus)
     numa = min(counts, key=lambda node: counts[node])
     here = [gpu.index for gpu in facts.gpus if gpu.numa == numa]
-    distances, _ = distances_of(facts.gpus, facts.nics, facts.table)
-    taken = {name for of_gpu in (distances or {}).values() for name in nearest(of_gpu)}
+    places, _ = places_of(facts.gpus, facts.nics, facts.table)
+    taken = {name for of_gpu in (places or {}).values() for name in nearest(of_gpu)}
     free = [at for at, nic in enumerate(facts.nics) if nic.name not in taken]
-    if distances and len(facts.nics) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
+    if places and len(facts.nics) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
         return free[0], numa, facts.nics[free[0]]
     return here[-1] + 1, numa, None
 
@@ -162,10 +163,10 @@ def _with_gpu(
     links = [replace(link, ends=(names.get(link.ends[0], link.ends[0]), names.get(link.ends[1], link.ends[1])))
              for link in facts.links]  # fmt: skip
     peer, new = f"gpu{gpus[0].index}", f"gpu{index}"
-    between = [link for link in links if link.ends[0] in names.values() and link.ends[1] in names.values()]
+    between = _between(links, names.values())
     if len(between) == len(gpus) * (len(gpus) - 1) // 2 and len({link.count for link in between}) == 1:
-        source = f"{between[0].source}: its peers"
-        links += [replace(between[0], ends=(new, f"gpu{gpu.index}"), source=source) for gpu in gpus]
+        links += _missing_pairs(between, [*names.values(), new])
+        gpus = [replace(gpu, links=gpu.links and gpu.links + between[0].count) for gpu in gpus]
     for link in [link for link in links if peer in link.ends and link not in between and new not in link.ends]:
         other = link.ends[1 - link.ends.index(peer)]
         end = cpu_of(numa, facts.numa_nodes) if other.startswith("numa") else other
@@ -182,6 +183,18 @@ def _with_gpu(
         table = replace(table, rows=rows)
     ordered = tuple(sorted((*gpus, lost), key=lambda gpu: gpu.index))
     return replace(facts, gpus=ordered, links=tuple(links), table=table)
+
+
+def _between(links: Sequence[FoundLink], gpus: Collection[str]) -> list[FoundLink]:
+    return [link for link in links if link.ends[0] in gpus and link.ends[1] in gpus]
+
+
+def _missing_pairs(between: Sequence[FoundLink], gpus: Sequence[str]) -> Iterator[FoundLink]:
+    """Links as those `between` other GPUs for the pairs that have none."""
+    linked = {frozenset(link.ends) for link in between}
+    for pair in itertools.combinations(sorted(gpus, key=lambda name: int(name[3:])), 2):
+        if frozenset(pair) not in linked:
+            yield replace(between[0], ends=pair, source=f"{between[0].source}: its peers")
 
 
 def _at_best_rate(nics: Sequence[FoundNic]) -> tuple[FoundNic, ...]:
@@ -277,12 +290,15 @@ def _wanted_links(gpu: FoundGpu, gpus: Sequence[FoundGpu]) -> int:
 
 
 def _with_links(facts: NodeFacts, count: int) -> Iterator[FoundLink]:
-    """The links, with as many NVLinks to the switch as there should be, also of GPUs of which none is active."""
+    """The links, with as many to the switch as there should be, also of GPUs of which none is active, or with those of
+    all pairs."""
     to_switch = [link for link in facts.links if "nvswitch" in link.ends]
     generation = NVLINK_OF_ARCH.get(facts.gpus[0].arch)
     gpus = {f"gpu{gpu.index}" for gpu in facts.gpus}
-    joined = any(set(link.ends) <= gpus for link in facts.links)
-    if not to_switch and not joined and len(facts.gpus) == 8 and generation is not None and generation > 2:
+    between = _between(facts.links, gpus)
+    if between and count == len(gpus) - 1:
+        yield from _missing_pairs(between, [f"gpu{gpu.index}" for gpu in facts.gpus])
+    if not to_switch and not between and len(facts.gpus) == 8 and generation is not None and generation > 2:
         rate = nvlink_gbps(generation, None)
         to_switch = [FoundLink(("", "nvswitch"), f"NVLink{generation}", count, rate, _SHEET)]
     for link in facts.links:

@@ -160,6 +160,8 @@ def read_topo(text: str, notes: list[str]) -> TopoTable:
     names = dict(re.findall(r"^[ \t]*(NIC\d+): (\S+)", text, re.MULTILINE))
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
     of_numa = header.index("NUMA Affinity") if "NUMA Affinity" in header else None
+    # Where blanks are between cells, an empty one before the NUMA node is not seen.
+    last = max(ends) if of_numa is None or between != "\t" else max(*ends, of_numa)
     rows, numa = {}, {}
     of_nics = {
         names.get(cells[0], cells[0]): {name: cells[at] for at, name in ends.items()}
@@ -167,7 +169,7 @@ def read_topo(text: str, notes: list[str]) -> TopoTable:
         if cells is not header and re.fullmatch(r"NIC\d+|mlx\w+", cells[0]) and len(cells) > max(ends)
     }
     for cells in table:
-        if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= max(ends):
+        if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= last:
             continue
         index = int(cells[0][3:])
         rows[index] = {name: cells[at] for at, name in ends.items()}

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,6 @@ def from_kfd(
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """GPUs and links of `fabricheck.state.capture.amd_facts`."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
-    peers = [
-        sum(each["kind"] == "xgmi" and each["to"] in of_node and each["weight"] == _ONE_HOP for each in entry["links"])
-        for entry in entries
-    ]
     whole = not any(each["weight"] in (_SAME_GPU, _OF_TWO_GPUS) for entry in entries for each in entry["links"])
     gpus, links = [], []
     for index, entry in enumerate(entries):
@@ -57,18 +53,21 @@ def from_kfd(
         source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
         model = short_model(entry["model"] or "unknown")
         memory = memory_gbps(clock, bits)
-        counted = peers[index] if whole else None
-        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, counted))
-        to_cpu = None
+        to_cpu, counted = None, 0
         for link in entry["links"]:
             peer, rate, count = of_node.get(link["to"]), *_parallel(link)
             if peer is None and link["kind"] == "xgmi":
                 to_cpu = FoundLink(
                     (f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric to the CPU", count, rate, _KFD
                 )
-            elif peer is not None and peer > index and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
+            elif peer is not None and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
+                counted += count
+                if peer < index:
+                    continue  # counted from the other end
                 found_link = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
                 links.append(link_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
+        links_of_gpu = counted if whole else None
+        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, links_of_gpu))
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
         if to_cpu is not None:
             links.append(to_cpu)
@@ -161,67 +160,41 @@ _TILE = re.compile(r"\s*GPU (\d+)/(\d+)")
 _XE_LINK = re.compile(r"XL(\d+)")
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A tile: its card, and its number on the card."""
-
-    card: int
-    number: int
-
-
-@dataclass(frozen=True)
-class XpuCard:
-    """A card as `xpu-smi discovery` names it."""
-
-    model: str
-    bus_id: str
-
-
-def read_matrix(path: Path) -> tuple[tuple[Tile, ...], dict[tuple[int, int], str]]:
-    """The tiles of `xpu-smi topology -m` in its order, and what joins each pair of them: `MDF`, `XL16`, `XL*`, `SYS`.
+def _tiles(path: Path) -> tuple[list[tuple[int, int]], dict[tuple[int, int], str]]:
+    """Card and number of each tile of `xpu-smi topology -m` in its order, and what joins each pair: `MDF`, `XL16`,
+    `XL*`, `SYS`.
 
     The tool sets its columns apart by blanks (1.0 to 2.0), and its guide by bars; 2.0 has NICs behind the tiles. Raises
     UserError for another file.
     """
-    tiles, cells = [], []
+    tiles, rows = [], []
     for line in path.read_text(encoding="utf-8").splitlines():
         match = _TILE.match(line)
         if match is None:  # also the line of the columns' names, which is indented
             continue
-        row = line[match.end() :].replace("|", " ").split()
-        if row[:1] == ["GPU"]:
-            continue
-        tiles.append(Tile(int(match[1]), int(match[2])))
-        cells.append(row)
-    cells = [row[: len(tiles)] for row in cells]
-    if not tiles or any(len(row) != len(tiles) for row in cells):
+        cells = line[match.end() :].replace("|", " ").split()
+        if cells[:1] != ["GPU"]:
+            tiles.append((int(match[1]), int(match[2])))
+            rows.append(cells)
+    if not tiles or any(len(cells) < len(tiles) for cells in rows):
         raise UserError(f"{path}: has no table of tiles: it is not the output of `xpu-smi topology -m`")
-    pairs = itertools.combinations(range(len(tiles)), 2)
-    return tuple(tiles), {(a, b): cells[a][b] for a, b in pairs}
+    return tiles, {(a, b): rows[a][b] for a, b in itertools.combinations(range(len(tiles)), 2)}
 
 
-def parse_lanes(joined: str) -> int | None:
-    """The lanes of a Xe Link between two tiles, for `XL16` 16; None where there is no link of their own."""
-    match = _XE_LINK.fullmatch(joined)
-    return int(match[1]) if match else None
+def _cards(path: Path) -> dict[int, tuple[str, str]]:
+    """Model and PCI address of the cards of `xpu-smi discovery -j` by their number; none where there is no file.
 
-
-def read_cards(content: Any, path: Path) -> dict[int, XpuCard]:
-    """The cards of `xpu-smi discovery -j` by their number. Raises UserError for other JSON."""
+    Raises UserError for other JSON.
+    """
+    content = read_json(path)
     try:
-        entries: Sequence[Mapping[str, Any]] = content["device_list"]
-        return {int(one["device_id"]): XpuCard(_model(one["device_name"]), one["pci_bdf_address"]) for one in entries}
-    except (KeyError, TypeError, ValueError):
+        cards = {}
+        for card in content["device_list"] if content else ():
+            model = card["device_name"].removeprefix("Intel(R) ").strip() or "unknown"
+            cards[int(card["device_id"])] = model, str(card["pci_bdf_address"])
+        return cards
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(f"{path}: has no list of devices: it is not the output of `xpu-smi discovery -j`") from None
-
-
-def _model(name: str) -> str:
-    return name.removeprefix("Intel(R) ").strip() or "unknown"
-
-
-def architecture(model: str) -> str:
-    """What the compiler calls GPUs of this model, `pvc` for Data Center GPU Max; `unknown` where that is not known."""
-    return "pvc" if re.search(r"\bGPU Max \d+", model) else "unknown"
 
 
 def read_json(path: Path) -> Any:
@@ -238,28 +211,29 @@ def from_xpu_smi(
     topology: Path, discovery: Path, intel: Path, notes: list[str]
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """`xpu-smi topology -m` and `discovery -j`, with the kernel's word on PCIe links: a tile is a GPU."""
-    tiles, joined = read_matrix(topology)
-    listed = read_json(discovery)
-    cards = read_cards(listed, discovery) if listed else {}
+    tiles, joined = _tiles(topology)
+    cards = _cards(discovery)
     kernel = {one["bus_id"]: one for one in read_json(intel) or []}
     gpus, links = [], []
-    for index, tile in enumerate(tiles):
-        card = cards.get(tile.card, XpuCard("unknown", ""))
-        pci = kernel.get(card.bus_id, {})
+    for index, (card, number) in enumerate(tiles):
+        model, bus_id = cards.get(card, ("unknown", ""))
+        pci = kernel.get(bus_id, {})
         numa = pci.get("numa_node")
-        gpus.append(FoundGpu(index, f"{card.model}, tile", architecture(card.model), numa))
-        if tile.number == 0 and pci.get("link_speed") and pci.get("link_width"):
+        # What the compiler calls Data Center GPU Max.
+        arch = "pvc" if re.search(r"\bGPU Max \d+", model) else "unknown"
+        gpus.append(FoundGpu(index, f"{model}, tile", arch, numa))
+        if number == 0 and pci.get("link_speed") and pci.get("link_width"):
             # "32.0 GT/s PCIe": so many Gb/s a lane.
             rate = float(pci["link_speed"].split()[0]) * int(pci["link_width"])
             links.append(FoundLink((f"gpu{index}", f"numa{numa or 0}"), "PCIe", 1, rate, "the kernel"))
     for (a, b), how in joined.items():
         if how == "MDF":
             links.append(FoundLink((f"gpu{a}", f"gpu{b}"), "MDFI", 1, None, "xpu-smi topology -m"))
-        elif (width := parse_lanes(how)) is not None:
-            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{width}", 1, None, "xpu-smi topology -m"))
-    if len({tile.card for tile in tiles}) > 1 and not any(how.startswith("XL") for how in joined.values()):
+        elif (lanes := _XE_LINK.fullmatch(how)) is not None:
+            links.append(FoundLink((f"gpu{a}", f"gpu{b}"), f"Xe Link x{lanes[1]}", 1, None, "xpu-smi topology -m"))
+    if len({card for card, _ in tiles}) > 1 and not any(how.startswith("XL") for how in joined.values()):
         notes.append("no Xe Link between cards is named, and xpu-smi 2 names none: add those that they have")
     notes.append("xpu-smi reports lanes of Xe Link but no rates, and nothing about MDFI: fill them in")
-    if any(tile.number for tile in tiles):
+    if any(number for _, number in tiles):
         notes.append("the PCIe link of a card stands at its first tile, and the other tiles reach it through MDFI")
     return tuple(gpus), links

@@ -14,7 +14,7 @@ from fabricheck.records.run import Rank, Run, Samples
 from fabricheck.topology.graph import node_graph
 from fabricheck.topology.host import NoPathError, host_links, path_to_nic
 from fabricheck.topology.model import Gpu, Topology
-from fabricheck.topology.nic import nic_of
+from fabricheck.topology.nic import nics_of
 from fabricheck.topology.placement import gpu_of_ranks, nics_of_ranks
 
 # What schedulers and MPI's start send over another network is less than this share of all that a node sent.
@@ -98,9 +98,10 @@ def _links_to_nics(topology: Topology, gpus: Iterable[Gpu], nics: Iterable[str])
 
 def _nics(topology: Topology, gpus: tuple[Gpu, ...]) -> frozenset[str]:
     """The NICs of the GPUs; none where there are no GPUs, or that of one is unknown."""
-    own = [nic_of(topology, gpu) for gpu in gpus]
-    known = {each.name for each in own if each is not None}
-    return frozenset() if None in own else frozenset(known)
+    nics_of_gpus = [nics_of(topology, gpu) for gpu in gpus]
+    if () in nics_of_gpus:
+        return frozenset()
+    return frozenset(nic.name for nics in nics_of_gpus for nic in nics)
 
 
 def _nics_told(run: Run, ranks: Iterable[Rank], topology: Topology) -> frozenset[str]:

@@ -316,5 +316,5 @@ def _check_association(file: YamlFile, entry: TopologyFile) -> None:
         file.fail(place, "there are no GPUs and NICs to associate")
     if association.scheme == "one-to-one" and len(entry.gpus) != len(entry.nics):
         file.fail(place, f"one-to-one does not fit {len(entry.gpus)} GPUs and {len(entry.nics)} NICs")
-    if association.scheme == "packed" and len(entry.gpus) % len(entry.nics):
+    if association.scheme == "packed" and len(entry.gpus) % len(entry.nics) and len(entry.nics) % len(entry.gpus):
         file.fail(place, f"packed does not fit {len(entry.gpus)} GPUs and {len(entry.nics)} NICs: they do not divide")

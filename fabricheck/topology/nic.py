@@ -47,10 +47,20 @@ def _check_active(k: int) -> None:
         raise ValueError(f"the number of active GPUs is 1 or more, not {k}")
 
 
-def nic_of(topology: Topology, gpu: Gpu) -> Nic | None:
-    """The NIC that a GPU uses (CommBench figure 2). None where the node has none or the association is dynamic."""
+def nics_of(topology: Topology, gpu: Gpu) -> tuple[Nic, ...]:
+    """The NICs that a GPU uses; none where the node has none or the association is dynamic."""
     position = sorted(one.index for one in topology.gpus).index(gpu.index)
-    return assigned_nic(topology, position, len(topology.gpus))
+    several = len(topology.nics) // len(topology.gpus)
+    if topology.nic_scheme == "packed" and several > 1:
+        return topology.nics[position * several : (position + 1) * several]
+    nic = assigned_nic(topology, position, len(topology.gpus))
+    return (nic,) if nic is not None else ()
+
+
+def nic_of(topology: Topology, gpu: Gpu) -> Nic | None:
+    """The one NIC that a GPU uses (CommBench figure 2). None where it uses several, or it is unknown which."""
+    nics = nics_of(topology, gpu)
+    return nics[0] if len(nics) == 1 else None
 
 
 def assigned_nic(topology: Topology, position: int, members: int) -> Nic | None:
@@ -97,20 +107,24 @@ def node_gbps(topology: Topology, k: int | None = None) -> float:
     active = gpus if k is None else k
     if topology.nic_scheme == "round-robin":
         return round_robin(f_nic, active, len(nics))
+    if len(nics) > gpus:
+        return f_nic * active * (len(nics) // gpus)
     return packed(f_nic, active, gpus // len(nics))
 
 
 def gpus_gbps(topology: Topology, active: Sequence[Gpu]) -> float:
-    """Gb/s that a node sends when exactly these GPUs are active and each sends the same amount.
+    """Gb/s that a node sends when exactly these GPUs are active and each sends the same amount, over all its NICs.
 
-    The NIC with the most active GPUs is done last; all others wait for it.
+    The NIC with most to send is done last; all others wait for it.
     """
-    nics = [nic_of(topology, gpu) for gpu in active]
-    listed_nics = [nic for nic in nics if nic is not None]
-    if not active or len(listed_nics) < len(nics):
+    nics_of_gpus = [nics_of(topology, gpu) for gpu in active]
+    if not active or () in nics_of_gpus:
         return sum(nic.rate_gbps for nic in topology.nics)
-    shares = Counter(nic.name for nic in listed_nics)
-    return len(active) * min(nic.rate_gbps / shares[nic.name] for nic in listed_nics)
+    shares: Counter[Nic] = Counter()
+    for nics in nics_of_gpus:
+        for nic in nics:
+            shares[nic] += 1  # all GPUs have as many NICs
+    return len(active) * len(nics_of_gpus[0]) * min(nic.rate_gbps / share for nic, share in shares.items())
 
 
 @dataclass(frozen=True)

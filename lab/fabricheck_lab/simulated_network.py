@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from fabricheck.diagnosis.blame import SlowGroup
-from fabricheck.diagnosis.network.localize import Localization, Locator
+from fabricheck.diagnosis.network.localize import Localization, Locator, SlowGroup
 from fabricheck.diagnosis.network.round_plan import RoundsPlan, retest, screen
 from fabricheck.diagnosis.network.routes import Design, FloatArray, Ways, design, max_min_rates
 from fabricheck.topology.network import Network, NetworkLink, NetworkSwitch, Route

@@ -30,7 +30,6 @@ from fabricheck.session.reframe import reframe_program
 from fabricheck.suite import suite_root
 from tests.e2e.test_patterns import MATRIX
 from tests.support.bench import Bench
-from tests.support.effort import is_full
 
 pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
 
@@ -60,7 +59,7 @@ def test_every_pair_and_collective(openmpi: Bench, tmp_path: Path) -> None:
     assert judged.verdict not in (Verdict.INVALID, Verdict.INCOMPLETE), judged.problems
 
 
-@pytest.mark.parametrize(("number", "size"), [(2, 4), (4, 2)] if is_full() else [(2, 4)])
+@pytest.mark.parametrize(("number", "size"), [(2, 4), pytest.param(4, 2, marks=pytest.mark.matrix)])
 def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, number: int, size: int) -> None:
     patterns = [*GROUP_PATTERNS, *sorted(STRIPING), *sorted(SPARSE), *VICTIMS]
     if number > 2:
@@ -80,7 +79,7 @@ def test_every_pattern_between_groups(openmpi: Bench, tmp_path: Path, number: in
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("gpus", "together"), [(1, []), (3, ["0+1", "0+1+2"])])
+@pytest.mark.parametrize(("gpus", "together"), [pytest.param(1, [], marks=pytest.mark.matrix), (3, ["0+1", "0+1+2"])])
 def test_every_check_of_a_small_node_has_something_to_measure(
     openmpi: Bench, tmp_path: Path, gpus: int, together: list[str]
 ) -> None:

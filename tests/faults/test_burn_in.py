@@ -11,7 +11,7 @@ from fabricheck.suite import suite_root
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.matrix, pytest.mark.timeout(600)]
 
 
 def test_a_node_that_is_slow_under_load_alone_is_named(cluster: Cluster, programs: Path, tmp_path: Path) -> None:

@@ -214,7 +214,13 @@ def test_a_node_that_is_down_before_the_job(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fault", "how", "plant", "said"),
     [
-        ("a node goes down during the job", "fault node-down nid003", lambda site: power_off(site, "nid003"), "nid003"),
+        pytest.param(
+            "a node goes down during the job",
+            "fault node-down nid003",
+            lambda site: power_off(site, "nid003"),
+            "nid003",
+            marks=pytest.mark.matrix,
+        ),
         (
             "a rank of another node is killed",
             "kill -9",

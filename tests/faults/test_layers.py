@@ -14,7 +14,7 @@ from fabricheck_lab import faults
 from fabricheck_lab.cluster import Cluster
 from fabricheck_lab.network_suite import Finished, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.matrix, pytest.mark.timeout(600)]
 
 
 class Layers:
@@ -57,7 +57,6 @@ def test_the_layer_that_is_slow_is_named(cluster: Cluster, programs: Path, tmp_p
     assert causes(link) == ["slow-pair hsn0@nid001"], link.output
 
 
-@pytest.mark.matrix
 def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
     cluster: Cluster, programs: Path, tmp_path: Path
 ) -> None:
@@ -73,7 +72,6 @@ def test_a_provider_that_falls_back_is_no_measurement_of_the_fabric(
     assert "OMPI_MCA" not in problem
 
 
-@pytest.mark.matrix
 def test_a_nic_of_another_network_is_told(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     layers = Layers(cluster, programs, tmp_path)
     layers.set("FI_TCP_IFACE", "mgmt0")
@@ -104,7 +102,6 @@ def test_stripes_take_all_nics_and_a_slow_one_holds_them_up(cluster: Cluster, pr
     assert ports == {(node, nic) for node in ("nid001", "nid002") for nic in ("hsn0", "hsn1")}
 
 
-@pytest.mark.matrix
 def test_a_nic_that_is_down_is_named_and_costs_no_other_test(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     layers = Layers(cluster, programs, tmp_path)
     faults.unplug(cluster, "nid001:hsn1")
@@ -117,7 +114,6 @@ def test_a_nic_that_is_down_is_named_and_costs_no_other_test(cluster: Cluster, p
     assert any("latency" in name for name in done.metrics)  # by the other NIC
 
 
-@pytest.mark.matrix
 def test_programs_of_libfabric_and_ucx_run_between_nodes(cluster: Cluster, programs: Path, tmp_path: Path) -> None:
     for program, package in (("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")):
         if shutil.which(program) is None:

@@ -20,7 +20,7 @@ from fabricheck_lab.emulate_faults import fault as command
 from fabricheck_lab.rehearsal import up_in_miniature
 from fabricheck_lab.rehearse_faults import SHAPES, TOGETHER, Told, faults_of, keep, measure, run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.full]
+pytestmark = [pytest.mark.e2e, pytest.mark.quiet, pytest.mark.matrix]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,6 @@ def test_a_healthy_miniature_is_green_and_called_a_rehearsal(lumi: Cluster, tmp_
     assert {host for each in told.verdict["runs"] for host in each["hosts"]} == {"nid001", "nid002"}
 
 
-@pytest.mark.matrix
 def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluster, tmp_path: Path) -> None:
     told = require_named(alps, tmp_path, "a link between GPUs slow in one direction")
     (peers,) = told.verdict["runs"]
@@ -90,7 +89,6 @@ def test_a_slow_link_between_two_gpus_is_red_and_only_its_direction(alps: Cluste
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids=["in a node", "between nodes", "port by port"])
-@pytest.mark.matrix
 def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(alps, tmp_path, *names)
 
@@ -105,7 +103,6 @@ def test_faults_of_nvidias_gpus_are_red_and_named(alps: Cluster, tmp_path: Path,
     ],
     ids=["in a node", "hung", "missing", "between nodes"],
 )
-@pytest.mark.matrix
 def test_faults_of_amds_gpus_are_red_and_named(lumi: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     require_named(lumi, tmp_path, *names)
 

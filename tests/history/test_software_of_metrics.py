@@ -149,9 +149,10 @@ def test_one_gpu_of_four_is_blamed_whatever_changed_that_night(new: dict[str, st
             assert {*names(each)} <= {"n0:gpu2", "n0:gpu2-nvswitch"} and names(each)
 
 
-def test_a_gpu_whose_copies_to_the_host_are_fast_is_not_blamed_for_its_link() -> None:
+def test_a_gpu_whose_copies_to_the_host_are_fast_is_tied_with_its_link() -> None:
+    """Its port of that link may be at fault."""
     for each in of_node(node(["n0:gpu2"])):
-        assert (each.code, names(each)) == ("slow-link", ["n0:gpu2-nvswitch"])
+        assert (each.code, names(each)) == ("slow-gpu", ["n0:gpu2", "n0:gpu2-nvswitch"])
     for each in of_node(node(["n0:gpu2"], movers=("ccl", "copy", "mpi", "host"))):
         assert (each.code, names(each)) == ("slow-gpu", ["n0:gpu2"])
 
@@ -159,7 +160,7 @@ def test_a_gpu_whose_copies_to_the_host_are_fast_is_not_blamed_for_its_link() ->
 def test_copies_to_the_host_that_are_slow_since_a_new_driver_accuse_no_part_alone() -> None:
     """Copies between GPUs are fast with it, but a driver moves them otherwise."""
     for each in of_node(node(["n0"], movers=("host",)), CUDA_driver="580"):
-        assert names(each) == ["n0:cpu0", DRIVER.key]
+        assert {*names(each)} == {"n0:cpu0", DRIVER.key}
         assert each.code == "slow-part"
     for each in of_node(node(["n0"], movers=("host",))):
         assert names(each) == ["n0:cpu0"]
@@ -167,7 +168,7 @@ def test_copies_to_the_host_that_are_slow_since_a_new_driver_accuse_no_part_alon
 
 def test_slow_parts_of_two_nodes_are_two_incidents_although_they_share_their_software() -> None:
     found = of_node(node(["n0:gpu1", "n1:gpu3"], nodes=("n0", "n1", "n2")))
-    assert {tuple(names(each)) for each in found} == {("n0:gpu1-nvswitch",), ("n1:gpu3-nvswitch",)}
+    assert {tuple(names(each)) for each in found} == {("n0:gpu1", "n0:gpu1-nvswitch"), ("n1:gpu3", "n1:gpu3-nvswitch")}
 
 
 def test_a_node_of_several_is_blamed_as_a_node() -> None:

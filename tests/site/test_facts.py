@@ -195,15 +195,6 @@ def kept(tmp_path: Path, change: Any) -> Path:
     return tmp_path
 
 
-def test_a_link_that_is_down_is_said_and_has_to_be_missed(tmp_path: Path) -> None:
-    directory = kept(tmp_path, lambda nvml: nvml["gpus"][2]["nvlinks"].pop())
-    for accepted, counts in ((), {18}), (("missing-links",), {17, 18}):
-        facts = read_facts(directory, accepted)
-        assert [(each.code, each.components) for each in facts.doubts] == [("missing-links", ("gpu2",))]
-        links = facts.links
-        assert {link.count for link in links if link.technology == "NVLink4"} == counts
-
-
 def test_a_gpu_in_mig_mode_is_left_out_and_the_others_stand(tmp_path: Path) -> None:
     facts = read_facts(kept(tmp_path, lambda nvml: nvml["gpus"][1].update(mig=True)))
     assert [gpu.index for gpu in facts.gpus] == [0, 2, 3]
@@ -231,19 +222,6 @@ def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> Non
     assert {(link.technology, link.rate_gbps) for link in facts.links if "nvswitch" in link.ends} == {("NVLink", 800.0)}
     assert facts.gpus[0].model == "X9000"
     assert not facts.switch_reduces
-
-
-def test_a_superchips_link_to_its_cpu_is_not_pcie(tmp_path: Path) -> None:
-    """GH200: `nvidia-smi c2c -s` shows ten links of 44.7 GB/s; the whitepaper says 450 GB/s each way."""
-
-    def superchip(nvml: dict[str, Any]) -> None:
-        for gpu in nvml["gpus"]:
-            gpu.update(c2c_links=10, c2c_mbps=44712)
-
-    facts = read_facts(kept(tmp_path, superchip))
-    (kind,) = {(link.technology, link.count, link.rate_gbps) for link in facts.links if link.ends[1] == "numa0"}
-    assert kind[:2] == ("NVLink-C2C", 10)
-    assert kind[2] == pytest.approx(357.7, abs=0.01)
 
 
 def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:

@@ -30,21 +30,6 @@ def test_the_drivers_table_pairs_each_gpu_with_its_own() -> None:
     assert notes == ["mlx5_9: left out of the topology: near no GPU"]
 
 
-def test_two_gpus_of_a_switch_share_its_nic() -> None:
-    gpus = [gpu(at, f"pci{at // 2}/{at // 2}:1/{at // 2}:{at}") for at in range(4)]
-    found, left, _ = associate(gpus, (nic("b", "pci1/1:1/1:9"), nic("a", "pci0/0:1/0:9")), None)
-    assert found is not None and found.scheme == "packed"
-    assert [one.name for one in left] == ["a", "b"]
-
-
-def test_two_gpus_and_two_nics_on_one_switch_are_dealt_out() -> None:
-    gpus = [gpu(at, f"pci{at // 2}/x{at // 2}/g{at}") for at in range(4)]
-    nics = tuple(nic(f"n{at}", f"pci{at // 2}/x{at // 2}/n{at}") for at in range(4))
-    found, left, _ = associate(gpus, nics, None)
-    assert found is not None and found.scheme == "one-to-one"
-    assert [one.name for one in left] == ["n0", "n1", "n2", "n3"]
-
-
 def test_numa_nodes_are_the_last_word() -> None:
     found, _, _ = associate([gpu(0, numa=0), gpu(1, numa=1)], (nic("a", numa=0), nic("b", numa=1)), None)
     assert found is not None and (found.scheme, found.source) == ("one-to-one", "NUMA nodes in /sys")

@@ -12,6 +12,7 @@ from fabricheck.errors import UserError
 from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.nics import network_of_lldp
+from fabricheck.site.nominal import CODES
 from fabricheck.site.slurm import read_slurm
 from fabricheck.site.write import topology_text
 from fabricheck.state.capture import nic_facts
@@ -352,7 +353,7 @@ def test_partitions_of_mi300_have_weights_of_their_own(weights: tuple[int, int],
         amd_gpu(2, [xgmi(1, weights[0])]),
         amd_gpu(3, [xgmi(1, weights[1], 0, 0)]),
     ]
-    assert links_between_gpus(read_facts(capture_of(tmp_path, amd=gpus))) == wanted
+    assert links_between_gpus(read_facts(capture_of(tmp_path, amd=gpus), CODES)) == wanted
 
 
 ARC = """\

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.captured import capture_of
+from tests.support.captured import amd_gpu, capture_of, xgmi
 
 #: What may be wrong with a node, and the code that `init` has for it.
 FAULTS = {
@@ -25,7 +25,8 @@ FAULTS = {
 class Board:
     """GPUs of a node as NVIDIA sells them: how the driver calls them, and what joins them.
 
-    `links`: NVLinks of a GPU, all to a switch, or by pairs where `paired`; `listed`: as many has the driver.
+    `links`: NVLinks of a GPU, all to a switch, or by pairs where `paired`; `listed`: as many has the driver. Of AMD's
+    parallel ones between each two GPUs. `c2c`: links to the CPU instead of PCIe.
     """
 
     name: str
@@ -37,6 +38,11 @@ class Board:
     paired: bool = False
     listed: int = 0
     gres: str = ""
+    c2c: int = 0
+
+    @property
+    def is_amd(self) -> bool:
+        return self.arch.startswith("gfx")
 
 
 BOARDS = (
@@ -47,6 +53,9 @@ BOARDS = (
     Board("NVIDIA H100 NVL", "sm_90", (2, 4), 12, 4, 5, paired=True, listed=18),
     Board("NVIDIA A100 80GB PCIe", "sm_80", (2, 4), 12, 3, 4, paired=True, listed=12),
     Board("NVIDIA L40S", "sm_89", (4, 8), 0, 0, 4),
+    Board("NVIDIA GB200", "sm_100", (4,), 18, 5, 6, c2c=5),
+    Board("AMD Instinct MI300X", "gfx942", (8,), 1, 3, 5),
+    Board("AMD Instinct MI300A", "gfx942", (4,), 2, 3, 5),
 )
 # NVML's numbers of NVLink versions (nvml.h).
 _VERSIONS = {3: 5, 4: 6, 5: 7}
@@ -61,8 +70,10 @@ class Machine:
     gpus: int
     numa: int
     kind: str  # of the ports: InfiniBand or Ethernet
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # in the order of the GPUs that they are next to
     rate: int
+    behind: int = 1  # GPUs that share a bridge with each other and their ports
+    knows_numa: bool = True  # a guest's PCI devices may have no NUMA node
     fault: str = ""
     place: int = 0
 
@@ -75,6 +86,15 @@ class Machine:
     def numa_of(self, index: int) -> int:
         return index * self.numa // self.gpus
 
+    def gpu_of(self, port: int) -> int:
+        """The GPU that a port is next to, the first of several."""
+        return port * self.gpus // len(self.names)
+
+    def is_near(self, index: int, port: int) -> bool:
+        """Whether a port is behind the bridge of a GPU."""
+        group = max(self.behind, self.gpus // len(self.names))
+        return self.gpu_of(port) // group == index // group
+
     def links_between(self, a: int, b: int) -> int:
         """NVLinks that `nvidia-smi topo -m` shows of a pair; 0 for none."""
         if self.fault == "no NVLinks" or (self.fault == "no NVLinks of a GPU" and self.place in (a, b)):
@@ -86,17 +106,25 @@ def draw_machine(rng: random.Random) -> Machine:
     """A node, in half of the cases with a fault that its kind can have."""
     board = rng.choice(BOARDS)
     gpus = rng.choice(board.gpus)
-    prefix = rng.choice(("mlx5_", "mlx5_ib", "ibp"))
-    names = tuple(f"{prefix}{at}" for at in range(gpus))
+    # Several ports a GPU, one, or one of two GPUs.
+    ports, rate = gpus, 200 if board.pcie == 4 else _PORTS[gpus]
+    if rng.random() < 0.4:
+        ports, rate = rng.choice([(2 * gpus, rate // 2), (gpus // 2, rate)])
+    prefix = rng.choice(("mlx5_", "mlx5_ib", "ibp") if not board.is_amd else ("bnxt_re", "mlx5_"))
+    names = tuple(f"{prefix}{at}" for at in range(ports))
+    numa = 2 if board.c2c else rng.choice((1, 2))
     kind = rng.choice(("InfiniBand", "Ethernet"))
-    rate = 200 if board.pcie == 4 else _PORTS[gpus]
-    machine = Machine(board, gpus, rng.choice((1, 2)), kind, names, rate)
+    behind = 2 if ports >= gpus and rng.random() < 0.3 else 1
+    machine = Machine(board, gpus, numa, kind, names, rate, behind, knows_numa=bool(board.c2c) or rng.random() < 0.8)
     if rng.random() < 0.5:
         return machine
-    faults = ["port down", "port slow", "slow slot"] if gpus > 2 else ["port down", "slow slot"]
+    faults = ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
     if board.gpus == (8,):
-        faults += ["GPU lost", "GPU hidden", "no NVLinks of a GPU", "no NVLinks"]
-    return replace(machine, fault=rng.choice(faults), place=rng.randrange(gpus))
+        faults += ["no NVLinks of a GPU"]
+        faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
+        faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
+    fault = rng.choice(faults)
+    return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
 
 
 def _bus(index: int) -> str:
@@ -105,6 +133,8 @@ def _bus(index: int) -> str:
 
 def write_json(machine: Machine, folder: Path) -> Path:
     """As `fabricheck capture` keeps it."""
+    if machine.board.is_amd:
+        return capture_of(folder, numa=machine.numa, amd=_kfd(machine), nics=_ports(machine))
     gpus = []
     for at, index in enumerate(machine.visible):
         peers = [other for other in machine.visible if other != index]
@@ -123,14 +153,15 @@ def write_json(machine: Machine, folder: Path) -> Path:
                 "uuid": f"GPU-{index}",
                 "arch": machine.board.arch,
                 "bus_id": f"0000{_bus(index)}",
-                "numa_node": None,
+                # Of its own memory, where it has one.
+                "numa_node": 2 + 8 * index if machine.board.c2c else None,
                 "memory_mib": 81559,
                 "memory_clock_mhz": None,
                 "memory_bus_bits": None,
                 "pcie_generation": machine.board.pcie - _is(machine, "slow slot", index),
                 "pcie_width": 16,
-                "c2c_links": None,
-                "c2c_mbps": None,
+                "c2c_links": machine.board.c2c or None,
+                "c2c_mbps": 90000 if machine.board.c2c else None,
                 "mig": False,
                 "nvlinks_total": machine.board.listed or machine.board.links,
                 "nvlinks": [
@@ -144,8 +175,8 @@ def write_json(machine: Machine, folder: Path) -> Path:
             "vendor": "nvidia",
             "bus_id": _bus(index),
             "driver": "nvidia",
-            "numa_node": machine.numa_of(index),
-            "pci": _place(index, 0),
+            "numa_node": machine.numa_of(index) if machine.knows_numa else None,
+            "pci": _place(machine, index, index % 2),
             "path_speed": None,
         }
         for index in on_bus
@@ -153,8 +184,31 @@ def write_json(machine: Machine, folder: Path) -> Path:
     return capture_of(folder, numa=machine.numa, nvml=gpus, pci_gpus=buses, nics=_ports(machine))
 
 
-def _place(index: int, device: int) -> str:
-    return f"pci0000:{16 * index:02x}/0000:{16 * index:02x}:01.0/0000:{16 * index + 1:02x}:{device:02x}.0"
+def _kfd(machine: Machine) -> list[dict[str, Any]]:
+    """AMD's GPUs as the kernel lists them."""
+    gpus = []
+    for index in machine.visible:
+        links = [
+            xgmi(2 + other, most=64000 * machine.board.links)
+            for other in machine.visible
+            if other != index and machine.links_between(index, other)
+        ]
+        speed = "16.0 GT/s PCIe" if _is(machine, "slow slot", index) else "32.0 GT/s PCIe"
+        numa = machine.numa_of(index) if machine.knows_numa else None
+        more = {
+            "model": machine.board.name,
+            "numa_node": numa,
+            "pci": _place(machine, index, index % 2),
+            "link_speed": speed,
+        }
+        gpus.append(amd_gpu(2 + index, links, **more))
+    return gpus
+
+
+def _place(machine: Machine, index: int, device: int) -> str:
+    """Two GPUs have a root complex, and each a bridge, or both one."""
+    root, bridge = 16 * (index // 2), 16 * (index - index % machine.behind) + 1
+    return f"pci0000:{root:02x}/0000:{root:02x}:{bridge % 32:02x}.0/0000:{bridge:02x}:{device:02x}.0"
 
 
 def _is(machine: Machine, fault: str, place: int) -> bool:
@@ -167,8 +221,8 @@ def _ports(machine: Machine) -> list[dict[str, Any]]:
             "name": name,
             "kind": machine.kind,
             "rate": f"{_gbps(machine, at)} Gb/sec",
-            "numa_node": machine.numa_of(at),
-            "pci": _place(at, 1),
+            "numa_node": machine.numa_of(machine.gpu_of(at)) if machine.knows_numa else None,
+            "pci": _place(machine, machine.gpu_of(at), 8 + at),
             "driver": "mlx5_core",
             "card": "MT4129",
             "up": not _is(machine, "port down", at),
@@ -185,12 +239,13 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
     """As outputs of tools in a folder: topo -m, ibstat, lscpu, and -L (`listed`), else sinfo's gres."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = machine.visible
-    heads = [*(f"GPU{at}" for at in range(len(shown))), *(f"NIC{at}" for at in range(machine.gpus))]
+    heads = [*(f"GPU{at}" for at in range(len(shown))), *(f"NIC{at}" for at in range(len(machine.names)))]
     lines = ["\t".join(["", *heads, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for at, index in enumerate(shown):
         cells = [_cell(machine, index, other) for other in shown]
-        cells += ["PIX" if port == index else _far(machine, index, port) for port in range(machine.gpus)]
-        lines.append("\t".join([f"GPU{at}", *cells, "0-47", str(machine.numa_of(index)), "", "N/A"]))
+        cells += [_to_port(machine, index, port) for port in range(len(machine.names))]
+        place = str(machine.numa_of(index)) if machine.knows_numa else "N/A"
+        lines.append("\t".join([f"GPU{at}", *cells, "0-47", place, "", "N/A"]))
     legend = [
         "",
         "Legend:",
@@ -203,7 +258,7 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
     ]
     legend += [f"  NIC{at}: {name}" for at, name in enumerate(machine.names)]
     (folder / "topo.txt").write_text("\n".join([*lines, *legend]) + "\n")
-    (folder / "ibstat.txt").write_text("".join(_ibstat(machine, at) for at in range(machine.gpus)))
+    (folder / "ibstat.txt").write_text("".join(_ibstat(machine, at) for at in range(len(machine.names))))
     numa = [f"NUMA node{node} CPU(s):   {48 * node}-{48 * node + 47}" for node in range(machine.numa)]
     cpus = ["Architecture:   x86_64", "Core(s) per socket:  48", f"Socket(s):   {machine.numa}"]
     (folder / "lscpu.txt").write_text("\n".join([*cpus, f"NUMA node(s):   {machine.numa}", *numa]) + "\n")
@@ -222,6 +277,10 @@ def _cell(machine: Machine, index: int, other: int) -> str:
         return " X "
     count = machine.links_between(index, other)
     return f"NV{count}" if count else _far(machine, index, other)
+
+
+def _to_port(machine: Machine, index: int, port: int) -> str:
+    return "PIX" if machine.is_near(index, port) else _far(machine, index, machine.gpu_of(port))
 
 
 def _far(machine: Machine, index: int, other: int) -> str:

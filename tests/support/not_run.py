@@ -21,7 +21,7 @@ from tests.support.effort import is_ci, is_full
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: takes long; runs with FULL=1 only")
-    config.addinivalue_line("markers", "matrix: a further fault or system on the cluster; for FULL=1, not in CI")
+    config.addinivalue_line("markers", "matrix: a further fault, system or variant; for FULL=1, not in CI")
     config.pluginmanager.register(_NotRun(), "what-does-not-run")
 
 

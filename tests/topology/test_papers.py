@@ -10,7 +10,7 @@ import pytest
 from fabricheck.topology import algorithms, memory, nic
 from fabricheck.topology.graph import NodeGraph
 from fabricheck.topology.model import Gpu
-from tests.support.nodes import graph, system
+from tests.support.nodes import graph, node, system
 
 
 def hops(graph: NodeGraph, source: Gpu, destination: Gpu) -> int:
@@ -231,3 +231,11 @@ def test_openpower_5_4_x_bus_is_the_bottleneck_between_sockets() -> None:
     path = graph("sierra").widest_path(sierra.gpu(0), sierra.gpu(3))
     assert path.devices == ("gpu0", "cpu0", "cpu1", "gpu3")
     assert path.rate_gbps == pytest.approx(64 * 8)
+
+
+def test_a_gpu_with_several_nics_of_its_own_sends_by_all_of_them() -> None:
+    made = node(4, [], nics=8, scheme="packed")
+    assert [one.name for one in nic.nics_of(made, made.gpus[2])] == ["nic4", "nic5"]
+    assert nic.nic_of(made, made.gpus[2]) is None
+    assert [nic.node_gbps(made, k) for k in (1, 3, 4)] == [400.0, 1200.0, 1600.0]
+    assert nic.gpus_gbps(made, made.gpus[:2]) == 800.0

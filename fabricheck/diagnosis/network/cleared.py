@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fabricheck.diagnosis.blame import SlowGroup
-from fabricheck.diagnosis.network.localize import Localization
+from fabricheck.diagnosis.network.localize import Localization, SlowGroup
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.judge.constants import FEWEST_FOR_MIDDLE, ONE_IN_100
 from fabricheck.records.component import either

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value, without_fault
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
 from fabricheck.errors import UserError
@@ -45,9 +44,31 @@ from fabricheck.judge.constants import (
     SECOND_MOVES,
     WIDE,
 )
+from fabricheck.records.component import Component
 
 # Half of the 95% quantile of chi-squared with one degree of freedom.
 _INTERVAL = float(ndtri((1 + CONFIDENCE) / 2)) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class SlowGroup:
+    """Measurements, by index, that got slow and share what is in `components`; that may be nothing.
+
+    `loss`: the share that is lost, `low` to `high` with 95%; `p`: the probability of such data where nothing is at
+    fault, corrected for all that could be.
+    """
+
+    members: tuple[int, ...]
+    components: frozenset[Component]
+    loss: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def at_fault(self) -> tuple[Component, ...]:
+        """Its components in the order of their names."""
+        return tuple(sorted(self.components, key=lambda component: component.text))
 
 
 @dataclass(frozen=True)

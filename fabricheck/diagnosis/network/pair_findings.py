@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.localize import Localization, locate
+from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
 from fabricheck.diagnosis.network.results import OPERATION, OPERATIONS, pairs_of, places_of
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray, Ways, design
 from fabricheck.errors import UserError

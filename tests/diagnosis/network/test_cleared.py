@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from fabricheck.diagnosis.blame import SlowGroup
 from fabricheck.diagnosis.network.cleared import find_cleared
-from fabricheck.diagnosis.network.localize import Localization, locate
+from fabricheck.diagnosis.network.localize import Localization, SlowGroup, locate
 from fabricheck.diagnosis.network.round_plan import retest, screen
 from fabricheck.diagnosis.network.routes import Ways, design
 from fabricheck.records.finding import Finding
