@@ -170,8 +170,8 @@ def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
     """
     number = max(p.size, 1)
     below = np.flatnonzero(np.sort(p) <= rate * np.arange(1, p.size + 1) / number)
-    found = int(below[-1]) + 1 if below.size else 0
-    return p <= rate * found / number, rate * min(found + 1, number) / number
+    discovered = int(below[-1]) + 1 if below.size else 0
+    return p <= rate * discovered / number, rate * min(discovered + 1, number) / number
 
 
 # Levels of the sides
