@@ -69,7 +69,7 @@ class Block:
     by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one
     which is none of `known` is damaged; `headings`: the columns, by a pattern of their titles; `words`: how many tokens
     of a row may be words; `aligned_from`: the first column that stands under the others of its kind; `several`: whether
-    an output has a table for each test.
+    an output has a table for each test; `repeats`: whether messages/s say the rate again.
     """
 
     title: ClassVar[str]
@@ -78,6 +78,7 @@ class Block:
     own: ClassVar[re.Pattern[str]]
     headings: ClassVar[Mapping[str, Column]] = {}
     several: ClassVar[bool] = False
+    repeats: ClassVar[bool] = True
     words: ClassVar[int] = 1
     aligned_from: ClassVar[int] = 0
     transport: ClassVar[str] = "ccl"
@@ -297,7 +298,7 @@ class Block:
         if "rate" in values and row.time is not None:
             sent = (float(streams * row.size), 0.0)
             return None if products_agree(row.rounded(row.time), row.rounded("rate"), sent) else "time and rate differ"
-        if "rate" in values and "messages" in values:
+        if self.repeats and values.keys() >= {"rate", "messages"}:
             agree = products_agree(row.rounded("messages"), (float(row.size), 0.0), row.rounded("rate"))
             return None if agree else "the rate and messages/s do not match"
         return None

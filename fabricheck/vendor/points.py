@@ -64,6 +64,7 @@ class Perftest(Points):
     """ib_write_bw and its kin; half of the round trip is the time of ib_send_lat."""
 
     title = "perftest"
+    repeats = False  # people round one of both
     shown = ("nic_device", "link_type", "mtu")
     begins: ClassVar = (
         re.compile(r"# \S*ib_\w+ "),
