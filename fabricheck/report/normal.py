@@ -137,8 +137,13 @@ class _Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the number; of ranks whose nodes are unknown, only a value that is right anywhere."""
+        """That of the number; of ranks whose nodes are unknown, only a value that is right anywhere.
+
+        A number that is only above a minimum is not judged.
+        """
         verdict = self.number.verdict(self.run)
+        if verdict is Verdict.PASS and not any(judged.is_judged for judged in self.run.judgements):
+            return Verdict.INCOMPLETE
         if not self.placed and verdict in (Verdict.FAIL, Verdict.DEGRADED) and self.number.problem is None:
             return Verdict.INCOMPLETE
         return verdict
@@ -310,7 +315,7 @@ def _share(answer: _Answer) -> Iterator[str]:
     judged = answer.run.judgements[-1]
     yard, expectation = judged.yardstick, judged.expectation
     size = format_size(judged.samples.bytes)
-    value = _say(judged, judged.value)
+    value = _say(judged, judged.value) + _where(answer)
     if judged.unit == "us" and (yard is None or yard.kind in ("floor", "achievable")):
         share = f"limit {_say(judged, yard.bound)}" if yard is not None else "no value of healthy parts is known"
     elif yard is not None and yard.kind in ("part", "published"):
@@ -324,6 +329,15 @@ def _share(answer: _Answer) -> Iterator[str]:
         share = "no value of healthy parts is known"
     only = "" if judged.is_judged else " (not judged: only above the minimum)"
     yield f"  {'small' if judged.unit == 'us' else 'large':12} {size}: {value}, {share}{only}"
+
+
+def _where(answer: _Answer) -> str:
+    """The GPUs of the slowest of several pairs, or the slowest of several GPUs."""
+    shown = answer.number.samples
+    cells = [row for row in answer.output.samples if (row.operation, row.bytes) == (shown.operation, shown.bytes)]
+    if answer.output.transport not in ("copy", "kernel") or len(cells) == 1:
+        return ""
+    return f" (the slowest, GPU {' to '.join(map(str, shown.ranks))})"
 
 
 def _percent(judged: Judgement, value: float) -> str:

@@ -16,17 +16,8 @@ _BEGINNINGS = (
     *("#  Rank", "# Rank", "# OSU ", "# Size ", "# Datatype:", "# Benchmarking", "# #processes", "# Intel(R) MPI"),
     *("nvbandwidth Version", "Running ", "memcpy ", "SUM ", "[P2P (Peer", "P2P Connectivity", "TransferBench v"),
     *("#bytes", "MPI startup():", "+------", "| Test:", "Final:", "NIXLBench Conf", "Block Size (B)", "CXI ", "RDMA_"),
-    *(
-        "bytes   iters",
-        "# All processes",
-        "bytes   #sent",
-        "nvloom_cli ",
-        "| API:",
-        "Unidirectional P2P",
-        "Bidirectional P2P",
-        "| Stage",
-        "|    Stage",
-    ),
+    *("bytes   iters", "# All processes", "bytes   #sent", "nvloom_cli ", "| API:", "| Stage", "|    Stage"),
+    *("Unidirectional ", "Bidirectional ", "RocmBandwidthTest"),
 )
 _MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000
 # A prefix says who speaks, or when; a row of a table that runs into a title is none.

@@ -71,16 +71,18 @@ class Progress:
                 self.show(f"     {_short(begun[1])} …"[: self.width])
 
     def flush(self) -> None:
-        """Shows the check that ended last; what ReFrame says of it comes after its status."""
+        """Shows the check that ended last; what ReFrame says of it comes after its status. Of those that are left out
+        for one reason the first: a summary counts them."""
         if self._waiting is None:
             return
         test, self._waiting = self._waiting, None
         left = self._left.text(self.clock()) if test.number < test.total else ""
         place = f"{test.number:>{len(str(test.total))}}/{test.total}"
         said = test.says
-        if test.status == "SKIP" and said in self._reasons:
-            said = "as before"
-        self._reasons.add(said)
+        if test.status == "SKIP":
+            if said in self._reasons:
+                return
+            self._reasons.add(said)
         end = f"  {left}" if left else ""
         room = self.width - len(place) - len(test.verdict) - 6 - len(end)
         name = _short(test.name)

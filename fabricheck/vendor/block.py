@@ -5,11 +5,9 @@ A reader trusts nothing: it has the form in which the tool prints, and refuses w
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,31 +18,14 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import without_values
 from fabricheck.results.printed import Line
+from fabricheck.vendor.printed_tables import WORD, Column, Table, TableRow, Test, one_time, products_agree, value_of
 
-LARGEST_SIZE = (1 << 63) - 1
-LARGEST_RANKS = 1 << 20
-_LONGEST_NS = 10**18  # 30 years
-#: Of the datatypes of the libraries.
-ELEMENT_BYTES = {
-    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
-    **dict.fromkeys(("half", "float16", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "int", "float", "float32"), 4),
-    **dict.fromkeys(("int64", "uint64", "double", "float64"), 8),
-}
 # A longer list of the same problem says nothing more.
 _LONGEST_LIST = 8
 # No tool prints as many sizes; a text that repeats itself must not take all memory.
 _MOST_ROWS = 10_000
 
-WHOLE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-FIXED = re.compile(r"(?:0|[1-9][0-9]{0,14})\.[0-9]{2}", re.ASCII)
-NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
-WORD = re.compile(r"[a-z0-9_]{1,20}", re.ASCII)
-CHECKED = re.compile(r"Pass|Fail")
-ANY = re.compile(r"\S+")
-_VALUES = {"Pass": 0.0, "Fail": 1.0, "N/A": -1.0}
-_NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[+-]?[0-9]*)?", re.ASCII)
-
+_NUMBER_LIKE = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[+-]?[0-9]*)?[kmg]?", re.ASCII)
 # A log that begins inside the first number of a row.
 _GLUED = re.compile(r"[0-9]+[A-Za-z\[]")
 
@@ -74,41 +55,6 @@ class Asked:
     sizes: Sequence[int] | None = None
 
 
-@dataclass(frozen=True)
-class TableRow:
-    """A row of a table: its tokens and numbers by column; -1 where the tool has no number."""
-
-    line: Line
-    tokens: Mapping[str, str]
-    values: Mapping[str, float]
-
-    @property
-    def size(self) -> int:
-        """The column of sizes, in bytes."""
-        return int(self.tokens["bytes"] if "bytes" in self.tokens else self.tokens["size"])
-
-    def rounded(self, name: str) -> tuple[float, float]:
-        """A number, and half a unit of its last printed digit."""
-        mantissa, _, power = self.tokens[name].partition("e")
-        decimals = len(mantissa.partition(".")[2])
-        return self.values[name], 0.5 * 10.0 ** (int(power or 0) - decimals)
-
-
-@dataclass
-class Table:
-    """A table of an output; `said`: what the lines before it say of it alone."""
-
-    line: Line
-    columns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    rows: list[TableRow] = field(default_factory=list)
-    said: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> list[int]:
-        """Those of its rows, in their order."""
-        return [row.size for row in self.rows]
-
-
 def quote(text: str, limit: int = 160) -> str:
     """`text` as a part of a one-line message: no control characters, no values that may be secret, not too long."""
     clean = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", without_values(text[:4096])).split())
@@ -121,18 +67,23 @@ class Block:
 
     `title`: the tool; `begins`: how its outputs begin, the heading of the table last; `known`: its lines beside rows,
     by their kinds, of which `read_line` takes the match; `own`: what stands in lines of the tool alone, so that one
-    which is none of `known` is damaged; `words`: how many tokens of a row may be words; `aligned_from`: the first
-    column that stands under the others of its kind.
+    which is none of `known` is damaged; `headings`: the columns, by a pattern of their titles; `words`: how many tokens
+    of a row may be words; `aligned_from`: the first column that stands under the others of its kind; `several`: whether
+    an output has a table for each test; `repeats`: whether messages/s say the rate again.
     """
 
     title: ClassVar[str]
     begins: ClassVar[tuple[re.Pattern[str], ...]]
     known: ClassVar[Mapping[str, re.Pattern[str]]]
     own: ClassVar[re.Pattern[str]]
+    headings: ClassVar[Mapping[str, Column]] = {}
+    several: ClassVar[bool] = False
+    repeats: ClassVar[bool] = True
     words: ClassVar[int] = 1
     aligned_from: ClassVar[int] = 0
     transport: ClassVar[str] = "ccl"
     memory: Literal["", "gpu", "host"] = ""
+    unchecked = -1  # wrong bytes of a row that does not say
 
     def __init__(self, path: str, asked: Asked) -> None:
         self.path, self.asked = path, asked
@@ -187,6 +138,29 @@ class Block:
         for name, value in match.groupdict().items():
             if value is not None and self.said.setdefault(name, value) != value:
                 self.invalid(line, "this was said before: two outputs are in one text")
+        if kind == "header":
+            self.read_header(line)
+
+    def read_header(self, line: Line) -> None:
+        """Begins the one table of an output."""
+        columns = self.columns_of(line.text)
+        if self.tables or not columns:
+            self.invalid(line, f"the columns are not those of {self.title}, or a second table begins")
+        self.tables.append(Table(line, columns))
+
+    def columns_of(self, text: str) -> dict[str, Column]:
+        """The columns of a heading; none where it has an unknown one, or one twice."""
+        columns: dict[str, Column] = {}
+        rest = text.strip()
+        while rest:
+            # A title may be the beginning of a longer one.
+            matches = [(re.match(title, rest), column) for title, column in self.headings.items()]
+            match, column = max(matches, key=lambda each: each[0].end() if each[0] else 0)
+            if match is None or (column.name or match[0]) in columns:
+                return {}
+            columns[column.name or match[0]] = column
+            rest = rest[match.end() :].lstrip()
+        return columns
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Whether a line is a row of numbers, also where some of them are damaged."""
@@ -206,19 +180,23 @@ class Block:
         columns = self.tables[-1].columns
         if not columns:
             return  # the header was none
-        if not (line.text.isascii() and line.text.isprintable()) or len(tokens) != len(columns):
+        text = line.text.expandtabs()
+        if not (text.isascii() and text.isprintable()) or len(tokens) != len(columns):
             self.invalid(line, f"not a row of {len(columns)} columns; a log in the same file damages rows")
             return
         if len(self.tables[-1].rows) >= _MOST_ROWS:
             self.invalid(line, f"more than {_MOST_ROWS:,} rows")
             return
         cells = dict(zip(columns, tokens, strict=True))
-        for name, pattern in columns.items():
-            if pattern.fullmatch(cells[name]) is None:
+        values: dict[str, float] = {}
+        for name, column in columns.items():
+            if column.cell.fullmatch(cells[name]) is None:
                 self.invalid(line, f"{cells[name][:30]!r} is not as {self.title} prints {name}")
                 return
-        values = {name: value_of(cell) for name, cell in cells.items() if columns[name] is not WORD}
-        self.tables[-1].rows.append(TableRow(line, cells, values))
+            if column.cell is not WORD:
+                values[name] = value_of(cells[name]) * column.unit
+        units = {name: column.unit for name, column in columns.items()}
+        self.tables[-1].rows.append(TableRow(line, cells, values, units))
 
     def samples(self) -> Iterator[Samples]:
         """Checks all that was read, and gives what was measured."""
@@ -279,18 +257,17 @@ class Block:
 
         Where all blanks between columns were made one, as by a chat, nothing is known.
         """
-        places = [[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows]
-        lost = all(right[0] - left[1] == 1 for row in places for left, right in itertools.pairwise(row))
-        spans = [[(0, 0), *row[self.aligned_from :]] for row in places]
-        widths = [[right[1] - left[1] for left, right in itertools.pairwise(row)] for row in spans]
-        gaps = [[right[0] - left[1] for left, right in itertools.pairwise(row)] for row in spans]
-        if len(rows) < 2 or lost:
+        if len(rows) < 2:
             return
-        usual = [Counter(column).most_common(1)[0][0] for column in zip(*widths, strict=True)]
-        for row, width, gap in zip(rows, widths, gaps, strict=True):
-            fits = zip(width, usual, gap, strict=True)
-            if any(have < want or (have > want and blanks > 2) for have, want, blanks in fits):
-                self.invalid(row.line, "the row is not aligned with the others: characters were lost or added")
+        ends = np.array([[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows])
+        if (ends[:, 1:, 0] - ends[:, :-1, 1] == 1).all():
+            return
+        ends = np.concatenate([np.zeros((len(rows), 1, 2), int), ends[:, self.aligned_from :]], axis=1)
+        widths, gaps = np.diff(ends[:, :, 1], axis=1), ends[:, 1:, 0] - ends[:, :-1, 1]
+        usual = [np.bincount(column).argmax() for column in widths.T]
+        bad = (widths < usual) | ((widths > usual) & (gaps > 2))
+        for row in np.array(rows, dtype=object)[bad.any(axis=1)]:
+            self.invalid(row.line, "the row is not aligned with the others: characters were lost or added")
 
     def check_sizes(self, table: Table, *, doubling: bool) -> None:
         """The sizes are those that were requested, or else each is twice (more than) the one before."""
@@ -305,26 +282,30 @@ class Block:
             if size <= before or (doubling and before and size != 2 * before):
                 self.invalid(row.line, f"{size} B follow {before} B: rows are missing, repeated or moved")
 
-    def impossible(self, row: TableRow) -> str | None:
-        """What cannot be true of a row, whatever the tool."""
+    def impossible(self, row: TableRow, streams: int = 1) -> str | None:
+        """What cannot be true of a row, whatever the tool, where its rate adds up `streams` messages."""
         values = row.values
         if values.get("repetitions", 1) < 1:
             return "zero repetitions"
-        # IMB rounds a rate beside its time to two decimals.
-        names = ["time", "maximum", "average", "pure", "messages", *(["rate"] if "repetitions" not in values else [])]
-        if row.size > 0 and 0 in [values.get(name) for name in names]:
+        measured = row.values[row.time] if row.time is not None else row.message_us()
+        if row.size > 0 and (measured <= 0 or values.get("average") == 0):
             return "a time or rate of zero is impossible"
         order = [values[name] for name in ("minimum", "average", "maximum") if name in values]
         if order != sorted(order):
             return "minimum, average and maximum are not in this order"
-        if "messages" not in values or "rate" not in values:
-            return None
-        agree = products_agree(row.rounded("messages"), (row.size / 1e6, 0.0), row.rounded("rate"))
-        return None if agree else "the rate and messages/s do not match"
+        if values.get("sent") != values.get("ack"):
+            return "not all messages were acknowledged"
+        if "rate" in values and row.time is not None:
+            sent = (float(streams * row.size), 0.0)
+            return None if products_agree(row.rounded(row.time), row.rounded("rate"), sent) else "time and rate differ"
+        if self.repeats and values.keys() >= {"rate", "messages"}:
+            agree = products_agree(row.rounded("messages"), (float(row.size), 0.0), row.rounded("rate"))
+            return None if agree else "the rate and messages/s do not match"
+        return None
 
     def wrong_bytes(self, row: TableRow) -> int:
         """How many bytes were wrong, as far as the tool says it: 1 for any, -1 where it did not look."""
-        wrong = row.values.get("wrong", -1.0)
+        wrong = row.values.get("wrong", self.unchecked)
         if wrong > 0:
             self.facts["validation"] = "failed"
             self.add(Verdict.FAIL, row.line, "the data were wrong")
@@ -332,59 +313,14 @@ class Block:
             self.facts.setdefault("validation", "off" if wrong < 0 else "passed")
         return int(wrong > 0) if wrong >= 0 else -1
 
-
-def value_of(token: str) -> float:
-    """The number of a cell; 0 for one that is none."""
-    if token in _VALUES:
-        return _VALUES[token]
-    try:
-        return float(token)
-    except ValueError:
-        return 0.0
-
-
-def products_agree(factors: tuple[float, float], other: tuple[float, float], product: tuple[float, float]) -> bool:
-    """Whether one times other can be `product`, each given as (value, half a unit of its last printed digit)."""
-    low = max(factors[0] - factors[1], 0.0) * max(other[0] - other[1], 0.0)
-    high = (factors[0] + factors[1]) * (other[0] + other[1])
-    slack = 1e-9 * high
-    return low - slack <= product[0] + product[1] and product[0] - product[1] <= high + slack
-
-
-def message_ns(row: TableRow) -> float:
-    """Nanoseconds from message to message, of messages/s and MB/s (10^6 B) the one that is printed finer."""
-    messages, half = row.rounded("messages")
-    rate, half_rate = row.rounded("rate")
-    if half * rate <= half_rate * messages:
-        return 1e9 / messages
-    return 1e3 * row.size / rate
-
-
-def one_time(
-    operation: str,
-    size: int,
-    ranks: tuple[int, ...],
-    nanoseconds: float,
-    *,
-    implementation: str = "transfers",
-    wrong_bytes: int = -1,
-    schedule: str = "uncontended",
-    placement: Literal["", "out-of-place", "in-place"] = "",
-) -> Samples:
-    """The record of a mean, rounded to the nearest whole nanosecond and at least 1, and no more than is possible."""
-    times = np.array([min(max(round(nanoseconds), 1), _LONGEST_NS)], dtype=np.int64)
-    times.flags.writeable = False
-    return Samples(
-        operation=operation,
-        implementation=implementation,
-        schedule=schedule,
-        round=-1,
-        ranks=ranks,
-        bytes=min(size, LARGEST_SIZE),
-        warmup=-1,
-        stopped="fixed",
-        wrong_bytes=wrong_bytes,
-        times_ns=times,
-        statistic="mean",
-        placement=placement,
-    )
+    def sample(self, row: TableRow, test: Test, ranks: int) -> Samples:
+        """The sample of a row. A time is that of one message, or of a collective; of a ping-pong it is half."""
+        time = row.values[row.time] if row.time is not None else row.message_us() * test.streams
+        return one_time(
+            test.operation,
+            row.size * ranks if test.per_rank else row.size,
+            tuple(range(ranks)),
+            1e3 * time * (2 if test.operation == "pingpong" else 1),
+            implementation="transfers" if test.streams or test.pair else "library",
+            wrong_bytes=self.wrong_bytes(row),
+        )

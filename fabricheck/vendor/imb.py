@@ -6,81 +6,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import PurePath
 from typing import ClassVar
 
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import (
+from fabricheck.vendor.block import Asked, Block
+from fabricheck.vendor.printed_tables import (
     ANY,
     ELEMENT_BYTES,
     FIXED,
     LARGEST_RANKS,
     WHOLE,
-    Asked,
-    Block,
+    Column,
     Table,
     TableRow,
-    message_ns,
-    one_time,
-    products_agree,
+    Test,
 )
 
-
-@dataclass(frozen=True)
-class _Benchmark:
-    """`scale`: buffers that IMB counts in its rate; `per_rank`: the size is a share, and a buffer has one a rank."""
-
-    operation: str
-    scale: int = 0
-    pair: bool = False
-    per_rank: bool = False
-
-
-_BENCHMARKS = {
-    "PingPong": _Benchmark("pingpong", scale=1, pair=True),
-    "PingPing": _Benchmark("bidirectional", scale=1, pair=True),
-    "Sendrecv": _Benchmark("sendrecv", scale=2),
-    "Uniband": _Benchmark("unidirectional", scale=1),
-    "Biband": _Benchmark("bidirectional", scale=2),
-    "Allreduce": _Benchmark("allreduce"),
-    "Reduce": _Benchmark("reduce"),
-    "Reduce_scatter": _Benchmark("reduce_scatter"),
-    "Allgather": _Benchmark("allgather", per_rank=True),
-    "Alltoall": _Benchmark("alltoall", per_rank=True),
-    "Bcast": _Benchmark("broadcast"),
+_TESTS = {
+    "PingPong": Test("pingpong", streams=1, pair=True),
+    "PingPing": Test("bidirectional", streams=1, pair=True),
+    "Sendrecv": Test("sendrecv", streams=2),
+    "Uniband": Test("unidirectional", streams=1),
+    "Biband": Test("bidirectional", streams=2),
+    "Allreduce": Test("allreduce"),
+    "Reduce": Test("reduce"),
+    "Reduce_scatter": Test("reduce_scatter"),
+    "Allgather": Test("allgather", per_rank=True),
+    "Alltoall": Test("alltoall", per_rank=True),
+    "Bcast": Test("broadcast"),
 }
-_COLUMNS = {
-    "#bytes": ("bytes", WHOLE),
-    "#elem_count": ("elements", WHOLE),
-    "#repetitions": ("repetitions", WHOLE),
-    "t[usec]": ("time", FIXED),
-    "t_min[usec]": ("minimum", FIXED),
-    "t_max[usec]": ("maximum", FIXED),
-    "t_avg[usec]": ("average", FIXED),
-    "Mbytes/sec": ("rate", FIXED),
-    "Msg/sec": ("messages", WHOLE),
-    "defects": ("wrong", FIXED),
+_HEADINGS = {
+    r"#bytes": Column("bytes", WHOLE),
+    r"#elem_count": Column("elements", WHOLE),
+    r"#repetitions": Column("repetitions", WHOLE),
+    r"t\[usec\]": Column("time", FIXED),
+    r"t_min\[usec\]": Column("minimum", FIXED),
+    r"t_max\[usec\]": Column("maximum", FIXED),
+    r"t_avg\[usec\]": Column("average", FIXED),
+    r"Mbytes/sec": Column("rate", FIXED),
+    r"Msg/sec": Column("messages", WHOLE, 1e-6),
+    r"defects": Column("wrong", FIXED),
     # Of times that are all zero the deviation is no number.
-    "stddev[%]": ("deviation", re.compile(r"-?nan|[0-9]+\.[0-9]{2}", re.ASCII)),
-    "wait_t_avg[usec]": ("wait", ANY),
+    r"stddev\[%\]": Column("deviation", re.compile(r"-?nan|[0-9]+\.[0-9]{2}", re.ASCII)),
+    r"wait_t_avg\[usec\]": Column("wait", ANY),
 }
-_TABLES = {
-    "bytes repetitions time rate",
-    "bytes repetitions minimum maximum average rate",
-    "bytes repetitions minimum maximum average",
-    "bytes repetitions rate messages",
-}
-
-
-def columns_of(line: Line) -> dict[str, re.Pattern[str]]:
-    """The columns of a heading; none where it has an unknown one, or one twice."""
-    names = line.text.split()
-    if len(set(names)) != len(names) or not _COLUMNS.keys() >= set(names):
-        return {}
-    return dict(_COLUMNS[name] for name in names)
+# Before 2018 MB were 2^20 B.
+_OLD_MEGABYTES = 1.048576
 
 
 class Imb(Block):
@@ -88,6 +63,7 @@ class Imb(Block):
 
     title = "IMB"
     transport = "mpi"
+    headings: ClassVar = _HEADINGS
     begins: ClassVar = (re.compile(r"#\s+Intel\(R\) MPI Benchmarks "),)
     known: ClassVar = {
         "rule": re.compile(r"#[- ]*"),
@@ -139,8 +115,6 @@ class Imb(Block):
                 self.invalid(line, "this line is unexpected here")
             else:
                 table.said[kind] = match[1]
-        elif kind == "header":
-            self.read_header(line)
         elif kind == "end":
             if self.ended:
                 self.invalid(line, "two outputs are in one text")
@@ -158,18 +132,16 @@ class Imb(Block):
         if not self.tables or self.tables[-1].columns:
             self.invalid(line, "a table begins without a benchmark")
             return
-        table = self.tables[-1]
-        columns = columns_of(line)
-        benchmark = _BENCHMARKS.get(table.said["name"])
-        names = " ".join(name for name in columns if name != "wrong")
-        if benchmark is None:
+        table, columns = self.tables[-1], self.columns_of(line.text)
+        name = table.said["name"]
+        if name not in _TESTS:
             self.invalid(table.line, "this benchmark of IMB cannot be read")
-        elif names not in _TABLES or ("rate" in columns) != (benchmark.scale > 0):
-            self.invalid(line, f"the columns are not those of {table.said['name']}")
+        elif "bytes" not in columns or ("rate" in columns) != bool(_TESTS[name].streams):
+            self.invalid(line, f"the columns are not those of {name}")
         else:
             table.columns = columns
             return
-        table.columns = dict.fromkeys(line.text.split(), ANY)
+        table.columns = {word: Column(word, ANY) for word in line.text.split()}
         table.said["unread"] = "yes"
 
     def samples(self) -> Iterator[Samples]:
@@ -191,14 +163,13 @@ class Imb(Block):
         if len(set(keys)) != len(keys) or len(totals) > 1 or (self.asked.ranks and totals != {self.asked.ranks}):
             self.invalid(None, f"a benchmark appears twice, or processes differ: {sorted(totals)}")
         for table in self.tables:
-            benchmark = _BENCHMARKS.get(table.said["name"])
-            if benchmark is not None and "unread" not in table.said:
-                yield from self.samples_of(table, benchmark)
+            if "unread" not in table.said and table.said["name"] in _TESTS:
+                yield from self.samples_of(table, _TESTS[table.said["name"]])
 
-    def samples_of(self, table: Table, benchmark: _Benchmark) -> Iterator[Samples]:
+    def samples_of(self, table: Table, test: Test) -> Iterator[Samples]:
         """Checks a table, and gives what was measured."""
         processes = int(table.said.get("processes", 0))
-        if not 2 <= processes <= LARGEST_RANKS or (processes > 2 and (benchmark.pair or "messages" in table.columns)):
+        if not 2 <= processes <= LARGEST_RANKS or (processes > 2 and (test.pair or "messages" in table.columns)):
             self.invalid(table.line, f"{processes} processes cannot be read")
             return
         self.check_alignment(table.rows)
@@ -214,55 +185,28 @@ class Imb(Block):
             not free and (some[0] not in beginnings or ends[0] not in {said[0], *beginnings} or ends[1] != said[1])
         ):
             self.incomplete(table.line, "rows are missing")
+        if test.operation == "sendrecv" and processes == 2:  # with more ranks it is a ring
+            test = replace(test, operation="bidirectional")
         for row in table.rows:
-            if (reason := self.impossible(row) or self.mistake(row, benchmark)) is not None:
+            if (reason := self.impossible(row, test.streams)) is not None:
                 self.invalid(row.line, reason)
             elif row.size > 0:
-                yield self.sample(row, benchmark, processes)
+                yield self.sample(row, test, processes)
 
-    def mistake(self, row: TableRow, benchmark: _Benchmark) -> str | None:
-        """Whether time and rate of a row do not belong together."""
-        name = "maximum" if "maximum" in row.values else "time"
-        if name not in row.values or "rate" not in row.values:
-            return None
-        # MB = 10^6 B since 2018, 2^20 B before.
-        units = (1.0,) if (self.version or "")[:4] >= "2018" else (1.0, 1.048576)
-        sent = benchmark.scale * row.size
-        fits = [products_agree(row.rounded(name), row.rounded("rate"), (sent / unit, 0.0)) for unit in units]
-        return None if any(fits) else "time and Mbytes/sec do not match"
-
-    def sample(self, row: TableRow, benchmark: _Benchmark, processes: int) -> Samples:
-        """The sample of a row."""
-        operation = benchmark.operation
-        if "messages" in row.values:
-            nanoseconds = message_ns(row) * benchmark.scale
-        else:
-            # The time of a ping-pong is half a round trip.
-            time = row.values.get("maximum", row.values.get("time", 0.0))
-            nanoseconds = 1e3 * time * (2 if operation == "pingpong" else 1)
-        # With more than two ranks it is a ring.
-        operation = "bidirectional" if operation == "sendrecv" and processes == 2 else operation
-        return one_time(
-            operation,
-            row.size * processes if benchmark.per_rank else row.size,
-            tuple(range(processes)),
-            nanoseconds,
-            implementation="transfers" if benchmark.scale else "library",
-            wrong_bytes=self.wrong_bytes(row),
-        )
+    def impossible(self, row: TableRow, streams: int = 1) -> str | None:
+        """As always, in MB of either size where the version is old."""
+        reason = super().impossible(row, streams)
+        if reason is None or (self.version or "") >= "2018" or "rate" not in row.values:
+            return reason
+        values = {**row.values, "rate": row.values["rate"] * _OLD_MEGABYTES}
+        return super().impossible(replace(row, values=values), streams)
 
 
-#: By its own name: the operation, and whether a size is the share of one rank.
 _COLLECTIVES = {
-    "allreduce": ("allreduce", False),
-    "reduce": ("reduce", False),
-    "reduce_scatter": ("reduce_scatter", False),
-    "bcast": ("broadcast", False),
-    "broadcast": ("broadcast", False),
-    "allgather": ("allgather", True),
-    "alltoall": ("alltoall", True),
+    **{name.lower(): test for name, test in _TESTS.items() if not test.streams},
+    "broadcast": _TESTS["Bcast"],
 }
-_ONECCL_COLUMNS = "bytes elements repetitions minimum maximum average deviation"
+_ONECCL_COLUMNS = {"bytes", "elements", "repetitions", "minimum", "maximum", "average", "deviation"}
 _OPTIONS = ("processes", "buf_count", "elem_counts", "check", "inplace")
 
 
@@ -270,6 +214,7 @@ class OneCcl(Block):
     """One collective of oneCCL's benchmark with one datatype. A time is that of the slowest rank."""
 
     title = "oneCCL's benchmark"
+    headings: ClassVar = _HEADINGS
     begins: ClassVar = (re.compile(r"options:$"), re.compile(r"# Benchmarking: "))
     known: ClassVar = {
         "rule": re.compile(r"[#-]+"),
@@ -306,12 +251,8 @@ class OneCcl(Block):
             self.add(Verdict.FAIL, line, "the data were wrong")
         elif kind == "end":
             self.ended = True
-        elif kind == "header":
-            columns = columns_of(line)
-            if self.tables or " ".join(name for name in columns if name != "wait") != _ONECCL_COLUMNS:
-                self.invalid(line, "the columns are not those of oneCCL's benchmark")
-                columns = {}
-            self.tables.append(Table(line, columns))
+        elif kind == "header" and not self.tables[-1].columns.keys() >= _ONECCL_COLUMNS:
+            self.invalid(line, "the columns are not those of oneCCL's benchmark")
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Its options have numbers too, and so has the log of its library."""
@@ -340,26 +281,18 @@ class OneCcl(Block):
         if said["name"] not in _COLLECTIVES or said["datatype"] not in ELEMENT_BYTES:
             self.invalid(None, f"{said['name']!r} of {said['datatype']} cannot be read")
             return
-        table, element = self.tables[0], ELEMENT_BYTES[said["datatype"]]
+        table, element, test = self.tables[0], ELEMENT_BYTES[said["datatype"]], _COLLECTIVES[said["name"]]
+        self.unchecked = -1 if said["check"] == "off" else 0
         self.check_alignment(table.rows)
         planned = [element * int(count) for count in said["elem_counts"].strip("[]").split()]
         if table.sizes != planned or not planned or list(self.asked.sizes or planned) != planned:
             self.incomplete(table.line, "rows are missing, or are not those that were requested")
-        self.facts["validation"] = "off" if said["check"] == "off" else "passed"
         for row in table.rows:
             if (reason := self.impossible(row)) is not None or row.size != int(row.values["elements"]) * element:
                 self.invalid(row.line, reason or "#bytes and #elem_count are not of one datatype")
-            elif (sample := self.sample(row, element)).bytes > 0:
-                yield sample
-
-    def sample(self, row: TableRow, element: int) -> Samples:
-        """The sample of a row."""
-        operation, shares = _COLLECTIVES[self.said["name"]]
-        ranks = self.ranks or 1
-        size = row.size * ranks if shares else row.size
-        if operation == "reduce_scatter":
-            # What it cannot share equally it leaves out.
-            size = int(row.values["elements"]) // ranks * ranks * element
-        wrong = -1 if self.said["check"] == "off" else 0
-        nanoseconds = 1e3 * row.values["maximum"]
-        return one_time(operation, size, tuple(range(ranks)), nanoseconds, implementation="library", wrong_bytes=wrong)
+                continue
+            sample = self.sample(row, test, self.ranks)
+            # A reduce_scatter leaves out what it cannot share equally.
+            whole = element * self.ranks if test.operation == "reduce_scatter" else 1
+            if size := sample.bytes // whole * whole:
+                yield replace(sample, bytes=size)

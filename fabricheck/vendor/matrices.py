@@ -1,5 +1,5 @@
-"""Reads matrices of bandwidths between devices: nvbandwidth (text and JSON), p2pBandwidthLatencyTest, nvloom, and those
-of TransferBench. Each matrix is an output of its own (docs/vendor-formats.md).
+"""Reads matrices of bandwidths between devices: nvbandwidth (text and JSON), p2pBandwidthLatencyTest, nvloom,
+TransferBench and rocm_bandwidth_test. Each matrix is an output of its own (docs/vendor-formats.md).
 """
 
 from __future__ import annotations
@@ -8,105 +8,204 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fabricheck.records.finding import Finding
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import Asked, Block, one_time, quote
+from fabricheck.vendor.block import Asked, Block, quote
+from fabricheck.vendor.printed_tables import one_time, value_of
 
-# Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, and of TransferBench.
-_BUFFER, _P2P_BUFFER, _AMD_BUFFER = 512 << 20, 160_000_000, 64 << 20
+_SAMPLE = "p2pBandwidthLatencyTest"
+# Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, TransferBench's, and that of
+# rocm_bandwidth_test -A and -a (rocm_bandwidth_test_parse.cpp).
+_SIZES = {
+    "nvbandwidth": 512 << 20,
+    "nvloom_cli": 512 << 20,
+    _SAMPLE: 160_000_000,
+    "TransferBench": 64 << 20,
+    "RocmBandwidthTest": 64 << 20,
+}
 # Less and more than any link or memory has, in GB/s.
 _LEAST, _MOST = 1e-3, 1e7
-_PAIR = re.compile(
-    r"(?:multinode_)?device_to_device_(?P<both>bidirectional_)?(?:memcpy|unidir)_(?P<access>read|write)_(?P<by>ce|sm)"
-)
-_OTHERS = re.compile(
-    r"(?P<operation>host_to_device|device_to_host)_memcpy_(?P<by>ce|sm)|(?P<local>device_local_copy).*"
+_TEST = re.compile(
+    r"(?:(?:multinode_)?device_to_device_(?P<both>bidirectional_)?(?:memcpy|unidir)_(?P<access>read|write)"
+    r"|(?P<host>host_to_device|device_to_host)_memcpy)_(?P<by>ce|sm)|(?P<local>device_local_copy).*"
 )
 _PART = re.compile(r"\b(?:Read|Write)[12]\b")
-_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2}", re.ASCII)
 _OTHER_UNIT = re.compile(r"\((?!GB/s)\w+/\w+\)")
-_MOVERS = {"ce": "copy", "sm": "kernel"}
+_MOVERS = {"ce": "copy", "sm": "kernel", "DMA": "copy", "GFX": "kernel"}
+# What stands in the corner, between racks, and after a row's own end.
+_BESIDE = re.compile(r"\bD[\\/]D\b|\bSRC(?:\+EXE)?\\(?:EXE\+)?DST\b|\||(?<!<)->")
+_END = re.compile(r"\b([CG])PU 0?(\d+)\b")
+_LABEL = re.compile(r"[CG]?\d{1,4}", re.ASCII)
+_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2,6}", re.ASCII)
 
 
 @dataclass
 class _Matrix:
-    """A matrix: the test that it is of, its cells by row, and the sum that the tool prints."""
+    """A matrix: what a cell of it is, its cells by row and column, and the sum that the tool prints.
+
+    `operation`: of pairs of GPUs, or of each GPU by itself; "" where it is not known, or not of one transfer. `both`: a
+    cell is the sum of both directions. `transfers`: those that TransferBench prints one by one.
+    """
 
     line: Line
     test: str
+    operation: str = ""
+    mover: str = "copy"
+    access: str = "write"
+    both: bool = False
+    size: int = 0
     title: str = ""
-    width: int = 0
+    columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    transfers: list[tuple[str, str, float]] = field(default_factory=list)
+    lengths: set[int] = field(default_factory=set)
     sum: float | None = None
+
+    @property
+    def height(self) -> int:
+        """How many rows it has when it is whole."""
+        return 1 if self.operation in ("host_to_device", "device_to_host", "local_copy") else len(self.columns)
+
+    @property
+    def cells(self) -> list[tuple[str, str, float]]:
+        """Row, column and GB/s."""
+        cells = list(self.transfers)
+        for label, row in self.rows:
+            cells += [(label, *cell) for cell in zip(self.columns, map(value_of, row), strict=True) if cell[1] >= 0]
+        return cells
 
 
 class Matrices(Block):
-    """The matrices of nvbandwidth, nvloom and p2pBandwidthLatencyTest."""
+    """The matrices of a tool."""
 
     title = "nvbandwidth"
+    several = True
     begins: ClassVar = (
-        re.compile(r"nvbandwidth Version: |nvloom_cli \S+$|\[P2P \(Peer-to-Peer\) GPU Bandwidth"),
-        re.compile(r"P2P Connectivity Matrix"),
-        re.compile(r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi)directional P2P="),
+        re.compile(
+            r"nvbandwidth Version: |nvloom_cli \S+$|\[P2P \(Peer-to-Peer\) GPU|TransferBench v|RocmBandwidthTest Ver"
+        ),
+        re.compile(r"P2P Connectivity Matrix|Test [0-9]+:"),
+        re.compile(r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi?)directional (?:P2P=|copy peak)"),
     )
     known: ClassVar = {
-        "version": re.compile(r"(?P<program>nvbandwidth|nvloom_cli)(?: Version:)? v?(?P<version>\S+)"),
-        "device": re.compile(r"Device:? ([0-9]+)[:,] (.+?)(?: \([0-9a-f]{8}:.*|, pciBusID.*)", re.ASCII),
+        "version": re.compile(
+            r"(?P<program>nvbandwidth|nvloom_cli|TransferBench|RocmBandwidthTest)(?: Version:)? v?(?P<version>\S+).*"
+        ),
+        "device": re.compile(
+            r"Device:? ([0-9]+)[:,] +(.+?)(?: \([0-9a-f]{8}:.*|, pciBusID.*|,(?: +GPU-\w+,)? +\w+:\w+\.\d)", re.ASCII
+        ),
+        "processor": re.compile(r"Device: +([0-9]+), [^,]*\b(?:EPYC|Ryzen|Xeon|CPU|Processor)\b[^,]*"),
         "process": re.compile(r"Process +([0-9]+) \((\S+)\): device [0-9]+: (.+?) \([0-9a-f]{8}:.*", re.ASCII),
         "size": re.compile(r"(?:Buffer size|bufferSize): (?P<mebibytes>[0-9]{1,6}) MiB"),
+        "bytes": re.compile(r"Bytes Per Direction (?P<bytes>[0-9]{1,12})", re.ASCII),
         "running": re.compile(r"Running (\w+)\.?"),
-        "p2p": re.compile(r"(Uni|Bi)directional P2P=(Enabled|Disabled) .*Matrix \(GB/s\)"),
-        "other p2p": re.compile(r"P2P(?:=\w+)? (?:Connectivity|Latency).*Matrix.*"),
+        "p2p": re.compile(r"(Uni|Bi)directional P2P=(Enabled|Disabled) .*\(GB/s\)"),
+        "amd": re.compile(r"(Uni|Bi?)directional copy peak bandwidth GB/s(?: .*\(GPU-Executor: (GFX|DMA)\))?"),
+        "other": re.compile(r"P2P(?:=\w+)? (?:Connectivity|Latency).*Matrix.*|Inter-Device .*|Test [0-9]+:.*"),
+        "transfer": re.compile(
+            r"Transfer +[0-9]+ *\| *([0-9]+(?:\.[0-9]+)?) GB/s *\|.*?\| *([0-9]+) bytes *\| *"
+            r"\(?([CGHFBMN])([0-9]+)\)? *-> *(GFX|DMA|CPU|G|D|C)\w*:?[0-9]*[^>]*-> *\(?([CGHFBMN])([0-9]+)\)?",
+            re.ASCII,
+        ),
         "matrix": re.compile(r"(?:memcpy|memory|multicast|Device to Device|Bisect) .*"),
         "sum": re.compile(r"SUM (\w+) ([0-9]+(?:\.[0-9]+)?)", re.ASCII),
+        "backward": re.compile(r"[CG]PU [0-9]{2} +<-.*"),
         "failed": re.compile(r"(?:\[\S*\] )?(?:ERROR|Error|Waived|WAIVED).*"),
         "done": re.compile(r"(?:ExecutionTime|Done) .*"),
         "can": re.compile(r"Device=[0-9]+ CAN(?:NOT)? Access Peer Device=[0-9]+"),
     }
-    own = re.compile(r"^SUM |GPU\((?:row|column)\)|Matrix|D\\D [^0-9]*$")
+    own = re.compile(
+        r"^SUM |directional P2P|GPU\((?:row|column)\)|Matrix|D[\\/]D [^0-9]*$|Transfer +[0-9]+.*GB/s|SRC\+EXE"
+    )
 
     def __init__(self, path: str, asked: Asked) -> None:
         super().__init__(path, asked)
         self.matrices: list[_Matrix] = []
+        self.ends: dict[str, str] = {}  # of tools that count processors among the devices
+
+    @property
+    def tool(self) -> str:
+        """The program."""
+        return self.said.get("program", self.title)
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Begins a matrix, ends it by its sum, or keeps what the line says of the devices."""
+        super().read_line(kind, match, line)
+        last = self.matrices[-1] if self.matrices else _Matrix(line, "")
         if kind == "device":
+            self.ends[match[1]] = f"G{len(self.devices)}"
             self.devices.append(match[2])
+        elif kind == "processor":
+            self.ends[match[1]] = f"C{match[1]}"
         elif kind == "process":
             self.hosts.append(match[2])
             self.devices.append(match[3])
         elif kind == "running":
-            self.matrices.append(_Matrix(line, match[1]))
-        elif kind in ("p2p", "other p2p"):
-            name = f"p2p_{match[1]}directional_{match[2]}" if kind == "p2p" else "p2p_other"
-            self.matrices.append(_Matrix(line, name))
+            self.begin(line, match[1])
+        elif kind == "p2p":
+            self.said["program"] = _SAMPLE
+            operation = f"{match[1].lower()}directional" if match[2] == "Enabled" else ""
+            self.matrices.append(_Matrix(line, f"{match[1]}directional P2P={match[2]}", operation, both=True))
+        elif kind == "amd":
+            operation = "unidirectional" if match[1] == "Uni" else "bidirectional"
+            mover = _MOVERS[match[2] or "DMA"]
+            self.matrices.append(_Matrix(line, f"{operation} by {mover}", operation, mover, both=match[2] is None))
+        elif kind == "transfer":
+            self.read_transfer(match, line)
+        elif kind == "other":
+            self.matrices.append(_Matrix(line, match[0]))
         elif kind == "matrix" and self.matrices:
-            if self.matrices[-1].title:
-                self.matrices.append(_Matrix(line, self.matrices[-1].test))
-            self.matrices[-1].title = line.text.strip()
-        elif kind == "sum" and self.matrices:
-            self.matrices[-1].sum = float(match[2])
+            self.name(line.text.strip(), line)
+        elif kind == "sum":
+            last.sum = float(match[2])
         elif kind == "failed" and self.matrices:
-            self.incomplete(line, f"{self.matrices[-1].test} did not run")
-        else:
-            super().read_line(kind, match, line)
+            self.incomplete(line, f"{last.test} did not run")
+
+    def begin(self, line: Line, test: str) -> None:
+        """Begins the matrix of a test of nvbandwidth or nvloom."""
+        matrix = _Matrix(line, test)
+        if (match := _TEST.fullmatch(test)) is not None:
+            pairs = "bidirectional" if match["both"] else "unidirectional"
+            matrix.operation = match["host"] or ("local_copy" if match["local"] else pairs)
+            matrix.mover, matrix.access = _MOVERS[match["by"] or "ce"], match["access"] or "write"
+        self.matrices.append(matrix)
+
+    def name(self, title: str, line: Line) -> None:
+        """Takes the title of a matrix, or of the next one of the same test.
+
+        Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
+        have one alone, and do not say of which it is.
+        """
+        if self.matrices[-1].title:
+            self.begin(line, self.matrices[-1].test)
+        matrix = self.matrices[-1]
+        matrix.title = title
+        summed = matrix.operation == "bidirectional" and _PART.search(title) is None
+        if summed or _OTHER_UNIT.search(title) is not None:
+            matrix.operation = ""
+
+    def read_transfer(self, match: re.Match[str], line: Line) -> None:
+        """Adds a transfer of TransferBench to those of one executor and size."""
+        mover, size = "copy" if match[5].startswith("D") else "kernel", int(match[2])
+        if not self.matrices or (self.matrices[-1].mover, self.matrices[-1].size) != (mover, size):
+            self.matrices.append(_Matrix(line, f"transfers by {mover}", "unidirectional", mover, size=size))
+        source, target = (f"{'G' if end[0] in 'GF' else 'C'}{end[1]}" for end in (match.group(3, 4), match.group(6, 7)))
+        self.matrices[-1].transfers.append((source, target, float(match[1])))
 
     def take(self, line: Line) -> None:
-        """Rows have numbers and N/A alone, but for bars between racks."""
-        tokens = line.text.replace("D\\D", " ").replace("|", " ").split()
-        cells = [token for token in tokens if _CELL.fullmatch(token) or token.isdecimal()]
+        """Rows have numbers and N/A alone, but for their ends."""
+        text = line.text if "<-" in line.text else _BESIDE.sub(" ", _END.sub(r"\1\2", line.text))
+        tokens = text.split()
+        cells = [token for token in tokens if _CELL.fullmatch(token) or _LABEL.fullmatch(token)]
         if self.matrices and tokens and len(cells) == len(tokens):
             self.hear(line)
-            self.read_cells(line, tokens)
-        elif (
-            self.matrices and cells and len(cells) >= len(tokens) - 1 and self.matrices[-1].width and tokens[0] in cells
-        ):
+            self.read_cells(self.matrices[-1], line, tokens)
+        elif self.matrices and self.matrices[-1].columns and len(tokens) - 1 <= len(cells) and tokens[0] in cells:
             self.invalid(line, "not a row of a matrix")
         else:
             super().take(line)
@@ -115,47 +214,39 @@ class Matrices(Block):
         """None but those that `take` has."""
         return False
 
-    def read_cells(self, line: Line, tokens: list[str]) -> None:
-        """The numbers of the columns, or a row with its own."""
-        matrix = self.matrices[-1]
-        if not matrix.width:
-            matrix.width = len(tokens)
-            if not matrix.test.startswith("p2p_other") and tokens != [str(index) for index in range(len(tokens))]:
-                self.invalid(line, "these are not the numbers of the columns")
-        elif len(tokens) != matrix.width + 1 or tokens[0] != str(len(matrix.rows)):
-            if not matrix.test.startswith("p2p_other"):
-                self.invalid(line, f"not a row of {matrix.width} columns")
+    def read_cells(self, matrix: _Matrix, line: Line, tokens: list[str]) -> None:
+        """The labels of the columns, or a row with its own."""
+        label = self.ends.get(tokens[0], tokens[0])
+        if not matrix.operation:
+            return
+        if not matrix.columns:
+            matrix.columns = [self.ends.get(token, token) for token in tokens]
+            unknown = self.tool == "RocmBandwidthTest" and not self.ends.keys() >= set(tokens)
+            if unknown or len(set(tokens)) != len(tokens) or not all(map(_LABEL.fullmatch, tokens)):
+                self.invalid(line, "these are not the numbers of the columns, or of devices that are listed")
+        elif len(tokens) != len(matrix.columns) + 1 or label not in matrix.columns[len(matrix.rows) :][:1]:
+            self.invalid(line, f"not the next row of {len(matrix.columns)} columns")
         else:
-            matrix.rows.append((line.text, tokens[1:]))
+            matrix.rows.append((label, tokens[1:]))
+            matrix.lengths.add(len(line.text.rstrip()))
 
     def outputs(self) -> Iterator[VendorOutput]:
         """An output for each matrix of which it is known what was measured; the others are named in the facts."""
-        judged = [(matrix, meaning) for matrix in self.matrices if (meaning := meaning_of(matrix)) is not None]
-        known = {matrix.test for matrix, _ in judged}
-        unread = dict.fromkeys(matrix.test for matrix in self.matrices if matrix.test not in known)
+        read = {matrix.test for matrix in self.matrices if matrix.operation}
+        unread = dict.fromkeys(matrix.test for matrix in self.matrices if matrix.test not in read)
         self.facts |= {"not read": ", ".join(unread)} if unread else {}
-        self.version = self.said.get("version")
-        if not judged:
-            self.incomplete(
-                None, "no matrix with one meaning: give the output of a test between two devices, or of one"
-            )
-            yield self.base(None)
-        for matrix, (operation, mover, access) in judged:
-            samples = tuple(self.samples_of(matrix, operation))
-            yield replace(self.base(matrix), samples=samples, transport=mover, access=access)
-
-    def base(self, matrix: _Matrix | None) -> VendorOutput:
-        """The output of a matrix without its samples."""
-        tool = self.said.get("program", self.title)
-        if matrix is not None and matrix.test.startswith("p2p"):
-            tool = "p2pBandwidthLatencyTest"
-        name = f"{tool} {matrix.test}" if matrix is not None else tool
-        ranks = len(self.devices) or (len(matrix.rows) if matrix is not None else None)
-        return VendorOutput(
-            name,
-            self.version,
+        measured: list[tuple[_Matrix, list[Samples]]] = []
+        for matrix in self.matrices:
+            samples = list(self.samples_of(matrix)) if matrix.operation else []
+            for operation in dict.fromkeys(sample.operation for sample in samples):
+                measured.append((matrix, [sample for sample in samples if sample.operation == operation]))
+        if not measured and not self.problems:
+            self.incomplete(None, "no matrix with one meaning: give the output of a test of two devices, or of one")
+        base = VendorOutput(
+            self.tool,
+            self.said.get("version"),
             self.path,
-            ranks,
+            len(self.devices) or None,
             self.facts,
             (),
             tuple(self.problems),
@@ -163,183 +254,72 @@ class Matrices(Block):
             hosts=tuple(self.hosts),
             devices=tuple(self.devices),
         )
+        for matrix, samples in measured:
+            ranks = base.ranks or len(matrix.columns) or None
+            name = f"{self.tool} {matrix.test}"
+            output = replace(base, tool=name, ranks=ranks, samples=tuple(samples))
+            yield replace(output, transport=matrix.mover, access=matrix.access)
+        if not measured:
+            yield base
 
-    def samples_of(self, matrix: _Matrix, operation: str) -> Iterator[Samples]:
+    def samples_of(self, matrix: _Matrix) -> Iterator[Samples]:
         """Each cell, where the matrix is whole."""
-        p2p = matrix.test.startswith("p2p")
-        height = 1 if operation in ("host_to_device", "device_to_host", "local_copy") else matrix.width
-        cells = [float(cell) for _, row in matrix.rows for cell in row if cell != "N/A"]
-        if len(matrix.rows) != height:
-            self.incomplete(matrix.line, f"{len(matrix.rows)} rows instead of {height}: the output was cut off")
-            return
-        if matrix.sum is None and self.said.get("program") == "nvbandwidth":
+        cells = matrix.cells
+        total = sum(rate for _, _, rate in cells)
+        if len(matrix.rows) != matrix.height or not cells:
+            self.incomplete(matrix.line, f"{len(matrix.rows)} rows instead of {matrix.height}: the output was cut off")
+        elif matrix.sum is None and self.tool == "nvbandwidth":
             self.incomplete(matrix.line, "the sum is missing: the output was cut off")
-            return
-        if matrix.sum is not None and abs(matrix.sum - sum(cells)) > 0.01 * (len(cells) + 1) + 1e-5 * sum(cells):
+        elif matrix.sum is not None and abs(matrix.sum - total) > 0.01 * (len(cells) + 1) + 1e-5 * total:
             self.invalid(matrix.line, "the cells do not add up to SUM")
-            return
-        if p2p and len({len(text.rstrip()) for text, _ in matrix.rows}) > 1:
+        elif self.tool == _SAMPLE and len(matrix.lengths) > 1:
             self.invalid(matrix.line, "the rows are not aligned: characters were lost or added")
-            return
-        buffer = int(self.said["mebibytes"]) << 20 if "mebibytes" in self.said else _P2P_BUFFER if p2p else _BUFFER
-        shared = 2 if p2p and operation == "bidirectional" else 1
-        for row, (_, texts) in enumerate(matrix.rows):
-            for column, text in enumerate(texts):
-                if text == "N/A" or (p2p and row == column):
-                    continue
-                if not _LEAST <= float(text) <= _MOST:
-                    self.invalid(matrix.line, f"{text} GB/s is impossible")
-                    return
-                ranks = (row, column) if height > 1 else (column,)
-                yield one_time(operation, buffer, ranks, shared * buffer / float(text))
+        elif not all(_LEAST <= rate <= _MOST for _, _, rate in cells):
+            self.invalid(matrix.line, "a bandwidth in it is impossible")
+        else:
+            said = int(self.said.get("bytes", 0)) or int(self.said.get("mebibytes", 0)) << 20
+            size = matrix.size or said or _SIZES[self.tool]
+            for source, target, rate in cells:
+                pair = matrix.height > 1 or matrix.transfers
+                alone = (matrix.operation, (int(target.lstrip("GC")),))
+                operation, ranks = between(source, target, matrix.operation) if pair else alone
+                if operation:
+                    streams = 2 if matrix.both and operation == "bidirectional" else 1
+                    yield one_time(operation, size, ranks, streams * size / rate)
 
 
-def meaning_of(matrix: _Matrix) -> tuple[str, str, str] | None:
-    """Operation, mover and access of a matrix; None where it is not known, or not one transfer by itself.
-
-    Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
-    have one alone, and do not say of which it is.
-    """
-    if _OTHER_UNIT.search(matrix.title) is not None:
-        return None
-    if matrix.test.startswith("p2p"):
-        kinds = {"p2p_Unidirectional_Enabled": "unidirectional", "p2p_Bidirectional_Enabled": "bidirectional"}
-        return (kinds[matrix.test], "copy", "write") if matrix.test in kinds else None
-    if (match := _PAIR.fullmatch(matrix.test)) is not None:
-        if match["both"] and _PART.search(matrix.title) is None:
-            return None
-        return "bidirectional" if match["both"] else "unidirectional", _MOVERS[match["by"]], match["access"]
-    if (match := _OTHERS.fullmatch(matrix.test)) is not None:
-        return match["operation"] or "local_copy", _MOVERS[match["by"] or "ce"], "write"
-    return None
+def between(source: str, target: str, operation: str) -> tuple[str, tuple[int, ...]]:
+    """The operation between two ends, and their GPUs; none within one end or without a GPU."""
+    gpus = [end for end in (source, target) if not end.startswith("C")]
+    if source == target or not gpus or (len(gpus) == 1 and operation == "bidirectional"):
+        return "", ()
+    if len(gpus) == 1:
+        operation = "device_to_host" if gpus[0] == source else "host_to_device"
+    return operation, tuple(int(end.lstrip("G")) for end in gpus)
 
 
-def read_nvbandwidth_json(text: str, path: str, asked: Asked) -> Iterator[VendorOutput]:
-    """The outputs in a file of `nvbandwidth --json`; damage is a problem, and nothing is raised."""
-    block = Matrices(path, asked)
+def text_of_json(text: str) -> str:
+    """What nvbandwidth prints instead of a file of `--json`. Raises ValueError for another file."""
     try:
-        fill(block, json.loads(text)["nvbandwidth"])
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        block.invalid(None, f"the file is not as nvbandwidth writes it: {quote(str(error), 60)}")
-        block.matrices.clear()
-    yield from block.outputs()
+        content = json.loads(text)["nvbandwidth"]
+        lines = [f"nvbandwidth Version: {content.get('version', '-')}"]
+        for name in next((content[name] for name in content if name.casefold() == "gpu device list"), []):
+            lines.append(f"Device {str(name).split(' (')[0]} (00000000:0)")
+        for test in content["testcases"]:
+            cells = [
+                [cell if cell == "N/A" else f"{float(cell):.2f}" for cell in row] for row in test["bandwidth_matrix"]
+            ]
+            total = sum(float(cell) for row in cells for cell in row if cell != "N/A")
+            lines += [f"Running {test['name']}.", f"memcpy {test.get('bandwidth_description', '')}"]
+            lines.append(" ".join(map(str, range(len(cells[0])))))
+            lines += [f"{index} {' '.join(row)}" for index, row in enumerate(cells)]
+            lines.append(f"SUM {test['name']} {float(test.get('sum', total)):.2f}")
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is not as nvbandwidth writes it: {quote(str(error), 60)}") from None
+    return "\n".join(lines)
 
 
-def fill(block: Matrices, content: Any) -> None:
-    """Reads the file. Raises LookupError, TypeError or ValueError for what is not as the tool writes it."""
-    block.said = {"version": str(content.get("version", ""))}
-    names: list[str] = next((content[name] for name in content if name.casefold() == "gpu device list"), [])
-    block.devices = [str(name).split(": ", 1)[-1].split(" (")[0] for name in names]
-    for test in content["testcases"]:
-        matrix = _Matrix(Line(1, str(test["name"])), str(test["name"]), str(test.get("bandwidth_description", "")))
-        cells = [[str(cell) for cell in row] for row in test.get("bandwidth_matrix", ())]
-        matrix.width = len(cells[0]) if cells else 0
-        matrix.rows = [("", row) for row in cells]
-        rates = [float(cell) for row in cells for cell in row if cell != "N/A"]
-        if any(len(row) != matrix.width for row in cells) or not all(rate > 0 for rate in rates):
-            raise ValueError(f"a cell of {test['name']} is not a bandwidth")
-        matrix.sum = float(test["sum"]) if "sum" in test else None
-        block.matrices.append(matrix)
-
-
-class TransferBench(Block):
-    """Transfers of TransferBench, and its matrices of pairs."""
-
-    title = "TransferBench"
-    transport = "copy"
-    begins: ClassVar = (
-        re.compile(r"TransferBench v"),
-        re.compile(r"Test [0-9]+:"),
-        re.compile(r"(?:Uni|Bi)directional copy peak"),
-    )
-    known: ClassVar = {
-        "version": re.compile(r"TransferBench v(?P<version>\S+).*"),
-        "size": re.compile(r"Bytes Per Direction (?P<bytes>[0-9]{1,12})", re.ASCII),
-        "matrix": re.compile(r"(Uni|Bi)directional copy peak bandwidth GB/s .*\(GPU-Executor: (GFX|DMA)\)"),
-        "header": re.compile(r"SRC(?:\+EXE)?\\(?:EXE\+)?DST +(.*)"),
-        "row": re.compile(r"([CG])PU ([0-9]{2}) +(->|<-|<->)((?: +(?:N/A|[0-9]+\.[0-9]{2}))+)", re.ASCII),
-        "transfer": re.compile(
-            r"Transfer +[0-9]+ *\| *([0-9]+(?:\.[0-9]+)?) GB/s *\|.*?\| *([0-9]+) bytes *\| *"
-            r"\(?([CGHFBMN])([0-9]+)\)? *-> *(GFX|DMA|CPU|G|D|C)\w*:?[0-9]*[^>]*-> *\(?([CGHFBMN])([0-9]+)\)?",
-            re.ASCII,
-        ),
-    }
-    own = re.compile(r"Transfer +[0-9]+.*GB/s|SRC\+EXE|^[CG]PU [0-9]{2} +(?:->|<)")
-
-    def __init__(self, path: str, asked: Asked) -> None:
-        super().__init__(path, asked)
-        self.targets: list[str] = []
-        self.rowless: set[str] = set()
-        self.kind, self.mover = "Uni", "kernel"
-        self.found: list[tuple[str, Samples]] = []
-
-    def is_row(self, tokens: list[str]) -> bool:  # type: ignore[override]
-        """Its rows are among the known lines."""
-        return False
-
-    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
-        """Adds the transfers of a line."""
-        if kind == "matrix":
-            self.kind, self.mover = match[1], "copy" if match[2] == "DMA" else "kernel"
-        elif kind == "header":
-            self.check_rows()
-            self.targets = [f"{end[0]}{int(end[4:])}" for end in re.findall(r"[CG]PU [0-9]{2}", match[1])]
-            self.rowless = set(self.targets)
-        elif kind == "row" and match[3] == "->":
-            cells = match[4].split()
-            self.rowless.discard(f"{match[1]}{int(match[2])}")
-            if len(cells) != len(self.targets):
-                self.invalid(line, f"not a row of {len(self.targets)} columns")
-                return
-            for target, cell in zip(self.targets, cells, strict=True):
-                if cell != "N/A":
-                    size = int(self.said.get("bytes", _AMD_BUFFER))
-                    self.add_transfer((f"{match[1]}{int(match[2])}", target), size, float(cell), self.mover)
-        elif kind == "transfer":
-            ends = f"{match[3]}{int(match[4])}", f"{match[6]}{int(match[7])}"
-            self.kind = "Uni"
-            mover = "copy" if match[5].startswith("D") else "kernel"
-            self.add_transfer(ends, int(match[2]), float(match[1]), mover)
-        elif kind not in ("row", "transfer"):
-            super().read_line(kind, match, line)
-
-    def check_rows(self) -> None:
-        """Each end that a matrix has a column for has a row."""
-        if self.rowless:
-            self.incomplete(None, f"a matrix has no row of {', '.join(sorted(self.rowless))}")
-
-    def add_transfer(self, ends: tuple[str, str], size: int, rate: float, mover: str) -> None:
-        """Adds a transfer between two ends, such as G0 and C1, in GB/s."""
-        of_gpus = tuple(end[0] in "GF" for end in ends)
-        ranks = tuple(int(end[1:]) for end in ends if end[0] in "GF")
-        names = {(True, True): "unidirectional", (True, False): "device_to_host", (False, True): "host_to_device"}
-        operation = names.get((of_gpus[0], of_gpus[1]))
-        if operation is None or ends[0] == ends[1] or not _LEAST <= rate <= _MOST:
-            return
-        if self.kind == "Bi":
-            if operation != "unidirectional":
-                return
-            operation = "bidirectional"
-        self.found.append((mover, one_time(operation, size, ranks, size / rate)))
-
-    def outputs(self) -> Iterator[VendorOutput]:
-        """An output for each kind of transfer, mover and size."""
-        self.check_rows()
-        kinds: dict[tuple[str, str, int], list[Samples]] = {}
-        for mover, sample in self.found:
-            kinds.setdefault((sample.operation, mover, sample.bytes), []).append(sample)
-        if not kinds:
-            self.incomplete(None, "no transfer between two GPUs, or a GPU and the host")
-        problems = tuple(self.problems)
-        version = self.said.get("version")
-        for (operation, mover, _), samples in (kinds or {("", "copy", 0): []}).items():
-            tool = f"{self.title} {operation} by {mover}" if operation else self.title
-            yield VendorOutput(
-                tool, version, self.path, None, self.facts, tuple(samples), problems, transport=mover, memory="gpu"
-            )
-
-
-def unread(name: str, path: str) -> VendorOutput:
-    """An output of a tool that is known by name and not read."""
-    message = f"{path or 'the text'}: is an output of {name}, which is not read"
-    return VendorOutput(name, None, path, None, {}, (), (Finding("other-tool", Verdict.INVALID, message),))
+def refusal(tool: str, path: str, why: str, code: str = "output-damaged") -> VendorOutput:
+    """An output that cannot be read."""
+    problem = Finding(code, Verdict.INVALID, f"{path or 'the text'}: {why}")
+    return VendorOutput(tool, None, path, None, {}, (), (problem,))

@@ -6,6 +6,7 @@ and the number of ranks, the footer's average from all rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -18,14 +19,14 @@ import numpy as np
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
-from fabricheck.vendor.block import (
+from fabricheck.vendor.block import Asked, Block
+from fabricheck.vendor.printed_tables import (
     ELEMENT_BYTES,
     LARGEST_RANKS,
     NUMBER,
     WHOLE,
     WORD,
-    Asked,
-    Block,
+    Column,
     Table,
     TableRow,
     one_time,
@@ -34,7 +35,7 @@ from fabricheck.vendor.block import (
 
 
 @dataclass(frozen=True)
-class Test:
+class NcclTest:
     """`shared`: the buffer has one share a rank; bandwidths are size / time, times the factors of n ranks."""
 
     operation: str
@@ -55,17 +56,17 @@ class Test:
 
 
 TESTS = {
-    "all_reduce_perf": Test("allreduce", reduces=True),
-    "all_gather_perf": Test("allgather", shared=True),
-    "alltoall_perf": Test("alltoall", shared=True),
-    "alltoallv_perf": Test("alltoallv", shared=True, transfers=True),
-    "broadcast_perf": Test("broadcast", rooted=True),
-    "gather_perf": Test("gather", shared=True, transfers=True, rooted=True),
-    "hypercube_perf": Test("hypercube", shared=True, transfers=True),
-    "reduce_perf": Test("reduce", reduces=True, rooted=True),
-    "reduce_scatter_perf": Test("reduce_scatter", shared=True, reduces=True),
-    "scatter_perf": Test("scatter", shared=True, transfers=True, rooted=True),
-    "sendrecv_perf": Test("sendrecv", transfers=True),
+    "all_reduce_perf": NcclTest("allreduce", reduces=True),
+    "all_gather_perf": NcclTest("allgather", shared=True),
+    "alltoall_perf": NcclTest("alltoall", shared=True),
+    "alltoallv_perf": NcclTest("alltoallv", shared=True, transfers=True),
+    "broadcast_perf": NcclTest("broadcast", rooted=True),
+    "gather_perf": NcclTest("gather", shared=True, transfers=True, rooted=True),
+    "hypercube_perf": NcclTest("hypercube", shared=True, transfers=True),
+    "reduce_perf": NcclTest("reduce", reduces=True, rooted=True),
+    "reduce_scatter_perf": NcclTest("reduce_scatter", shared=True, reduces=True),
+    "scatter_perf": NcclTest("scatter", shared=True, transfers=True, rooted=True),
+    "sendrecv_perf": NcclTest("sendrecv", transfers=True),
 }
 # There the tool cannot check a result in place, and prints N/A.
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
@@ -89,11 +90,11 @@ COLUMNS = {
     "clock": re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}", re.ASCII),
     **dict.fromkeys(("i_min", "i_max", "i_p99", "i_cv%"), NUMBER),
 }
+_NAMES = {"size": "bytes", "error": "#wrong"}
 _HEADER = re.compile(
     r"size count type( redop)?( root)?((?: time algbw busbw (?:#wrong|error))(?: i_min i_max i_p99 i_cv%)?)"
     r"( time algbw busbw (?:#wrong|error)(?: i_min i_max i_p99 i_cv%)?)?( timestamp)?"
 )
-_UNITS = {"size": "(B)", "count": "(elements)", "time": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)", "i_cv%": "(%)"}
 HALVES: tuple[tuple[str, Literal["out-of-place", "in-place"]], ...] = (("", "out-of-place"), ("'", "in-place"))
 
 
@@ -144,7 +145,9 @@ class NcclTests(Block):
         "placements": re.compile(
             r"#?\s*(?:out-of-place)?(?:[ (+]*per-iteration\))?(?:\s*in-place)?(?:[ (+]*per-iteration\))?"
         ),
-        "units": re.compile(r"#?\s*\(B\)\s.*"),
+        "units": re.compile(
+            r"#?\s*(?P<units>\(B\))\s+\(elements\)(?:\s+\(us\)\s+\(GB/s\)\s+\(GB/s\)(?:(?:\s+\(us\)){3}\s+\(%\))?){1,2}(?:\s+%Y.*)?"
+        ),
         "header": re.compile(r"#?\s*size\s.*"),
         "elided": re.compile(r"#?\s*(?:\.\.\.|…|\[\.\.\.\]|\.)+"),
         "devices": re.compile(r"#?\s*(?:Using devices|Errors with asterisks .*)?"),
@@ -155,7 +158,6 @@ class NcclTests(Block):
         asked = replace(asked, tool=program_of(asked.tool)) if asked.tool is not None else asked
         super().__init__(path, asked)
         self.groups: list[int] = []
-        self.units: list[str] | None = None
         self.name: str | None = None
         self.fitting: list[str] = []
         self.suite = self.title
@@ -189,10 +191,6 @@ class NcclTests(Block):
             self.incomplete(line, "the largest sizes were left out: not enough memory")
         elif kind == "elided":
             self.facts["rows"] = "some left out"
-        elif kind == "header":
-            self.read_header(line)
-        elif kind == "units":
-            self.units = line.text.replace("#", " ").split()
 
     def read_header(self, line: Line) -> None:
         """Begins the table; its columns have to be those of some version."""
@@ -208,7 +206,8 @@ class NcclTests(Block):
             names[-1:] = ["date", "clock"]
         columns = {}
         for name in names:
-            columns[f"{name}'" if name in columns else name] = COLUMNS[name]
+            key = _NAMES.get(name, name)
+            columns[f"{key}'" if key in columns else key] = Column(key, COLUMNS[name])
         self.tables[0].columns = columns
 
     def samples(self) -> Iterator[Samples]:
@@ -271,9 +270,8 @@ class NcclTests(Block):
     def check_whole(self, table: Table) -> None:
         """Options, units and footer have to be there, but for rows that were copied alone."""
         self.check_alignment(table.rows)
-        wanted = [_UNITS.get(name.rstrip("'"), "(us)") for name in table.columns if name[:3] in _WITH_UNITS]
-        if self.units is None or self.units[: len(wanted)] != wanted:
-            self.invalid(table.line, "the units are not those of the columns")
+        if "units" not in self.said:
+            self.invalid(table.line, "the units of the columns are missing, or are others")
         average, excerpt = self.said.get("average"), not self.said.keys() & {"minimum", "average", "bounds", "started"}
         if excerpt:
             self.facts["options"] = "not said"
@@ -288,27 +286,22 @@ class NcclTests(Block):
             if abs(mean - value) > slack * (1 + 1e-6):
                 self.invalid(None, f"the footer's average busbw of {value:g} differs from that of the rows ({mean:g})")
 
-    def check_rows(self, table: Table, test: Test) -> None:
+    def check_rows(self, table: Table, test: NcclTest) -> None:
         """Of each root the sizes are ascending, and made of elements; the footer's average shows what is missing."""
         first, shares = table.rows[0].tokens, self.ranks if test.shared and self.ranks else 1
         element = ELEMENT_BYTES.get(first["type"], 0)
-        last: dict[float, int] = {}
-        before = None
+        for before, row in itertools.pairwise(table.rows):
+            now, then = (row.values.get("root", -1), row.size), (before.values.get("root", -1), before.size)
+            if now < then or (now == then and row.size):
+                self.invalid(row.line, "roots and sizes are not ascending: rows are repeated or moved")
         for row in table.rows:
-            root = row.values.get("root", -1.0)
-            if row.size < last.get(root, 0) or (row.size and row.size == last.get(root)):
-                self.invalid(row.line, "the sizes are not ascending: rows are repeated or moved")
-            if root != before and root in last:
-                self.invalid(row.line, "the rows of a root are not consecutive: rows are repeated or moved")
             if any(row.tokens.get(name) != first.get(name) for name in ("type", "redop")):
                 self.invalid(row.line, "there are several datatypes or operations: run one at a time")
             elif test.operation != "alltoallv" and row.size != row.values["count"] * element * shares:
                 # The sizes of alltoallv follow from a matrix that the output does not show.
                 self.invalid(row.line, "size and count do not match")
-            last[root] = row.size
-            before = root
 
-    def samples_of(self, row: TableRow, test: Test, ranks: int) -> Iterator[Samples]:
+    def samples_of(self, row: TableRow, test: NcclTest, ranks: int) -> Iterator[Samples]:
         """Both placements of a row whose numbers belong together; what does not is a problem."""
         root = int(row.values.get("root", -1))
         if root >= ranks:
@@ -317,55 +310,49 @@ class NcclTests(Block):
         for mark, placement in HALVES:
             if f"time{mark}" not in row.tokens:
                 continue
-            wrong = int(row.values.get(f"#wrong{mark}", min(row.values.get(f"error{mark}", 0), 0)))
-            unchecked = wrong < 0
-            if not unchecked and self.said.get("validated") == "0":
-                self.invalid(row.line, "validation was off and there is a number of wrong elements")
+            wrong = int(row.values[f"#wrong{mark}"])
+            option = self.said.get("validated")
             checkable = not (mark and test.operation in _UNCHECKED_IN_PLACE)
-            if unchecked and checkable and self.said.get("validated", "0") != "0":
-                self.invalid(row.line, "validation was on and the number of wrong elements is N/A")
+            if option is not None and checkable and (wrong >= 0) != (option != "0"):
+                self.invalid(row.line, "the number of wrong elements does not fit the option of validation")
             if wrong > 0:
                 self.facts["validation"] = "failed"
                 self.add(Verdict.FAIL, row.line, f"the data were wrong in {wrong} elements ({placement})")
             elif not mark:
-                self.facts.setdefault("validation", "off" if unchecked else "passed")
+                self.facts.setdefault("validation", "off" if wrong < 0 else "passed")
             if (mistake := mistake_of(row, mark, test, ranks)) is not None:
                 self.invalid(row.line, f"{mistake} ({placement})")
             elif row.size > 0:
-                yield self.sample(row, mark, placement, test, wrong)
+                yield self.placed(row, mark, placement, test, wrong)
 
-    def sample(
-        self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: Test, wrong: int
+    def placed(
+        self, row: TableRow, mark: str, placement: Literal["out-of-place", "in-place"], test: NcclTest, wrong: int
     ) -> Samples:
         """The sample of one placement: a mean, or with `-I 1` of JSON each iteration."""
-        ranks = self.ranks or 0
-        operation = "bidirectional" if test.operation == "sendrecv" and ranks == 2 else test.operation
+        first = max(int(row.values.get("root", -1)), 0)
+        ranks = range(self.ranks or 0)
         library = min(int(self.said.get(name, 0)) for name in ("nccl_headers", "nccl_library"))
         own = self.suite == "rccl-tests" or library >= _OWN_ALLTOALL
         transfers = test.transfers or (test.operation == "alltoall" and not own)
-        root = max(int(row.values.get("root", -1)), 0)
-        others = (rank for rank in range(ranks) if rank != root)
         mean = one_time(
-            operation,
+            "bidirectional" if test.operation == "sendrecv" and len(ranks) == 2 else test.operation,
             row.size,
-            (root, *others),
+            (first, *(rank for rank in ranks if rank != first)),
             1e3 * row.values[f"time{mark}"],
             implementation="transfers" if transfers else "library",
             # Elements are counted; each has at least one wrong byte.
             wrong_bytes=wrong,
             placement=placement,
         )
-        if (iterations := self.iterations.get((row.line.number, mark))) is None:
+        iterations = self.iterations.get((row.line.number, mark))
+        if iterations is None:
             return mean
         times = np.maximum(np.rint(1e3 * np.array(iterations)), 1).astype(np.int64)
         times.flags.writeable = False
         return replace(mean, times_ns=times, statistic="iterations")
 
 
-_WITH_UNITS = ("siz", "cou", "tim", "alg", "bus", "i_m", "i_p", "i_c")
-
-
-def fits(table: Table, test: Test, ranks: int) -> bool:
+def fits(table: Table, test: NcclTest, ranks: int) -> bool:
     """Whether every row can be of `test`: its reduction, its root and its busbw agree."""
     return all(
         (row.tokens.get("redop", "none") != "none") == test.reduces
@@ -375,7 +362,7 @@ def fits(table: Table, test: Test, ranks: int) -> bool:
     )
 
 
-def mistake_of(row: TableRow, mark: str, test: Test, ranks: int) -> str | None:
+def mistake_of(row: TableRow, mark: str, test: NcclTest, ranks: int) -> str | None:
     """What cannot be true of the numbers of a row, of one placement."""
     time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
     if time[0] <= 0:

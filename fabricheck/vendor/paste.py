@@ -18,7 +18,7 @@ from fabricheck.results.printed import Line, read_lines
 from fabricheck.results.proof_logs import FALL_BACKS, read_log
 from fabricheck.vendor.block import Asked, Block
 from fabricheck.vendor.imb import Imb, OneCcl
-from fabricheck.vendor.matrices import Matrices, TransferBench, read_nvbandwidth_json, unread
+from fabricheck.vendor.matrices import Matrices, refusal, text_of_json
 from fabricheck.vendor.nccl import NcclTests
 from fabricheck.vendor.nccl_json import read_nccl_json
 from fabricheck.vendor.osu import Osu
@@ -28,7 +28,7 @@ from fabricheck.vendor.points import Cxi, FiPingpong, NixlBench, Perftest, UcxPe
 LARGEST = 8 << 20
 
 _READERS: tuple[type[Block], ...] = (
-    *(NcclTests, Osu, Imb, OneCcl, Matrices, TransferBench),
+    *(NcclTests, Osu, Imb, OneCcl, Matrices),
     *(Perftest, Cxi, FiPingpong, UcxPerftest, NixlBench),
 )
 _BEGINNINGS = [(reader, place, how) for reader in _READERS for place, how in enumerate(reader.begins)]
@@ -36,7 +36,6 @@ _BEGINNING = re.compile("|".join(f"(?P<b{index}>{how.pattern})" for index, (_, _
 
 # Tools whose outputs people paste, and that are not read here, by what they print.
 _UNREAD = (
-    ("rocm_bandwidth_test", r"^[ \t]*RocmBandwidthTest Version|^ *Unidirectional copy peak bandwidth GB/s[ \t]*$"),
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
@@ -71,13 +70,14 @@ def read_paste(text: str, path: str = "", asked: Asked | None = None) -> tuple[V
     A log by itself is an output without samples. Whatever the text holds, this returns.
     """
     asked = asked or Asked()
-    if (in_json := _json_in(text)) is not None:
-        kind, file = in_json
-        return (
-            tuple(read_nvbandwidth_json(file, path, asked))
-            if kind == "nvbandwidth"
-            else (read_nccl_json(file, path, asked),)
-        )
+    kind, file = _json_in(text)
+    if kind == "nccl":
+        return (read_nccl_json(file, path, asked),)
+    if kind == "nvbandwidth":
+        try:
+            text = text_of_json(file)
+        except ValueError as error:
+            return (refusal(kind, path, f"cannot be read: {error}"),)
     return _read(text, path, asked) or tuple(_unread(text, path))
 
 
@@ -86,20 +86,20 @@ def _unread(text: str, path: str) -> Iterator[VendorOutput]:
     plain = "\n".join(line.text for line in read_lines(text))
     for name, how in _UNREAD:
         if re.search(how, plain, re.MULTILINE) is not None:
-            yield unread(name, path)
+            yield refusal(name, path, f"is an output of {name}, which is not read", "other-tool")
             return
 
 
-def _json_in(text: str) -> tuple[str, str] | None:
-    """The file of JSON in a text, with the tool that writes it."""
+def _json_in(text: str) -> tuple[str, str]:
+    """The tool whose file of JSON is in a text, and the file; "" for none."""
     first = re.search(r"^[ \t]*\{", text, re.MULTILINE)
     if first is None:
-        return None
+        return "", text
     begin = first.start()
     for kind, word in (("nvbandwidth", '"nvbandwidth"'), ("nccl", '"nccl_version"'), ("nccl", '"nccl')):
         if word in text[begin : begin + 100_000]:
             return kind, text[begin:]
-    return None
+    return "", text
 
 
 def _read(text: str, path: str, asked: Asked) -> tuple[VendorOutput, ...]:
@@ -127,7 +127,7 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
         if match is not None and match.lastgroup is not None:
             reader, place, _ = _BEGINNINGS[int(match.lastgroup[1:])]
             other = not isinstance(part.block, reader) or place in seen or len(reader.begins) - 1 in seen
-            if reader in (Matrices, TransferBench) and isinstance(part.block, reader):
+            if reader.several and isinstance(part.block, reader):
                 other = place == 0 and 0 in seen
             if part.block is None or other:
                 before = part

@@ -110,8 +110,7 @@ def test_what_only_a_floor_judged_is_not_called_normal() -> None:
     """Of nodes whose NICs nobody says it is not known what they carry."""
     asked = NodeDescription("H200", 4, 2, "4 x 100 Gb/s Omni-Path"), NodeDescription("H200", 8)
     floor, known = (is_normal(nccl(level), "mail.txt", of, ROOT) for level, of in zip((48, 480), asked, strict=True))
-    assert floor.verdict is known.verdict is Verdict.PASS
-    assert floor.lines[-1] != known.lines[-1]
+    assert (floor.verdict, known.verdict) == (Verdict.INCOMPLETE, Verdict.PASS)
 
 
 def test_of_several_numbers_the_worst_counts() -> None:

@@ -27,6 +27,7 @@ P: pingpong_uncontended_0_1_1gib_goodput: 3165.4321 Gb/s (r:0, l:None, u:None)
 [     FAIL ] (3/4) PingPong %transport=mpi /55667788 @toy:default+none
 ==> test failed during 'sanity': test staged in 'STAGE'
 [     SKIP ] (4/4) Collectives /99aabbcc @toy:default+none
+[     SKIP ] (4/4) Collectives /99aabbcc @toy:default+none
 [----------] all spawned checks have finished
 [  FAILED  ] Ran 4/4 test case(s) from 3 check(s) (1 failure(s), 1 skipped, 0 aborted)
 """
@@ -43,6 +44,7 @@ def said(text: str, **more: object) -> list[str]:
 
 
 def test_each_check_is_one_line_with_verdict_value_and_time_left() -> None:
+    """Of two that are left out for one reason the first."""
     lines = said(SAID)
     assert len(lines) == 5
     # A build may take minutes, and says so when it begins, in a file too.

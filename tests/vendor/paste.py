@@ -9,10 +9,14 @@ Values = dict[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Paste:
-    """A text, the values in it, and what the caller knows beside it. `refusable`: whether a refusal is right too."""
+    """A text, the values in it, and what the caller knows beside it.
+
+    `refusable`: whether a refusal is right too; `cut`: whether values may be missing.
+    """
 
     tool: str
     text: str
     values: Values
     asked: dict[str, object] = field(default_factory=dict)
     refusable: bool = False
+    cut: bool = False

@@ -83,14 +83,20 @@ def osu(draw: random.Random) -> Paste:
 
 
 def imb(draw: random.Random) -> Paste:
-    """IMB-MPI1 PingPong."""
-    rows, values = [("0", "1000", "1.20", "0.00")], {}
+    """IMB-MPI1 PingPong, with times, or Uniband and Biband, with messages a second."""
+    name, streams = draw.choice([("PingPong", 1), ("Uniband", 1), ("Biband", 2)])
+    timed = name == "PingPong"
+    operation = {"PingPong": "pingpong", "Uniband": "unidirectional", "Biband": "bidirectional"}[name]
+    rows: list[tuple[str, ...]] = [("0", "1000", "1.20", "0.00") if timed else ("0", "1000", "0.00", "1610121")]
+    values = {}
     for power in range(16, 20):
-        time = round(draw.uniform(100, 5000), 2)
-        rows.append((str(1 << power), "640", f"{time:.2f}", f"{(1 << power) / time:.2f}"))
-        values["pingpong", 1 << power] = 8e-3 * (1 << power) / time
-    columns = ("#bytes", "#repetitions", "t[usec]", "Mbytes/sec")
-    return Paste("imb", render.imb("PingPong", columns, rows, (16, 19)), values)
+        size, time = 1 << power, round(draw.uniform(1, 50), 2)
+        rate, messages = f"{streams * size / time:.2f}", round(1e6 * streams / time)
+        last = (f"{time:.2f}", rate) if timed else (f"{size * messages / 1e6:.2f}", str(messages))
+        rows.append((str(size), "640", *last))
+        values[operation, size] = 8e-3 * size / time
+    columns = ("#bytes", "#repetitions", *(("t[usec]", "Mbytes/sec") if timed else ("Mbytes/sec", "Msg/sec")))
+    return Paste("imb", render.imb(name, columns, rows, (16, 19)), values)
 
 
 def nvbandwidth(draw: random.Random) -> Paste:
@@ -281,10 +287,11 @@ def draw_paste(kind: str, seed: int) -> Paste:
         return paste
     if draw.random() < 0.08:
         paste = _with_unit(paste, draw)
-    if draw.random() < 0.12 and paste.values and not paste.asked:
+    twice = draw.random() < 0.12 and bool(paste.values) and not paste.asked
+    if twice:
         paste = _twice(paste, TOOLS[kind](draw), draw)
     lines = paste.text.split("\n")
-    refusable = paste.refusable
+    refusable, cut = paste.refusable, False
     if draw.random() < 0.4:
         for _ in range(draw.randint(1, 4)):
             lines.insert(draw.randrange(len(lines)), draw.choice(_LOG))
@@ -294,6 +301,11 @@ def draw_paste(kind: str, seed: int) -> Paste:
         place = draw.randrange(len(lines[at]) + 1)
         lines[at : at + 1] = [lines[at][:place] + draw.choice(_LOG), lines[at][place:]]
         refusable = True
+    several = twice or "1 bandwidth (" in paste.text
+    if draw.random() < 0.2 and not several:  # cut off, somewhere in a line
+        lines = lines[: draw.randint(len(lines) // 2, len(lines))]
+        lines[-1] = lines[-1][: draw.randint(len(lines[-1]) // 2, len(lines[-1]))]
+        cut = refusable = True
     if draw.random() < 0.1:  # a chat makes all blanks one
         lines = [" ".join(line.split()) for line in lines]
         refusable = True
@@ -303,4 +315,4 @@ def draw_paste(kind: str, seed: int) -> Paste:
         lines = [line[start : start + 80] for line in lines for start in range(0, max(len(line), 1), 80)]
         refusable = True
     end = draw.choice(["\n", "\n", "\r\n"])
-    return replace(paste, text=end.join(lines), refusable=refusable)
+    return replace(paste, text=end.join(lines), refusable=refusable, cut=cut)

@@ -129,11 +129,42 @@ def p2p(draw: random.Random) -> Paste:
 
 
 def rocm_bandwidth_test(draw: random.Random) -> Paste:
-    """AMD's older tool, whose matrix is that of devices with processors among them: refused by its name."""
-    text = "          RocmBandwidthTest Version: 2.6.0\n\n          Device: 0,  AMD EPYC 9654\n\n"
-    text += f"          {draw.choice(['Uni', 'Bi'])}directional copy peak bandwidth GB/s\n\n          D/D       0           1\n\n"
-    text += f"          0         N/A         {draw.uniform(20, 50):.3f}\n\n          1         55.100      900.300\n"
-    return Paste("rocm_bandwidth_test", text, {}, refusable=True)
+    """AMD's older tool (rocm_bandwidth_test_report.cpp), which counts processors among the devices."""
+    processors, gpus, digits = draw.choice([1, 2]), draw.choice([2, 4]), draw.choice([3, 6])
+    count, both = processors + gpus, draw.random() < 0.4
+    lines = ["          RocmBandwidthTest Version: 2.6.0", ""]
+    for index in range(count):
+        model = (
+            "AMD EPYC 7A53 64-Core Processor"
+            if index < processors
+            else f"AMD Instinct MI250X,  GPU-88a4,  {index:x}1:0.0"
+        )
+        lines.append(f"          Device: {index},  {model}")
+    labels = " " * 10 + f"{'D/D':10}" + "".join(f"{index:<12d}" for index in range(count))
+    lines += ["", "          Inter-Device Access", "", labels, ""]
+    lines += [f"{'':10}{index:<10d}" + "1           " * count for index in range(count)]
+    title = draw.choice(["Bidirectional", "Bdirectional"]) if both else "Unidirectional"
+    lines += [f"          {title} copy peak bandwidth GB/s", "", labels, ""]
+    rates: dict[tuple[bool, bool], list[float]] = {}
+    for row in range(count):
+        cells = []
+        for column in range(count):
+            ends = (row >= processors, column >= processors)
+            rate = round(draw.uniform(20, 900), digits)
+            cells.append(f"{rate:.{digits}f}" if any(ends) else "N/A")
+            if row != column:
+                rates.setdefault(ends, []).append(rate)
+        lines += [f"{'':10}{row:<10d}" + "".join(f"{cell:12}" for cell in cells), ""]
+    size = 64 << 20
+    if both:
+        values = {("bidirectional", size): 4 * min(rates[True, True])}
+    else:
+        values = {
+            ("unidirectional", size): 8 * min(rates[True, True]),
+            ("host_to_device", size): 8 * min(rates[False, True]),
+            ("device_to_host", size): 8 * min(rates[True, False]),
+        }
+    return Paste("rocm_bandwidth_test", "\n".join(lines) + "\n", values)
 
 
 def ucx_box(draw: random.Random) -> Paste:

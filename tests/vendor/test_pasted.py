@@ -123,15 +123,6 @@ def test_collectives_with_a_vector_of_counts() -> None:
     assert "does not print the number of ranks" in without.problems[0].message
 
 
-def test_threads() -> None:
-    text = (
-        "# OSU MPI Multi-threaded Latency Test v7.4\n# Number of Sender threads: 1\n# Number of Receiver threads: 2\n"
-    )
-    (output,) = read_all(f"{text}# Size          Latency (us)\n8                       1.50\n")
-    assert (output.tool, output.problems) == ("osu_latency_mt", ())
-    assert output.samples[0].times_ns.tolist() == [3000]
-
-
 @pytest.mark.parametrize(
     "change",
     [

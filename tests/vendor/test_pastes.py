@@ -148,7 +148,6 @@ def test_each_rank_a_run_of_its_own() -> None:
 
 #: As the tools' sources print them, shortened.
 OTHERS = {
-    "rocm_bandwidth_test": "....\n          RocmBandwidthTest Version: 2.6.0\n",
     "gdrcopy": "GPU id:0; name: NVIDIA H100; Bus id: 0000:1b:00\nselecting device 0\n",
     "dcgmi": '{"DCGM GPU Diagnostic":{"test_categories":[]}}',
     "iperf3": '{"start":{"version":"iperf 3.9"},"end":{}}',
@@ -161,53 +160,6 @@ def test_other_tools_are_refused_by_their_names(tool: str) -> None:
     (output,) = read_all(OTHERS[tool])
     assert output.tool.startswith(tool) and codes(output) == {"other-tool"}
     assert judged(OTHERS[tool]).verdict is Verdict.INVALID
-
-
-# HewlettPackard/shs-docs, troubleshoot/cxi/cxi_diags_bandwidth.md, and the manual page of cxi_write_bw in
-# HewlettPackard/shs-libcxi, shortened.
-CXI_LOOPBACK = """\
----------------------------------------------------
-    CXI Loopback Bandwidth Test
-Device           : cxi0
-TX Mem           : GPU 0
-RX Mem           : GPU 2
-Hugepages        : Disabled
-Found 4 GPU(s)
----------------------------------------------------
-RDMA Size[B]      Writes  BW[Gb/s]  PktRate[Mpkt/s]
-      131072     1810432    189.49        11.565970
----------------------------------------------------
-"""
-CXI_SERVER = """\
-    CXI RDMA Read Bandwidth Test
-Bidirectional    : Disabled
-RDMA Size[B]       Reads  BW[MB/s]  PktRate[Mpkt/s]
-       65536           -  21479.54        10.488056
-"""
-# What is read of others, without a part: operation and Gb/s of the lowest.
-READ = {
-    "nvbandwidth": (text_of("nvbandwidth.txt"), [("unidirectional", 8 * 196.1)]),
-    "nvbandwidth's JSON": (text_of("nvbandwidth.json"), [("unidirectional", 8 * 196.1)]),
-    "cxi_gpu_loopback_bw": (CXI_LOOPBACK, [("unidirectional", 189.49)]),
-    "cxi_read_bw of a server, and the loopback": (
-        CXI_SERVER + CXI_LOOPBACK,
-        [("unidirectional", 171.84), ("unidirectional", 189.49)],
-    ),
-}
-
-
-@pytest.mark.parametrize("tool", READ)
-def test_the_lowest_of_each_kind_is_read(tool: str) -> None:
-    text, wanted = READ[tool]
-    lowest: dict[str, float] = {}
-    for output in read_all(text):
-        assert not output.problems
-        for sample in output.samples:
-            kind = f"{output.transport} {sample.operation} {output.tool}"
-            rate = float(sample.goodput_gbps[0])
-            lowest[kind] = min(lowest.get(kind, rate), rate) if output.transport != "nic" else rate
-    assert [kind.split()[1] for kind in lowest] == [operation for operation, _ in wanted]
-    assert list(lowest.values()) == pytest.approx([value for _, value in wanted], rel=1e-3)
 
 
 def test_json_that_only_looks_like_nvbandwidths_has_no_number() -> None:

@@ -188,15 +188,6 @@ def test_imb_runs_that_went_wrong(name: str, verdict: Verdict) -> None:
     assert verdict in {each.verdict for each in problems}
 
 
-def test_bands_of_imb_are_read() -> None:
-    output = read_one(_text("imb", "host_imb_2.txt"))
-    lines = _text("imb", "host_imb_2.txt").splitlines()
-    uni, both = ([line for line in lines if line.startswith("        16384")][index].split() for index in (-2, -1))
-    assert _one(output, "unidirectional", 16384).goodput_gbps[0] / 8 * 1e3 == pytest.approx(float(uni[2]), rel=1e-3)
-    found = [each for each in output.samples if each.operation == "bidirectional" and each.bytes == 16384][-1]
-    assert found.goodput_gbps[0] / 8 * 1e3 == pytest.approx(float(both[2]) / 2, rel=1e-3)
-
-
 def test_wrong_elements_are_a_fail() -> None:
     text = _text("nccl_tests", "h200x4_all_reduce.txt")
     row = next(line for line in text.splitlines() if line.strip().startswith("2048 "))

@@ -48,7 +48,7 @@ WRITES = """\
  local address: LID 0x01 QPN 0x0048 PSN 0xf5aed1
 ---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 65536      5000             392.11             391.00\t\t   0.745000
+ 65536      5000             392.11             391.00\t\t   0.745773
 ---------------------------------------------------------------------------------------
 """
 SENDS = """\
@@ -95,7 +95,7 @@ def test_perftest_prints_rates_and_half_of_round_trips() -> None:
     assert sample.goodput_gbps[0] == pytest.approx(391.0, rel=1e-3)
     few = WRITES.replace("65536", "8").replace("391.00", "  0.05")  # where messages a second have more digits
     (sample,) = read_calls(few, tool="ib_write_bw", sizes=(8,)).samples
-    assert sample.times_ns.tolist() == [round(1e3 / 0.745)]
+    assert sample.times_ns.tolist() == [round(1e3 / 0.745773)]
     sends = read_calls(SENDS, tool="ib_send_lat", sizes=(2,))
     (sample,) = sends.samples
     assert (codes(sends), sample.operation, sample.times_ns.tolist()) == ([], "pingpong", [2 * 3190])
@@ -129,7 +129,7 @@ def test_what_perftest_is_asked_for(backend: str, buffers: str, options_: list[s
         ("ucx_perftest", UCX.replace("tag_lat", "add_mr"), (8,), Verdict.INVALID),
         ("ib_write_bw", WRITES[: WRITES.index(" #bytes")], (65536,), Verdict.INCOMPLETE),  # it found no device
         ("ib_write_bw", WRITES.replace("-s 65536", "-s 8"), (8,), Verdict.INVALID),
-        ("ib_write_bw", WRITES.replace("391.00", "  0.00").replace("0.745000", "0.000000"), (65536,), Verdict.INVALID),
+        ("ib_write_bw", WRITES.replace("391.00", "  0.00").replace("0.745773", "0.000000"), (65536,), Verdict.INVALID),
         ("ib_send_lat", SENDS.replace("3.19", "3,19"), (2,), Verdict.INVALID),
         ("ucx_perftest", UCX.replace("11237.569 11237.569", "11237.569 11237,569"), (8,), Verdict.INVALID),
     ],
