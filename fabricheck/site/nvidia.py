@@ -151,7 +151,7 @@ class TopoTable:
 
 
 def read_topo(text: str) -> TopoTable:
-    """Raises UserError for a text that is not that table, or lacks a GPU's row."""
+    """Raises UserError for a text that is not that table, or has no whole row of a GPU."""
     text = _ESCAPES.sub("", text)
     # A terminal's copy has blanks for tabs.
     between = "\t" if "\t" in text else " {2,}"
