@@ -12,10 +12,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, short_host
 from fabricheck.records.coverage import Coverage
 from fabricheck.records.finding import Finding
-from fabricheck.records.verdict import Verdict
-
-# A yardstick says more than one of these of why a node is bad; the rest of its lines follow.
-_ORDER = (Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.INVALID)
+from fabricheck.records.verdict import TELLING, Verdict
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,9 @@ class BadNode:
 class FleetVerdict:
     """What a run over many nodes came to. `nodes`: how many were requested; `good`: those that passed all.
 
-        `elsewhere`: slow parts that are not proven of one node, such as a trunk, or one of two nodes. `job`: the
-    XX"""
+    `elsewhere`: slow parts that are not proven of one node, such as a trunk, or one of two nodes. `job`: the
+    scheduler's number. `unchecked`: why, by node.
+    """
 
     job: str
     nodes: int
@@ -116,8 +114,9 @@ def _of_run(run: RunJudgement, host: str) -> Iterator[Finding]:
     for problem in run.all_problems:
         yield problem if problem.components else replace(problem, components=own)
     test = run.test.partition(" @")[0]
-    for verdict in _ORDER:
-        findings = [each.finding for each in run.judgements if each.verdict is verdict]
+    bad = [each.finding for each in run.judgements if each.verdict is not Verdict.PASS]
+    for verdict in TELLING:
+        findings = [each for each in bad if each.verdict is verdict]
         if findings:
             more = f" (and {len(findings) - 1} more metrics)" if len(findings) > 1 else ""
             names = tuple(name for each in findings for name in each.metrics)
@@ -129,7 +128,8 @@ def _worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     # What is nearest to a part says more than the node.
     return tuple(
         sorted(
-            dict.fromkeys(findings), key=lambda finding: (_ORDER.index(finding.verdict), not finding.components[0].name)
+            dict.fromkeys(findings),
+            key=lambda finding: (TELLING.index(finding.verdict), not finding.components[0].name),
         )
     )
 

@@ -29,9 +29,6 @@ _NICS_EXAMPLE = "give the number, rate and link layer of the NICs of a node, suc
 _GPU_NAME = re.compile(r"(?:NVIDIA|Tesla|AMD Instinct|GeForce|Intel\(R\) Data Center GPU) [A-Z][\w -]*\w")
 
 
-_ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
-
-
 @dataclass(frozen=True)
 class NodeDescription:
     """What is known of where a number comes from: the part, GPUs of a node, nodes, and NICs as

@@ -21,6 +21,11 @@ class Verdict(str, Enum):
         return self in (Verdict.DEGRADED, Verdict.FAIL)
 
 
+#: What says most first, for the one answer about a node or a pasted result: numbers of something else spoil it, and
+#: what could not be judged says less than what is bad. `worst` has the order of a session, of which nothing may be
+#: missing.
+TELLING = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
+
 #: The exit status of each verdict. 2 is the user's own mistake, and Click's too.
 EXIT_CODES: Mapping[Verdict, int] = {
     Verdict.PASS: 0,

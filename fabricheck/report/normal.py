@@ -19,8 +19,8 @@ from fabricheck.records.judgement import Judgement
 from fabricheck.records.operations import COLLECTIVES, HOST_PATHS, OPERATIONS, bus_factor
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import Remark, VendorOutput
-from fabricheck.records.verdict import Verdict
-from fabricheck.report.normal_nic import ALERT, ORDER, Normal, of_nic, worst_problem
+from fabricheck.records.verdict import TELLING, Verdict
+from fabricheck.report.normal_nic import ALERT, Normal, of_nic, worst_problem
 from fabricheck.topology.model import Topology
 from fabricheck.topology.nic import link_layer
 from fabricheck.units import format_size
@@ -80,7 +80,7 @@ def is_normal(
     if nic := [output for output in measured if output.transport == "nic"]:
         nics = load_nics(root / "reference_values" / "nics" / "known.yaml")
         of_nics = [of_nic(output, path, asked, layer, nics, command=command) for output in nic]
-        return min(of_nics, key=lambda each: ORDER.index(each.verdict))
+        return min(of_nics, key=lambda each: TELLING.index(each.verdict))
     on_gpus = [output for output in measured if _on_gpus(output)]
     if not on_gpus:
         line = f"INCOMPLETE  {path}: {_title(measured[0])}: the data were in host memory"
@@ -106,7 +106,7 @@ def is_normal(
         line = f"INCOMPLETE  {path}: {_title(on_gpus[0])}: an operation that is not judged"
         return Normal(Verdict.INCOMPLETE, (line, *_sizes(on_gpus[0])))
     judged = [answer for answer in answers if answer.is_judged] or answers
-    worst_answer = min(judged, key=lambda answer: ORDER.index(answer.verdict))
+    worst_answer = min(judged, key=lambda answer: TELLING.index(answer.verdict))
     return Normal(
         worst_answer.verdict, _shortened(_lines(worst_answer, judged, part, asked, path=path, command=command))
     )

@@ -11,11 +11,10 @@ from fabricheck.judge.compare_part import NodeDescription, nics_of
 from fabricheck.judge.nic_values import KnownNic
 from fabricheck.records.finding import Finding
 from fabricheck.records.vendor_output import VendorOutput
-from fabricheck.records.verdict import Verdict
+from fabricheck.records.verdict import TELLING, Verdict
 from fabricheck.units import apart, format_size, parse_rate
 
 #: The worst first.
-ORDER = (Verdict.INVALID, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCOMPLETE, Verdict.PASS)
 #: How a line of a limit begins that somebody requires.
 ALERT = "  alert limit  "
 
@@ -30,7 +29,7 @@ class Normal:
 
 def worst_problem(problems: Sequence[Finding]) -> Finding | None:
     """The first of those with the worst verdict; None of none."""
-    return min(problems, key=lambda problem: ORDER.index(problem.verdict), default=None)
+    return min(problems, key=lambda problem: TELLING.index(problem.verdict), default=None)
 
 
 def of_nic(

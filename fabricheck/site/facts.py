@@ -73,7 +73,7 @@ def _read_facts(directory: Path) -> NodeFacts:
     numa_nodes, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
     topo = pasted.get(texts.NVIDIA_SMI_TOPO) or _text(directory / capture.NVIDIA_TOPO)
-    table = read_topo(topo, problems) if topo else None
+    table = read_topo(topo) if topo else None
     gres = _gres(slurm, len(table.rows) if table is not None else 0)
     nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
     on_bus = read_json(directory / capture.PCI_GPUS) or []

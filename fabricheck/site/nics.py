@@ -343,7 +343,7 @@ def places_of(
     gpus: Sequence[FoundGpu], nics: Sequence[FoundNic], table: TopoTable | None
 ) -> tuple[dict[int, dict[str, _Place]] | None, str]:
     """By GPU and NIC how far they are from each other, and who says so; None where no source states all of it."""
-    for source, read in _SOURCES.items():
+    for source, read in _SOURCES.items() if nics else ():
         places: dict[int, dict[str, _Place]] = {}
         for gpu in gpus:
             row = table.rows.get(gpu.index, {}) if table is not None else {}

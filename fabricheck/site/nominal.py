@@ -147,9 +147,11 @@ def _place_of_lost(facts: NodeFacts, wanted: int) -> tuple[int, int | None, Foun
     here = [gpu.index for gpu in facts.gpus if gpu.numa == numa]
     places, _ = places_of(facts.gpus, facts.nics, facts.table)
     taken = {name for of_gpu in (places or {}).values() for name in nearest(of_gpu)}
-    free = [at for at, nic in enumerate(facts.nics) if nic.name not in taken]
-    if places and len(facts.nics) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
-        return free[0], numa, facts.nics[free[0]]
+    most = max((nic.rate_gbps or 0.0 for nic in facts.nics), default=0.0)
+    rails = [nic for nic in facts.nics if nic.rate_gbps == most]
+    free = [at for at, nic in enumerate(rails) if nic.name not in taken]
+    if places and len(rails) == wanted and free and here[0] <= free[0] <= here[-1] + 1:
+        return free[0], numa, rails[free[0]]
     return here[-1] + 1, numa, None
 
 
@@ -239,10 +241,13 @@ def _ports_down(facts: NodeFacts) -> _Rule:
 
 
 def _slow_ports(facts: NodeFacts) -> _Rule:
+    places, _ = places_of(facts.gpus, facts.nics, facts.table)
+    # A port that is near no GPU is one of storage or management, and may be slower.
+    used = {name for of_gpu in (places or {}).values() for name in nearest(of_gpu)} or {nic.name for nic in facts.nics}
     best = _at_best_rate(facts.nics)
     doubts = []
     for nic, better in zip(facts.nics, best, strict=True):
-        if nic.rate_gbps is not None and better != nic:
+        if nic.name in used and nic.rate_gbps is not None and better != nic:
             rates = f"runs at {nic.rate_gbps:g} Gb/s, and its peers at {better.rate_gbps:g} Gb/s"
             text = f"{nic.name} {rates}: cable, port of the switch (ibstat {nic.name}, mlxlink)"
             doubts.append(Doubt(SLOW_PORT, (nic.name,), text))

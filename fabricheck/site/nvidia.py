@@ -12,6 +12,7 @@ from typing import Any
 from fabricheck.errors import UserError
 from fabricheck.site.found import FoundGpu, FoundLink, cpu_of, known_numa, memory_gbps, pcie_link, short_model
 from fabricheck.topology.hardware import gpu_product
+from fabricheck.units import few
 
 # NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
 _NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
@@ -24,6 +25,8 @@ _NVLINK_SHARP_GENERATION = 4
 
 #: Who says the rate of a GPU that can do more than the bridges, or the CPU, above it.
 SLOWEST_ON_THE_WAY = "the kernel: the slowest link to the CPU"
+# `PIX`, `NODE`, `NV18` and the like, and `X` of a device with itself.
+_CELL = re.compile(r"X|NV\d+|[A-Z]{3}|NODE|N/A")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -147,8 +150,8 @@ class TopoTable:
         return tuple(name for name in row if not re.fullmatch(r"GPU\d+", name))
 
 
-def read_topo(text: str, notes: list[str]) -> TopoTable:
-    """Raises UserError for a text that is not that table. GPUs whose rows are missing are told in `notes`."""
+def read_topo(text: str) -> TopoTable:
+    """Raises UserError for a text that is not that table, or has no whole row of a GPU."""
     text = _ESCAPES.sub("", text)
     # A terminal's copy has blanks for tabs.
     between = "\t" if "\t" in text else " {2,}"
@@ -171,13 +174,19 @@ def read_topo(text: str, notes: list[str]) -> TopoTable:
     for cells in table:
         if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= last:
             continue
+        row = {name: cells[at] for at, name in ends.items()}
+        if not all(_CELL.fullmatch(cell) for cell in row.values()):
+            continue
         index = int(cells[0][3:])
-        rows[index] = {name: cells[at] for at, name in ends.items()}
+        rows[index] = row
         if of_numa is not None and of_numa < len(cells) and cells[of_numa].isdecimal():
             numa[index] = int(cells[of_numa])
     missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
     if missing:
-        notes.append(f"nvidia-smi topo has no whole row of {', '.join(missing)}: it is cut off; capture it again")
+        gpus = few(missing)
+        raise UserError(
+            f"nvidia-smi topo has no whole row of {gpus}: it is cut off or has lost blanks: capture it again"
+        )
     # That of `topo -mp` shows PCIe where there are NVLinks; its legend has none.
     return TopoTable(rows, numa, of_nics, hides_links="Legend:" in text and "NV#" not in text)
 

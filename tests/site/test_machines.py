@@ -55,7 +55,7 @@ def expected_shape(machine: Machine) -> dict[str, object]:
         "links": sorted(links),
         "ports": sorted((name, float(machine.rate)) for name in machine.names),
         "order": machine.names,
-        "scheme": "one-to-one" if len(machine.names) == machine.gpus else "packed",
+        "scheme": {0: "", machine.gpus: "one-to-one"}.get(len(machine.names), "packed"),
         "switch": bool(board.links) and not board.paired and not board.is_amd,
     }
 

@@ -72,6 +72,7 @@ class Machine:
     kind: str  # of the ports: InfiniBand or Ethernet
     names: tuple[str, ...]  # in the order of the GPUs that they are next to
     rate: int
+    storage: bool = False  # one more port, slower and near no GPU
     behind: int = 1  # GPUs that share a bridge with each other and their ports
     knows_numa: bool = True  # a guest's PCI devices may have no NUMA node
     fault: str = ""
@@ -106,16 +107,19 @@ def draw_machine(rng: random.Random) -> Machine:
     """A node, in half of the cases with a fault that its kind can have."""
     board = rng.choice(BOARDS)
     gpus = rng.choice(board.gpus)
-    # Several ports a GPU, one, or one of two GPUs.
+    # Several ports a GPU, one, one of two GPUs, or none.
     ports, rate = gpus, 200 if board.pcie == 4 else _PORTS[gpus]
     if rng.random() < 0.4:
-        ports, rate = rng.choice([(2 * gpus, rate // 2), (gpus // 2, rate)])
+        ports, rate = rng.choice([(2 * gpus, rate // 2), (gpus // 2, rate), (0, rate)])
     prefix = rng.choice(("mlx5_", "mlx5_ib", "ibp") if not board.is_amd else ("bnxt_re", "mlx5_"))
     names = tuple(f"{prefix}{at}" for at in range(ports))
     numa = 2 if board.c2c else rng.choice((1, 2))
     kind = rng.choice(("InfiniBand", "Ethernet"))
     behind = 2 if ports >= gpus and rng.random() < 0.3 else 1
-    machine = Machine(board, gpus, numa, kind, names, rate, behind, knows_numa=bool(board.c2c) or rng.random() < 0.8)
+    storage = ports >= gpus and rng.random() < 0.3
+    machine = Machine(
+        board, gpus, numa, kind, names, rate, storage, behind, knows_numa=bool(board.c2c) or rng.random() < 0.8
+    )
     if rng.random() < 0.5:
         return machine
     faults = ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
@@ -123,7 +127,7 @@ def draw_machine(rng: random.Random) -> Machine:
         faults += ["no NVLinks of a GPU"]
         faults += ["GPU lost"] * (ports == gpus and behind == 1)  # else nothing tells which one is lost
         faults += ["no NVLinks", "GPU hidden"] * (not board.is_amd)
-    fault = rng.choice(faults)
+    fault = rng.choice(faults or [""])
     return replace(machine, fault=fault, place=rng.randrange(ports if "port" in fault else gpus))
 
 
@@ -215,20 +219,28 @@ def _is(machine: Machine, fault: str, place: int) -> bool:
     return machine.fault == fault and machine.place == place
 
 
+_STORAGE = "mlx5_77"
+
+
 def _ports(machine: Machine) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "kind": machine.kind,
-            "rate": f"{_gbps(machine, at)} Gb/sec",
-            "numa_node": machine.numa_of(machine.gpu_of(at)) if machine.knows_numa else None,
-            "pci": _place(machine, machine.gpu_of(at), 8 + at),
-            "driver": "mlx5_core",
-            "card": "MT4129",
-            "up": not _is(machine, "port down", at),
-        }
-        for at, name in enumerate(machine.names)
-    ]
+    ports: list[dict[str, Any]] = []
+    for at, name in enumerate(machine.names):
+        ports.append(
+            {
+                "name": name,
+                "kind": machine.kind,
+                "rate": f"{_gbps(machine, at)} Gb/sec",
+                "numa_node": machine.numa_of(machine.gpu_of(at)) if machine.knows_numa else None,
+                "pci": _place(machine, machine.gpu_of(at), 8 + at),
+                "driver": "mlx5_core",
+                "card": "MT4129",
+                "up": not _is(machine, "port down", at),
+            }
+        )
+    if machine.storage:
+        slower = {"name": _STORAGE, "rate": f"{machine.rate // 2} Gb/sec", "pci": "pci0000:f0/0000:f1:00.0", "up": True}
+        ports.append({**ports[0], **slower})
+    return ports
 
 
 def _gbps(machine: Machine, at: int) -> int:
@@ -239,11 +251,15 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
     """As outputs of tools in a folder: topo -m, ibstat, lscpu, and -L (`listed`), else sinfo's gres."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = machine.visible
-    heads = [*(f"GPU{at}" for at in range(len(shown))), *(f"NIC{at}" for at in range(len(machine.names)))]
+    heads = [
+        *(f"GPU{at}" for at in range(len(shown))),
+        *(f"NIC{at}" for at in range(len(machine.names) + machine.storage)),
+    ]
     lines = ["\t".join(["", *heads, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for at, index in enumerate(shown):
         cells = [_cell(machine, index, other) for other in shown]
         cells += [_to_port(machine, index, port) for port in range(len(machine.names))]
+        cells += ["SYS"] * machine.storage
         place = str(machine.numa_of(index)) if machine.knows_numa else "N/A"
         lines.append("\t".join([f"GPU{at}", *cells, "0-47", place, "", "N/A"]))
     legend = [
@@ -257,8 +273,10 @@ def write_texts(machine: Machine, folder: Path, *, listed: bool = True) -> Path:
         "",
     ]
     legend += [f"  NIC{at}: {name}" for at, name in enumerate(machine.names)]
+    legend += [f"  NIC{len(machine.names)}: {_STORAGE}"] * machine.storage
     (folder / "topo.txt").write_text("\n".join([*lines, *legend]) + "\n")
-    (folder / "ibstat.txt").write_text("".join(_ibstat(machine, at) for at in range(len(machine.names))))
+    if machine.names:
+        (folder / "ibstat.txt").write_text(_ibstat_of_all(machine))
     numa = [f"NUMA node{node} CPU(s):   {48 * node}-{48 * node + 47}" for node in range(machine.numa)]
     cpus = ["Architecture:   x86_64", "Core(s) per socket:  48", f"Socket(s):   {machine.numa}"]
     (folder / "lscpu.txt").write_text("\n".join([*cpus, f"NUMA node(s):   {machine.numa}", *numa]) + "\n")
@@ -287,10 +305,16 @@ def _far(machine: Machine, index: int, other: int) -> str:
     return "NODE" if machine.numa_of(index) == machine.numa_of(other) else "SYS"
 
 
-def _ibstat(machine: Machine, at: int) -> str:
+def _ibstat_of_all(machine: Machine) -> str:
+    text = "".join(_ibstat(machine, name, at) for at, name in enumerate(machine.names))
+    slower = replace(machine, rate=machine.rate // 2, fault="")
+    return text + _ibstat(slower, _STORAGE, len(machine.names)) * machine.storage
+
+
+def _ibstat(machine: Machine, name: str, at: int) -> str:
     down = _is(machine, "port down", at)
     return (
-        f"CA '{machine.names[at]}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tSystem image GUID: 0x{at + 1:016x}\n"
+        f"CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tSystem image GUID: 0x{at + 1:016x}\n"
         f"\tPort 1:\n\t\tState: {'Down' if down else 'Active'}\n"
         f"\t\tPhysical state: {'Polling' if down else 'LinkUp'}\n\t\tRate: {_gbps(machine, at)}\n"
         f"\t\tLink layer: {machine.kind}\n"
