@@ -70,10 +70,11 @@ def _read_facts(directory: Path) -> NodeFacts:
     problems: list[str] = [*map(str, read_json(directory / capture.PROBLEMS) or [])]
     pasted = texts.pasted_texts(directory)
     of_nccl = texts.read_nccl_topology(pasted[texts.NCCL_TOPOLOGY]) if texts.NCCL_TOPOLOGY in pasted else {}
-    numa_nodes, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
+    cpus, cores, sockets = _numa(directory, pasted, of_nccl.get("numa"))
+    numa_nodes = tuple(cpus)
     slurm = read_slurm(as_captured(read_json(directory / capture.SLURM) or texts.slurm_of_texts(pasted)))
     topo = pasted.get(texts.NVIDIA_SMI_TOPO) or _text(directory / capture.NVIDIA_TOPO)
-    table = read_topo(topo) if topo else None
+    table = read_topo(topo, cpus) if topo else None
     gres = _gres(slurm, len(table.rows) if table is not None else 0)
     nvml = read_json(directory / capture.NVML) or of_nccl.get("nvml") or {}
     on_bus = read_json(directory / capture.PCI_GPUS) or []
@@ -81,7 +82,7 @@ def _read_facts(directory: Path) -> NodeFacts:
         vendor, (gpus, links) = "nvidia", _of_nvml(nvml["gpus"], on_bus, table, numa_nodes, problems)
     else:
         names = texts.names_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
-        vendor, gpus, links = _of_tools(directory, table, names, gres, notes["links"])
+        vendor, gpus, links = _of_tools(directory, table, numa_nodes, names, gres=gres, notes=notes["links"])
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
@@ -198,13 +199,18 @@ def _of_nvml(
 
 
 def _of_tools(
-    directory: Path, table: TopoTable | None, names: Mapping[int, str], gres: str, notes: list[str]
+    directory: Path,
+    table: TopoTable | None,
+    numa_nodes: tuple[int, ...],
+    names: Mapping[int, str],
+    *,
+    gres: str,
+    notes: list[str],
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
     """The vendor, GPUs and links, by the source that knows most."""
     amd = read_json(directory / capture.AMD)
     tables = [directory / name for name in (capture.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO) if (directory / name).exists()]
     tiles = directory / capture.XPU_SMI_TOPO
-    numa_nodes, _, _ = _numa(directory, {}, None)
     if table is not None and table.rows:
         return "nvidia", *from_nvidia_topo(table, names, gres, notes)
     if amd:
@@ -258,8 +264,9 @@ def _text(file: Path) -> str:
 
 def _numa(
     directory: Path, pasted: Mapping[str, str], of_nccl: Mapping[str, Any] | None
-) -> tuple[tuple[int, ...], int, int]:
-    """NUMA nodes that have cores, physical cores, sockets: from lstopo's XML, else sysfs, lscpu, or NCCL's file."""
+) -> tuple[Mapping[int, str], int, int]:
+    """NUMA nodes that have cores, with Linux's list of these where it is known, physical cores, sockets: from lstopo's
+    XML, else sysfs, lscpu, or NCCL's file."""
     path = directory / capture.LSTOPO
     if path.exists():
         try:
@@ -274,13 +281,13 @@ def _numa(
                 if one.get("type") == "NUMANode" and one.get("cpuset", "0x1").strip("0x,")
             )
         )
-        return indexes, objects["Core"], objects["Package"]
+        return dict.fromkeys(indexes, ""), objects["Core"], objects["Package"]
     numa = read_json(directory / capture.NUMA)
     if not numa:
         numa = texts.numa_of_lscpu(pasted[texts.LSCPU]) if texts.LSCPU in pasted else of_nccl
     if not numa:
-        return (), 0, 0
-    return tuple(one["index"] for one in numa["nodes"]), int(numa["cores"]), int(numa["sockets"])
+        return {}, 0, 0
+    return {one["index"]: str(one["cpus"]) for one in numa["nodes"]}, int(numa["cores"]), int(numa["sockets"])
 
 
 def _nics(entries: Sequence[dict[str, Any]], notes: list[str]) -> tuple[FoundNic, ...]:

@@ -55,7 +55,9 @@ def _rated(link: FoundLink, gpu: FoundGpu) -> FoundLink:
     generation = NVLINK_OF_ARCH.get(gpu.arch)
     if link.technology == "NVLink" and generation is not None:
         source = f"{link.source}; {_SHEET} of {gpu.model}"
-        return replace(link, technology=f"NVLink{generation}", rate_gbps=nvlink_gbps(generation, None), source=source)
+        return replace(
+            link, technology=f"NVLink{generation}", rate_gbps=nvlink_gbps(generation, None, gpu.arch), source=source
+        )
     if link.technology == "Infinity Fabric" and gpu.arch != "unknown":
         return link_of_arch(link, gpu.arch)
     if link.rate_gbps is None and link.technology in ("PCIe", "link to the CPU") and (sheet := _pcie_of(product)):

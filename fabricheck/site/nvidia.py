@@ -16,10 +16,12 @@ from fabricheck.units import few
 
 # NVML counts versions of NVLink in steps (nvml.h, NVML_NVLINK_VERSION_*): 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0.
 _NVLINK_GENERATION = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5}
-NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_80": 3, "sm_90": 4, "sm_100": 5, "sm_103": 5}
+NVLINK_OF_ARCH = {"sm_60": 1, "sm_70": 2, "sm_75": 2, "sm_80": 3, "sm_86": 3, "sm_90": 4, "sm_100": 5, "sm_103": 5}
 # Nominal Gb/s of one link in one direction by generation (NVIDIA's architecture papers). What the driver tells
 # (26,562 MB/s for the fourth) is the speed on the wire.
 _NVLINK_GBPS = {1: 160.0, 2: 200.0, 3: 200.0, 4: 200.0, 5: 400.0}
+# The same where an architecture has other links (NVIDIA Ampere GA102 GPU Architecture: four links of 14.0625 GB/s).
+_NVLINK_GBPS_OF_ARCH = {"sm_86": 112.5}
 # From this generation on, a switch reduces and multicasts (NVLink SHARP).
 _NVLINK_SHARP_GENERATION = 4
 
@@ -100,7 +102,7 @@ def _nvlinks(
             if other is None or (peer is not None and peer < me):
                 continue  # counted from the other end
             generation = _NVLINK_GENERATION.get(link["version"], NVLINK_OF_ARCH.get(gpu["arch"]))
-            counted[f"gpu{me}", other, generation, nvlink_gbps(generation, link["speed_mbps"])] += 1
+            counted[f"gpu{me}", other, generation, nvlink_gbps(generation, link["speed_mbps"], gpu["arch"])] += 1
     return [
         FoundLink((me_, other), f"NVLink{generation or ''}", count, rate, "NVML")
         for (me_, other, generation, rate), count in counted.items()
@@ -126,8 +128,10 @@ def nvlink_domain(gpus: Sequence[FoundGpu], links: Sequence[FoundLink]) -> tuple
     return _DOMAINS[model], f"NVIDIA {model} NVL72 data sheet: 18 compute trays a rack; a smaller domain: change it"
 
 
-def nvlink_gbps(generation: int | None, speed_mbps: int | None) -> float | None:
-    """Nominal Gb/s of one link in one direction, by its generation, else by the driver's speed on the wire."""
+def nvlink_gbps(generation: int | None, speed_mbps: int | None, arch: str = "") -> float | None:
+    """Nominal Gb/s of one link in one direction, by its GPU and generation, else by the driver's speed on the wire."""
+    if arch in _NVLINK_GBPS_OF_ARCH:
+        return _NVLINK_GBPS_OF_ARCH[arch]
     if generation in _NVLINK_GBPS:
         return _NVLINK_GBPS[generation]
     return speed_mbps * 8 / 1000 if speed_mbps else None
@@ -150,8 +154,11 @@ class TopoTable:
         return tuple(name for name in row if not re.fullmatch(r"GPU\d+", name))
 
 
-def read_topo(text: str) -> TopoTable:
-    """Raises UserError for a text that is not that table, or has no whole row of a GPU."""
+def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
+    """Raises UserError for a text that is not that table, or has no whole row of a GPU.
+
+    `cpus`: the list of each NUMA node, by which older versions, which have no column of these, tell where a GPU is.
+    """
     text = _ESCAPES.sub("", text)
     # A terminal's copy has blanks for tabs.
     between = "\t" if "\t" in text else " {2,}"
@@ -162,7 +169,7 @@ def read_topo(text: str) -> TopoTable:
     # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
     names = dict(re.findall(r"^[ \t]*(NIC\d+): (\S+)", text, re.MULTILINE))
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
-    of_numa = header.index("NUMA Affinity") if "NUMA Affinity" in header else None
+    of_cpus, of_numa = (header.index(name) if name in header else None for name in ("CPU Affinity", "NUMA Affinity"))
     # Where blanks are between cells, an empty one before the NUMA node is not seen.
     last = max(ends) if of_numa is None or between != "\t" else max(*ends, of_numa)
     rows, numa = {}, {}
@@ -181,6 +188,10 @@ def read_topo(text: str) -> TopoTable:
         rows[index] = row
         if of_numa is not None and of_numa < len(cells) and cells[of_numa].isdecimal():
             numa[index] = int(cells[of_numa])
+        elif of_numa is None and of_cpus is not None and of_cpus < len(cells):
+            for node, listed in cpus.items():
+                if listed == cells[of_cpus]:
+                    numa[index] = node
     missing = [name for name in ends.values() if re.fullmatch(r"GPU\d+", name) and int(name[3:]) not in rows]
     if missing:
         gpus = few(missing)

@@ -4,6 +4,7 @@ said; or one line says what could not be read."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.nominal import CODES
 from fabricheck.site.write import topology_text
+from fabricheck.state import capture
+from tests.support.captured import capture_of, nvidia_gpus
 from tests.support.effort import effort
 from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_texts
+from tests.support.nodes import ROOT
 
 SOURCES = ("json", "texts", "sinfo")
 
@@ -103,3 +107,33 @@ def test_a_file_that_is_cut_off_gives_no_other_node(seed: int, tmp_path: Path) -
     if facts.gpus:
         same = shape(facts)["GPUs"] == expected_shape(machine)["GPUs"]
         assert same or facts.problems or facts.notes or facts.doubts, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(effort(20)))
+def test_an_older_table_has_the_numa_nodes_by_their_cores(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    machine = replace(draw_machine(rng), fault="")
+    folder = write_texts(machine, tmp_path / "node")
+    file = folder / "topo.txt"
+    lines = file.read_text().splitlines()
+    lines[0] = lines[0].partition("\tNUMA Affinity")[0]
+    for at in range(machine.gpus):
+        cells = lines[1 + at].split("\t")[:-4]
+        numa = machine.numa_of(at)
+        lines[1 + at] = "\t".join([*cells, f"{48 * numa}-{48 * numa + 47}"])
+    file.write_text("\n".join(lines))
+    facts = read_facts(folder)
+    assert [gpu.numa for gpu in facts.gpus] == [machine.numa_of(at) for at in range(machine.gpus)]
+
+
+def test_a_table_of_rocm_has_its_numa_nodes_beside_a_pasted_lscpu(tmp_path: Path) -> None:
+    (tmp_path / capture.ROCM_SMI_TOPO).write_text((ROOT / "tests/data/site/rocm-smi_topology.txt").read_text())
+    nodes = "".join(f"NUMA node{node} CPU(s): {16 * node}-{16 * node + 15}\n" for node in range(4))
+    (tmp_path / "cpu.txt").write_text(f"NUMA node(s): 4\n{nodes}")
+    assert [gpu.numa for gpu in read_facts(tmp_path).gpus] == [3, 3, 1]
+
+
+def test_links_of_ga102_are_narrower_than_those_of_their_generation(tmp_path: Path) -> None:
+    gpus = nvidia_gpus("NVIDIA RTX A6000", "sm_86", 2, nvlinks=4, pairs=[(0, 1)])
+    links = read_facts(capture_of(tmp_path / "node", nvml=gpus)).links
+    assert [link.total_gbps for link in links if link.technology == "NVLink3"] == [450.0]
