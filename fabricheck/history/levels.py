@@ -64,6 +64,10 @@ class Autocorrelation:
         """The correlation of neighbouring sessions."""
         return self.of_levels * self.share
 
+    def rows(self, rows: npt.NDArray[np.int64]) -> Autocorrelation:
+        """That of some of the metrics."""
+        return Autocorrelation(self.of_levels[rows], self.share[rows])
+
 
 # Levels that are tried: for how many sessions neighbours stay alike, up to a year, and what share of a session's error
 # belongs to the level, which keeps of that what neighbours have in common. Before anything was measured one in two
@@ -100,6 +104,21 @@ def whitened(
             means[place] = mean + moved * error
             white.append(np.asarray(scale * error))
         yield white, np.asarray(here * np.log(total))
+
+
+def coloured(white: Floats, gap: Floats, common: Autocorrelation) -> Floats:
+    """The opposite of `whitened`: sessions, shape (..., sessions), that have as much in common as these; all are
+    there."""
+    values, mean, share = np.empty_like(white), np.zeros(1), common.share
+    variance = share
+    for session in range(white.shape[-1]):
+        step = common.of_levels ** gap[..., session]
+        mean, variance = step * mean, share - step**2 * (share - variance)
+        total = 1 - share + variance
+        error = white[..., session] * np.sqrt(total)
+        values[..., session] = mean + error
+        mean, variance = mean + variance / total * error, variance - variance**2 / total
+    return values
 
 
 def restricted(

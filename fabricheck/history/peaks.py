@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import boxcox
+from scipy.special import boxcox, inv_boxcox
 
 from fabricheck.judge.constants import FEWEST_FOR_TAIL, MOST_PEAKS, PEAKS
 
@@ -31,6 +31,14 @@ class ParetoTail:
     share: float
     shape: float
     scale: float
+
+    def probability(self, value: npt.ArrayLike) -> Floats:
+        """How probable a value so large or larger is; counted below the threshold, by the fit above it."""
+        wanted = np.asarray(value, dtype=np.float64)
+        counted = 1 - np.searchsorted(self.ordered, wanted, side="left") / self.ordered.size
+        reached = np.clip((wanted - self.threshold) / self.scale, 0.0, -1 / self.shape if self.shape < 0 else None)
+        beyond = self.share * inv_boxcox(-reached, -self.shape)
+        return np.asarray(np.where(wanted > self.threshold, beyond, counted))
 
     def quantile(self, probability: float) -> float:
         """The value that is exceeded with this probability."""

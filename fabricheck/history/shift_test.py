@@ -1,26 +1,31 @@
 """Whether metrics shifted between two sets of sessions: a test of all at once that knows how much each varies, how
-similar neighbouring sessions are."""
+similar neighbouring sessions are, and what tails the noise has."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from fabricheck.errors import UserError
-from fabricheck.history.levels import Autocorrelation, restricted, weights_of, whitened
+from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
+from fabricheck.history.peaks import ParetoTail, upper_tail
 from fabricheck.history.rows import by_rows
 from fabricheck.judge.constants import (
+    AT_ONCE,
     CONFIDENCE,
     CUT_OF_SIDE,
+    DRAWS,
+    ENOUGH,
     FALSE_ALARM,
     FEWEST_FOR_MIDDLE,
     LEAST_SPREAD,
 )
-from fabricheck.judge.spread import moderate
+from fabricheck.judge.spread import Moderated, Prior, moderate
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -111,7 +116,9 @@ class _White:
         return level, np.maximum(np.einsum("ms,ms->m", y, y) - np.einsum("mk,mk->m", level, moment), 0.0)
 
 
-def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None) -> Tested:
+def shift_test(
+    values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
+) -> Tested:
     """Test every metric for a shift from the sessions of the base to those of the candidate.
 
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
@@ -122,8 +129,10 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
     as `levels` tells it, each metric by its sessions and by what is common among all (empirical Bayes). The spread
     is estimated from all sessions and from the other metrics of its kind (moderated t: Smyth, Statistical
-    Applications in Genetics and Molecular Biology 3, 2004). Which shifts are real is decided over all metrics at
-    once (`discoveries`), each direction by itself.
+    Applications in Genetics and Molecular Biology 3, 2004). How improbable a statistic is, is the larger of what
+    Student's t says and of how often it is so large when the residuals are put in another order, of all metrics
+    together: noise has the tails that it has. Which shifts are real is decided over all metrics at once with the
+    two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006), each direction by itself.
     """
     packed = _pack(values, side, when)
     count = np.stack([each.sum(axis=1) for each in packed.sides], axis=1)
@@ -141,9 +150,13 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
     shift = level[:, CANDIDATE] - level[:, BASE]
     both = (count[:, BASE] > 0) & (count[:, CANDIDATE] > 0) & (known.freedom > 0)
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
-    total = np.minimum(known.freedom, _freedom_of_tails(_whiten(packed, common), level, known.variance, count))
-    statistic = shift / np.where(both, error, np.inf)
-    p_worse, p_better = (np.where(both, stdtr(np.maximum(total, 1e-9), each), 1.0) for each in (-statistic, statistic))
+    total = known.freedom
+    scores = _scores(shift / np.where(both, error, np.inf), total)
+    drawn = _drawn(packed, common, reach, known, seed)
+    tails = upper_tail(drawn), upper_tail(-drawn)
+    p_worse, p_better = (
+        np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
+    )
     enough = np.asarray((count[:, [BASE, CANDIDATE]] >= FEWEST_FOR_MIDDLE).all(axis=1))
     worse, threshold = discoveries(np.where(enough, p_worse, 1.0), options.false_discovery)
     better, _ = discoveries(np.where(enough, p_better, 1.0), options.false_discovery)
@@ -160,18 +173,37 @@ def shift_test(values: Floats, side: Ints, when: Ints, options: CompareOptions, 
         enough=enough,
         worse=worse,
         better=better,
-        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power), np.inf),
+        smallest=np.where(enough, _smallest_shift(error, total, threshold, options.power, tails[0]), np.inf),
     )
 
 
 def discoveries(p: Floats, rate: float) -> tuple[npt.NDArray[np.bool_], float]:
     """Which of the p-values, shape (n,), are discoveries at a false discovery rate, and the largest p that would be one
-    if it were one more: Benjamini and Hochberg (Journal of the Royal Statistical Society B 57, 1995).
+    if it were one more: Benjamini and Hochberg (1995) in two stages (Benjamini, Krieger,
+    Yekutieli, 2006, definition 6).
     """
-    number = max(p.size, 1)
-    below = np.flatnonzero(np.sort(p) <= rate * np.arange(1, p.size + 1) / number)
-    discovered = int(below[-1]) + 1 if below.size else 0
-    return p <= rate * discovered / number, rate * min(discovered + 1, number) / number
+    number = p.size
+    if number == 0:
+        return np.zeros(0, dtype=np.bool_), rate
+    level = rate / (1 + rate)
+    first = _step_up(p, level)
+    null = number - first
+    if first in (0, number):
+        number_found = first
+        slope = level / number
+    else:
+        slope = level / null
+        number_found = _step_up(p, level * number / null)
+    order = np.argsort(p, kind="stable")
+    chosen = np.zeros(number, dtype=np.bool_)
+    chosen[order[:number_found]] = True
+    return chosen, min(slope * min(number_found + 1, number), 0.5)
+
+
+def _step_up(p: Floats, level: float) -> int:
+    ordered = np.sort(p)
+    below = np.flatnonzero(ordered <= level * np.arange(1, p.size + 1) / p.size)
+    return int(below[-1]) + 1 if below.size else 0
 
 
 # Levels of the sides
@@ -241,26 +273,65 @@ def _of_difference(white: _White) -> Floats:
     )  # fmt: skip
 
 
-def _freedom_of_tails(white: _White, level: Floats, variance: Floats, count: Ints) -> Floats:
-    """Degrees of freedom of Student's distribution that has the kurtosis of a difference of means, (metrics,): few
-    sessions of noise with tails have a mean with tails, however well its spread is known. All metrics together tell
-    the kurtosis, by sessions that are not cut off."""
-    known = np.isfinite(variance)
-    rest = (white.y - np.einsum("msk,mk->ms", white.x, level))[known] / np.sqrt(variance[known, None])
-    squares = rest[white.x[known].any(axis=2)] ** 2
-    excess = float((squares**2).mean() / squares.mean() ** 2) - 3 if squares.any() else 0.0
-    if excess <= 0:
-        return np.full(len(variance), np.inf)
-    ends = np.maximum(count[:, [BASE, CANDIDATE]], 1.0)
-    return np.asarray(4 + 6 / excess * (1 / ends).sum(axis=1) ** 2 / (1 / ends**3).sum(axis=1))
+# How improbable
 
 
-def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float) -> Floats:
+def _scores(statistic: Floats, freedom: Floats) -> Floats:
+    """The standard normal values that are as improbable as Student's statistics."""
+    size = -ndtri(stdtr(np.maximum(freedom, 1e-9), -np.abs(statistic)))
+    return np.asarray(np.sign(statistic) * np.minimum(size, 38.0))
+
+
+def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
+    by_theory = ndtr(-scores)
+    return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
+
+
+def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moderated, seed: int) -> Floats:
+    """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
+
+    The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
+    """
+    rng, prior = np.random.default_rng(seed), known.prior
+    freedom = known.freedom - prior.freedom
+    rows = np.flatnonzero(freedom > 0.5)
+    if not rows.size:
+        return np.zeros(0)
+    white = _whiten(packed.of(rows), common.rows(rows))
+    there = packed.there[rows]
+    level, _ = white.fit(white.y)
+    # What the fit took of their size is given back.
+    residual = white.y - np.einsum("msk,mk->ms", white.x, level)
+    residual *= np.sqrt(there.sum(axis=1) / freedom[rows])[:, None]
+    wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
+    many = np.tile(np.arange(rows.size), batch)
+    own, residual, there = rows[many], residual[many], there[many]
+    made, alike, own_prior = packed.of(own), common.rows(own), Prior(prior.variance[own], prior.freedom[own])
+    again, scores = _whiten(made, alike), []
+    for _ in range(math.ceil(wanted / own.size)):
+        if there.all():
+            shuffled = rng.permuted(residual, axis=1)
+        else:  # sessions that are not there have the largest keys and stay behind the others
+            order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
+            shuffled = np.take_along_axis(residual, order, axis=1)
+        values = np.where(there, coloured(shuffled, made.gap, alike), 0.0)
+        drawn = _cut(_Packed(values, made.side, made.gap), reach[own])
+        white_again = [each for (each,), _ in whitened([drawn.values], there, made.gap, alike)]
+        fitted, squares = again.fit(np.stack(white_again, axis=1))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))
+            statistic = (fitted[:, CANDIDATE] - fitted[:, BASE]) / error
+        scores.append(_scores(np.nan_to_num(statistic), freedom[own] + prior.freedom[own]))
+    return np.concatenate(scores)
+
+
+def _smallest_shift(error: Floats, freedom: Floats, threshold: float, power: float, tail: ParetoTail | None) -> Floats:
     """The shift whose test statistic, noncentral t, is beyond the threshold with probability `power`; (metrics,).
 
     By the normal approximation of Abramowitz and Stegun, 26.7.10.
     """
     known = np.maximum(freedom, 1.0)
-    critical = -stdtrit(known, threshold)
+    needed = max(-float(ndtri(threshold)), tail.quantile(threshold) if tail is not None else 0.0)
+    critical = -stdtrit(known, ndtr(-needed))
     shift = critical * (1 - 1 / (4 * known)) + ndtri(power) * np.sqrt(1 + critical**2 / (2 * known))
     return np.where((freedom >= 1) & np.isfinite(error), shift * error, np.inf)

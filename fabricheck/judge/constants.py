@@ -277,6 +277,8 @@ MOST_STEPS, SETTLED = 50, 1e-9
 AT_ONCE = 2048
 #: Densities that are held at the same time, and sets of parts times readings.
 MOST_AT_ONCE = 500_000
+#: Orders of the residuals that are drawn for all metrics together.
+DRAWS = 20_000
 #: Least squares of more nodes than these take minutes for a few metrics.
 MOST_NODES_OF_PAIRS = 1000
 #: All pairs of more ports would need gigabytes; a screen of so many measures few of each switch.

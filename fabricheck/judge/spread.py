@@ -18,11 +18,26 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Moderated:
-    """Variances, NaN where nothing is known, and their degrees of freedom, shapes (metrics,)."""
+class Prior:
+    """Typical variance of metrics of a kind, and the degrees of freedom it is worth to each; shapes (metrics,)."""
 
     variance: Floats
     freedom: Floats
+
+    def moderate(self, squares: Floats, freedom: Floats) -> Floats:
+        """Variance of each metric by its sum of squares and by the others; NaN where nothing is known."""
+        least = np.where(freedom > 0, np.maximum(squares, freedom * LEAST_SPREAD**2), 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((least + self.freedom * self.variance) / (freedom + self.freedom))
+
+
+@dataclass(frozen=True)
+class Moderated:
+    """Variances and their degrees of freedom, shapes (metrics,)."""
+
+    variance: Floats
+    freedom: Floats
+    prior: Prior
 
 
 def moderate(
@@ -48,10 +63,8 @@ def moderate(
             continue
         coefficients, worth[of] = _prior(variance[known], freedom[known], x[known], independent)
         typical[of] = np.exp(x[of] @ coefficients)
-    known_squares = np.where(freedom > 0, np.maximum(squares, freedom * LEAST_SPREAD**2), 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        moderated = (known_squares + worth * typical) / (freedom + worth)
-    return Moderated(np.asarray(moderated), freedom + worth)
+    prior = Prior(typical, worth)
+    return Moderated(prior.moderate(squares, freedom), freedom + worth, prior)
 
 
 def _prior(variance: Floats, freedom: Floats, x: Floats, independent: float) -> tuple[Floats, float]:

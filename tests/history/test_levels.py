@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.noise import SHAPES, Floats, autocorrelated
 from fabricheck.history.calibrate import calibrate
-from fabricheck.history.levels import TRIED, Autocorrelation, persistence_of, restricted, whitened
+from fabricheck.history.levels import TRIED, Autocorrelation, coloured, persistence_of, restricted, whitened
 from tests.support.histories import NOW, SYSTEM, Made, history
 
 SETTLED = [shape for shape in SHAPES if shape.name != "AR 0.98"]
@@ -66,6 +66,7 @@ def test_what_sessions_have_in_common_is_taken_out_and_put_back() -> None:
     white = np.linalg.solve(np.linalg.cholesky(covariance), values[0])
     made, _ = zip(*whitened([values], np.ones((1, 7), dtype=np.bool_), gap, common), strict=True)
     np.testing.assert_allclose(np.ravel(made), white)
+    np.testing.assert_allclose(coloured(white[None], gap, common), values)
     sides = [np.array([[1.0, 1, 1, 0, 0, 0, 0]]), np.array([[0.0, 0, 0, 1, 1, 1, 1]])]
     squares, determinant = restricted(values, sides, there, gap)
     kept, x = there[0], np.vstack(sides).T

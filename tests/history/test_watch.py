@@ -427,6 +427,7 @@ def test_a_tail_is_that_of_the_values() -> None:
         tail = upper_tail(values)
         assert tail is not None
         assert tail.quantile(1e-4) == pytest.approx(true, rel=0.35)
+        assert tail.probability(tail.quantile(1e-4)) == pytest.approx(1e-4, rel=0.01)
     assert upper_tail(np.zeros(100)) is None
 
 
