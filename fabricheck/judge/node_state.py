@@ -14,7 +14,7 @@ from fabricheck.judge.evidence import EXPLAINS_PATHS, Evidence, NodeReport, evid
 from fabricheck.judge.evidence_of_gpus import evidence_of_gpus
 from fabricheck.judge.evidence_of_nics import evidence_of_association, evidence_of_nics
 from fabricheck.judge.evidence_of_nodes import evidence_of_nodes
-from fabricheck.judge.overall import badness
+from fabricheck.judge.overall import SEVERITY, badness
 from fabricheck.judge.policy import host_memory_of
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind, short_host
@@ -40,11 +40,11 @@ _COUNTED = frozenset(
 _ONCE = frozenset(("few-cores", "node-busy"))
 #: Codes of metrics beside which nothing is told: of what passed, or is no measurement.
 _NEEDS_NO_REASON = ("", "no-baseline", "implausible-value")
-_ORDER = (Verdict.INVALID, Verdict.INCOMPLETE, Verdict.DEGRADED, Verdict.PASS, None)
 
 
 def _worst_first(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    return tuple(sorted(evidence, key=lambda each: _ORDER.index(each.verdict)))
+    """What is only told comes last."""
+    return tuple(sorted(evidence, key=lambda each: 0 if each.verdict is None else -1 - SEVERITY[each.verdict]))
 
 
 def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:

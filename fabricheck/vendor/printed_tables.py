@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """What a test measures.
+    """A test of a vendor's tool.
 
     `streams`: how many messages are under way together whose rate the tool adds up, 0 where it prints no rate;
     `per_rank`: the size is a share, and a buffer has one a rank; `pair`: it is between two ranks.

@@ -198,7 +198,7 @@ def judge_pairs(run: Run, topology: Topology, policy: Policy, again: Run | None 
 
 def finding_of(suspect: SlowGroup, located: Localization) -> Finding:
     """What a suspect is at fault of."""
-    at_fault, pairs, p = suspect.at_fault, len(suspect.members), suspect.p or 0.0
+    at_fault, pairs, p = suspect.at_fault, len(suspect.members), suspect.p
     # A double has no number between 0 and 5e-324.
     chance = f"p = {p:.1g}" if p > 0 else "p < 1e-300"
     text = (
