@@ -1,54 +1,118 @@
-"""`fabricheck reproduce`: a paper's figure beside what was measured here."""
+"""`fabricheck reproduce`: a paper's figure, with what was measured here beside the paper's points."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from fabricheck.commands.options import FILE
+from fabricheck.commands.options import FOLDER
 from fabricheck.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricheck.records.run import Run
 
 
 @click.command()
 @click.argument("figure", required=False)
-@click.argument("files", nargs=-1, type=FILE, metavar="[FILE...]")
-@click.option("--system", help="The system whose model says what is expected.  [default: that of the first file]")
-def reproduce(*, figure: str | None, files: tuple[Path, ...], system: str | None) -> None:
-    """Put a paper's figure beside what was measured here. Without FIGURE: list the figures.
+@click.option("--system", help="The system to measure, whose model says what to expect.  [default: that of --from]")
+@click.option(
+    "--from",
+    "sources",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Measure nothing: take this run's folder, or a folder or file of results of fabricbench; repeatable.",
+)
+@click.option("--output", type=FOLDER, help="The folder for the drawings.  [default: papers/ in that of runs]")
+@click.pass_context
+def reproduce(
+    context: click.Context, *, figure: str | None, system: str | None, sources: tuple[Path, ...], output: Path | None
+) -> None:
+    """Reproduce a figure of a paper: measure what it shows, draw it with the paper's points in grey, and say whether
+    what the paper concluded holds here. Without FIGURE: list the figures.
 
-    When: after a run with --tag papers, to compare this system with those of the papers. FILE are result files of
-    fabricbench. The output is information, and no verdict.
+    When: to compare a system with those of the papers. It writes FIGURE.html with the drawings, and FIGURE.csv beside;
+    it is information, and no verdict.
 
     \b
-    fabricheck run --system alps --tag papers
-    fabricheck reproduce sc24-3 output/runs/RUN/output/*/*/*/PingPong*/result.jsonl
+    fabricheck reproduce
+    fabricheck reproduce sc24-3 --system alps
+    fabricheck reproduce sc24-3 --from output/runs/RUN
     """
     from fabricheck.commands import rehearsal_note
+    from fabricheck.errors import suggest
     from fabricheck.judge.system import SystemJudge
-    from fabricheck.records.rehearsal import any_rehearsal
-    from fabricheck.report.paper_figures import FIGURES, lines_of, papers_values, rows_of
-    from fabricheck.results.fabricbench import read_run
-    from fabricheck.site.validation import require_partition
-    from fabricheck.suite import suite_root
+    from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
+    from fabricheck.report.figures.paper import as_csv, as_page, draw
+    from fabricheck.report.paper_figures import conclusion, load_figures, measured, require_measured
+    from fabricheck.suite import output_folder, suite_root
+    from fabricheck.wholefile import whole_file
 
+    figures = load_figures(suite_root() / "reference_values" / "published")
     if figure is None:
-        for name, known in FIGURES.items():
-            click.echo(f"{name:18} {known.title} ({known.tests})")
+        for name, cited in figures.items():
+            click.echo(f"{name:18} {cited.figure.title} ({', '.join(cited.figure.tests) or 'not here'})")
         return
-    if figure not in FIGURES:
-        raise UserError(f"{figure!r} is not a figure that can be reproduced: choose one of {', '.join(FIGURES)}")
-    if not files:
-        raise UserError(f"give result files of {FIGURES[figure].tests}, such as output/runs/RUN/output/…/result.jsonl")
-    runs = [read_run(file) for file in files]
-    for run in runs:
+    if figure not in figures:
+        raise UserError(
+            f"{figure!r} is no figure of the papers{suggest(figure, figures)}; without a name all are listed"
+        )
+    cited = figures[figure]
+    runs, judge = [], SystemJudge.of_any("")
+    if not cited.figure.not_here:
+        if not sources:
+            sources = (_measure(context, system, cited.figure.tests),)
+        runs = _read(sources)
+        judge = SystemJudge.of(system) if system else SystemJudge.of_any(str(runs[0].header.get("system", "")))
+    rehearsed = any_rehearsal(runs)
+    rehearsal_note.say(rehearsed)
+    rows = {shown: measured(cited.figure, shown, runs, judge) for shown in cited.figure.quantities}
+    require_measured(cited, [row for shown in rows.values() for row in shown])
+    drawn = [draw(cited, shown, rows[shown]) for shown in rows]
+    note = cited.figure.not_here or (REHEARSAL if rehearsed else "")
+    output = output or output_folder(suite_root()) / "papers"
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in ((f"{figure}.html", as_page(cited, drawn, note)), (f"{figure}.csv", as_csv(drawn))):
+        with whole_file(output / name) as path:
+            path.write_text(text, encoding="utf-8")
+    for line in filter(None, (conclusion(cited, rows), note, f"{output / figure}.html")):
+        click.echo(line)
+
+
+def _measure(context: click.Context, system: str | None, tests: Sequence[str]) -> Path:
+    """The folder of a run of these tests. Raises UserError where there is none."""
+    from fabricheck.commands.run import run
+    from fabricheck.suite import output_folder, suite_root
+
+    if system is None:
+        raise UserError("give --system to measure it, or --from with a run that did")
+    with contextlib.suppress(click.exceptions.Exit):  # its verdict is on the terminal
+        context.invoke(run, system=system, names=tuple(rf"^{test}\b" for test in tests))
+    runs = sorted((output_folder(suite_root()) / "runs").glob(f"{system.partition(':')[0]}-*"))
+    if not runs:
+        raise UserError(f"the run of {', '.join(tests)} left no results")
+    return runs[-1]
+
+
+def _read(sources: Sequence[Path]) -> list[Run]:
+    """The runs of fabricbench in files and folders; what cannot be read is named. Raises UserError where none is."""
+    from fabricheck.results.fabricbench import read_run
+
+    files = [file for path in sources for file in (sorted(path.rglob("*.jsonl")) if path.is_dir() else [path])]
+    runs = []
+    for file in files:
+        try:
+            run = read_run(file)
+        except UserError as error:
+            click.echo(f"fabricheck: left out: {error}", err=True)
+            continue
         for problem in run.problems:
             click.echo(f"fabricheck: left out: {problem.message}", err=True)
-    rehearsal_note.say(any_rehearsal(runs))
-    if system is not None:
-        require_partition(suite_root(), system)
-    judge = SystemJudge.of(system) if system is not None else SystemJudge.of_any(str(runs[0].header.get("system", "")))
-    rows = rows_of(FIGURES[figure], runs, judge)
-    published = papers_values(FIGURES[figure], suite_root() / "reference_values" / "published")
-    for line in lines_of(FIGURES[figure], rows, published):
-        click.echo(line)
+        runs += [] if run.problems else [run]
+    if not runs:
+        raise UserError(f"{', '.join(map(str, sources))}: no complete results of fabricbench in there")
+    return runs

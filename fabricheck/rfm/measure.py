@@ -77,7 +77,8 @@ class FabricbenchCheck(RegressionTestPlugin):
     The contract, by phase:
 
     - *class body* of the test: `transport` (a parameter or a variable), `operations` and `sizes`. It may set `nodes`,
-      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, and `ranks` for partitions without GPUs.
+      `schedules`, `implementation`, `budget`, `tags`, `matrix`, `least_ranks`, `ranks` for partitions without GPUs, and
+      `some_gpus`: how many of a node take part.
       Of memory paths it may set, as parameter or attribute, and then names in `plan_settings`: `access`, `buffers`,
       `host_memory`, `host_numa` (as fabricbench's options); and `placement` (`same-gpu` or `spread`: which GPUs go at
       the same time), `ranks_per_device`.
@@ -295,6 +296,10 @@ class FabricbenchCheck(RegressionTestPlugin):
             self.num_tasks_per_node = self.ranks or (alone if self.num_nodes == 1 else 1)
         else:
             self.num_tasks_per_node = max(gpus, self.ranks_per_device)
+        if some := int(getattr(self, "some_gpus", 0)):  # not declared in here: it may be a parameter
+            most = cores_of(self) if on_host else gpus
+            self.leave_out_if(some > most, f"needs {some} {'cores' if on_host else 'GPUs'} and a node has {most}")
+            self.num_tasks_per_node = some
         tasks = self.num_tasks = self.num_tasks_per_node * self.num_nodes
         self.leave_out_if(tasks < self.least_ranks, f"needs {self.least_ranks} ranks and this partition has {tasks}")
         most = self.current_environ.extras.get("most_ranks", tasks)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from fabricheck.report.content import number
 from fabricheck.topology.drawing import add
-from fabricheck.units import plural
+from fabricheck.units import format_size, plural
 
 #: Lines that have a colour of their own, of the stylesheet (`.k0` to `.k7`); the others are grey.
 MOST_COLORED = 8
@@ -41,6 +41,15 @@ class Bar:
     begin: float
     end: float
     label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ChartPoint:
+    """A point that was not measured here, in the units of the axes."""
+
+    x: float
+    y: float
     text: str
 
 
@@ -81,6 +90,15 @@ def axis_of(title: str, values: Sequence[float], *, is_log: bool = False, from_z
     return Axis(title, ticks[0], ticks[-1], tuple((tick, f"{tick:,g}") for tick in ticks))
 
 
+def size_axis(sizes: Sequence[int]) -> Axis:
+    """Return the axis of sizes in bytes, one at least: a tick for each power of two, or every few, at most six."""
+    first, last = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)))
+    step = max(1, math.ceil((last - first + 1) / _MOST_TICKS))
+    ticks = [1 << exponent for exponent in range(first, last + 1, step)]
+    named = tuple((float(tick), format_size(tick)) for tick in ticks)
+    return Axis("size of a message", float(1 << first), float(1 << last), named, is_log=True)
+
+
 def line_chart(
     title: str,
     lines: Sequence[ChartLine],
@@ -90,9 +108,10 @@ def line_chart(
     expected: float | None = None,
     marks: Sequence[tuple[float, str]] = (),
     bars: Sequence[Bar] = (),
+    points: Sequence[ChartPoint] = (),
 ) -> Markup:
     """Return the SVG of lines, the most important first. `expected`: a level; `marks`: places on the x axis, with a
-    text for each; `bars` stand in rows below the axis."""
+    text for each; `bars` stand in rows below the axis; `points` are crosses in grey."""
     rows = list(dict.fromkeys(bar.row for bar in bars))
     colored, others = lines[:MOST_COLORED], lines[MOST_COLORED:]
     legend = [(f"k{place}", line.label) for place, line in enumerate(colored)]
@@ -114,6 +133,8 @@ def line_chart(
         _line(top, line, x, y, "other")
     for place, line in reversed(list(enumerate(colored))):
         _line(top, line, x, y, f"k{place}")
+    for point in points:
+        _point(top, point, x, y)
     for bar in bars:
         _bar(top, bar, x, foot + _AXIS_PX + _ROW_PX * rows.index(bar.row))
     for place, (look, label) in enumerate(legend):
@@ -167,6 +188,12 @@ def _line(top: ElementTree.Element, line: ChartLine, x: Axis, y: Axis, look: str
         radius = "3" if len(points) <= _MOST_WITH_DOTS else "1.5"
         for (at_x, at_y), text in zip(points, line.texts, strict=True):
             add(add(group, "circle", cx=at_x, cy=at_y, r=radius), "title", text)
+
+
+def _point(top: ElementTree.Element, point: ChartPoint, x: Axis, y: Axis) -> None:
+    at_x, at_y = _x(x, point.x), _y(y, point.y)
+    cross = f"M{at_x - 5:.1f},{at_y - 5:.1f}l10,10m0,-10l-10,10"
+    add(add(top, "path", d=cross, class_="point"), "title", point.text)
 
 
 def _bar(top: ElementTree.Element, bar: Bar, x: Axis, y: float) -> None:

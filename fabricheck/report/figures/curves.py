@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from fabricheck.records.operations import LOADS, MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, ranks_text, unit_shown
-from fabricheck.report.figures.chart import Axis, ChartLine, axis_of, line_chart
+from fabricheck.report.figures.chart import ChartLine, axis_of, line_chart, size_axis
 from fabricheck.report.figures.tables import Figure, Rows
 from fabricheck.units import format_size, plural
 
@@ -116,7 +115,7 @@ def _curves(plot: _Plot, judged: RunJudgement) -> Figure | None:
         from_zero=True,
     )
     title = f"{plot.title}: {plot.quantity} over size"
-    chart = line_chart(title, [_line(curve, unit) for curve in ranked], _size_axis(sizes), y, expected=expected)
+    chart = line_chart(title, [_line(curve, unit) for curve in ranked], size_axis(sizes), y, expected=expected)
     worst = ranked[0]
     reach = worst.points[-1] if plot.quantity == "goodput" else worst.points[0]
     summary = (
@@ -175,12 +174,3 @@ def _expected(plot: _Plot, judged: RunJudgement) -> float | None:
         if each.better == "higher" and (each.samples.operation, each.samples.schedule) in operations
     }
     return expected.pop() if len(expected) == 1 else None
-
-
-def _size_axis(sizes: Sequence[int]) -> Axis:
-    """With a tick for each power of two, or every few, at most six."""
-    first, last = math.floor(math.log2(sizes[0])), math.ceil(math.log2(sizes[-1]))
-    step = max(1, math.ceil((last - first + 1) / 6))
-    ticks = [1 << exponent for exponent in range(first, last + 1, step)]
-    named = tuple((float(tick), format_size(tick)) for tick in ticks)
-    return Axis("size of a message", float(1 << first), float(1 << last), named, is_log=True)
