@@ -54,7 +54,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Chart:
+class LineChart:
     """Lines, the most important first. `expected`: a level; `marks`: places on the x axis, with a text for each."""
 
     x: Axis
@@ -89,7 +89,7 @@ class Figure:
 
     title: str
     summary: str
-    chart: Chart
+    chart: LineChart
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 

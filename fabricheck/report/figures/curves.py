@@ -13,7 +13,7 @@ from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, UNITS, Quantity
 from fabricheck.records.operations import LOADS, MEMORY_PATHS, PAIRS
 from fabricheck.records.run import Samples
 from fabricheck.report.content import number, ranks_text, unit_shown
-from fabricheck.report.figures.chart import Axis, Chart, ChartLine, Figure, axis_of
+from fabricheck.report.figures.chart import Axis, ChartLine, Figure, LineChart, axis_of
 from fabricheck.units import format_size, plural
 
 _FEWEST_OF_CURVE = 4  # sizes
@@ -106,7 +106,7 @@ def _figure(what: str, quantity: Quantity, curves: _Curves, expected: float | No
         is_log=quantity == "latency",
         from_zero=True,
     )
-    chart = Chart(_size_axis(sizes), y, tuple(_line(label, curves[label]) for label in ranked), expected)
+    chart = LineChart(_size_axis(sizes), y, tuple(_line(label, curves[label]) for label in ranked), expected)
     summary = f"{plural(len(curves), 'curve')}, median and quartiles, the worst first"
     head = ("ranks", "size", "iterations", f"first quartile, {unit}", "median", "third quartile")
     # In the order of the run, as long as all have room.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fabricheck.history.series import Session
 from fabricheck.history.watch import Watched
-from fabricheck.report.figures.chart import Axis, Bar, Chart, ChartLine, Figure, axis_of
+from fabricheck.report.figures.chart import Axis, Bar, ChartLine, Figure, LineChart, axis_of
 from fabricheck.units import plural
 
 # The latest; more points than pixels show nothing, and each is a row of the table.
@@ -55,7 +55,7 @@ def overview(history: Watched) -> Figure:
         ChartLine(name, tuple(zip(times, row.tolist(), strict=True))) for name, row in zip(_LINES, shares, strict=True)
     )
     values = [y for line in lines for _, y in line.points]
-    chart = Chart(
+    chart = LineChart(
         _time_axis(sessions),
         axis_of("% of own baseline", values or [100.0]),
         tuple(reversed(lines)),
