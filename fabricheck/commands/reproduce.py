@@ -47,7 +47,8 @@ def reproduce(
     from fabricheck.errors import suggest
     from fabricheck.judge.system import SystemJudge
     from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
-    from fabricheck.report.figures.paper import as_csv, as_page, draw
+    from fabricheck.report.figures.paper import as_csv, draw
+    from fabricheck.report.html import render_paper
     from fabricheck.report.paper_figures import conclusion, load_figures, measured, require_measured
     from fabricheck.suite import output_folder, suite_root
     from fabricheck.wholefile import whole_file
@@ -76,7 +77,7 @@ def reproduce(
     note = cited.figure.not_here or (REHEARSAL if rehearsed else "")
     output = output or output_folder(suite_root()) / "papers"
     output.mkdir(parents=True, exist_ok=True)
-    for name, text in ((f"{figure}.html", as_page(cited, drawn, note)), (f"{figure}.csv", as_csv(drawn))):
+    for name, text in ((f"{figure}.html", render_paper(cited, drawn, note)), (f"{figure}.csv", as_csv(drawn))):
         with whole_file(output / name) as path:
             path.write_text(text, encoding="utf-8")
     for line in filter(None, (conclusion(cited, rows), note, f"{output / figure}.html")):

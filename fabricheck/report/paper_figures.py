@@ -157,6 +157,11 @@ class Measured:
         """The median of each pair or group."""
         return [float(np.median(values)) for values in self.values.values()]
 
+    def of_model(self, of: str) -> float | None:
+        """The median of what the model calls `of`; None where it says nothing."""
+        values = [value for model in self.models.values() if (value := getattr(model, of)) is not None]
+        return float(np.median(values)) if values else None
+
     def shares(self, of: str, *, higher: bool) -> list[tuple[float, float]]:
         """The interval of each pair's or group's speed, as a share of what the model calls `of`."""
         shares = []
