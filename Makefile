@@ -50,6 +50,7 @@ docs:
 	@python -m tools.catalogue_page
 	@python -m tools.metrics_page
 	@python -m tools.formats_page
+	@python -m tools.papers_page
 	@mkdocs build --quiet --strict
 
 sbom:

@@ -60,7 +60,7 @@ def reproduce(
         return
     if figure not in figures:
         raise UserError(
-            f"{figure!r} is no figure of the papers{suggest(figure, figures)}; without a name all are listed"
+            f"{figure!r} is not a figure of the papers{suggest(figure, figures)}; without a name all are listed"
         )
     cited = figures[figure]
     runs, judge = [], SystemJudge.of_any("")

@@ -158,7 +158,7 @@ class Measured:
         return [float(np.median(values)) for values in self.values.values()]
 
     def of_model(self, of: str) -> float | None:
-        """The median of what the model calls `of`; None where it says nothing."""
+        """The median of what the model calls `of`; None where it does not know."""
         values = [value for model in self.models.values() if (value := getattr(model, of)) is not None]
         return float(np.median(values)) if values else None
 

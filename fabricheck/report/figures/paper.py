@@ -93,8 +93,8 @@ def _table(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> Iterator[tup
         expected = row.of_model("expected")
         share = f"{np.median(row.medians) / expected:.0%}" if expected else ""
         yield row.series, row.at, here, share, "; ".join(texts.pop(row.at, ()))
-    for at, found in texts.items():
-        yield "", at, "", "", "; ".join(found)
+    for at, values in texts.items():
+        yield "", at, "", "", "; ".join(values)
 
 
 def as_csv(figures: Sequence[Figure]) -> str:
