@@ -66,6 +66,20 @@ class _Matrix:
     lengths: set[int] = field(default_factory=set)
     sum: float | None = None
 
+    def set_test(self, name: str) -> None:
+        """Takes what is measured from the name of a test of nvbandwidth or nvloom."""
+        self.test = name
+        match = _TEST.fullmatch(name)
+        if match is None:
+            self.operation = self.operation if not name else ""
+            return
+        pairs = "bidirectional" if match["both"] else "unidirectional"
+        self.operation = match["host"] or ("local_copy" if match["local"] else pairs)
+        self.mover, self.access = _MOVERS[match["by"] or "ce"], match["access"] or "write"
+        summed = self.operation == "bidirectional" and _PART.search(self.title) is None
+        if self.title and (summed or _OTHER_UNIT.search(self.title) is not None):
+            self.operation = ""
+
     @property
     def height(self) -> int:
         """How many rows it has when it is whole."""
@@ -90,7 +104,9 @@ class Matrices(Block):
             r"nvbandwidth Version: |nvloom_cli \S+$|\[P2P \(Peer-to-Peer\) GPU|TransferBench v|RocmBandwidthTest Ver"
         ),
         re.compile(r"P2P Connectivity Matrix|Test [0-9]+:"),
-        re.compile(r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi?)directional (?:P2P=|copy peak)"),
+        re.compile(
+            r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi?)directional (?:P2P=|copy peak)|mem\w+ .*bandwidth \(GB/s\)$"
+        ),
     )
     known: ClassVar = {
         "version": re.compile(
@@ -115,7 +131,9 @@ class Matrices(Block):
         "matrix": re.compile(r"(?:memcpy|memory|multicast|Device to Device|Bisect) .*"),
         "sum": re.compile(r"SUM (\w+) ([0-9]+(?:\.[0-9]+)?)", re.ASCII),
         "backward": re.compile(r"[CG]PU [0-9]{2} +<-.*"),
-        "failed": re.compile(r"(?:\[\S*\] )?(?:ERROR|Error|Waived|WAIVED).*"),
+        "failed": re.compile(r"(?:\[\S*\] )?(?:ERROR|Error).*"),
+        # It stands where the test would have begun.
+        "waived": re.compile(r"(?:testcase )?(?:Waived|WAIVED).*"),
         "done": re.compile(r"(?:ExecutionTime|Done) .*"),
         "can": re.compile(r"Device=[0-9]+ CAN(?:NOT)? Access Peer Device=[0-9]+"),
     }
@@ -152,6 +170,7 @@ class Matrices(Block):
             operation = f"{match[1].lower()}directional" if match[2] == "Enabled" else ""
             self.matrices.append(_Matrix(line, f"{match[1]}directional P2P={match[2]}", operation, both=True))
         elif kind == "amd":
+            self.said.setdefault("program", "TransferBench" if match[2] else "RocmBandwidthTest")
             operation = "unidirectional" if match[1] == "Uni" else "bidirectional"
             mover = _MOVERS[match[2] or "DMA"]
             self.matrices.append(_Matrix(line, f"{operation} by {mover}", operation, mover, both=match[2] is None))
@@ -159,35 +178,29 @@ class Matrices(Block):
             self.read_transfer(match, line)
         elif kind == "other":
             self.matrices.append(_Matrix(line, match[0]))
-        elif kind == "matrix" and self.matrices:
+        elif kind == "matrix":
             self.name(line.text.strip(), line)
         elif kind == "sum":
             last.sum = float(match[2])
+            last.set_test(match[1])
         elif kind == "failed" and self.matrices:
             self.incomplete(line, f"{last.test} did not run")
 
     def begin(self, line: Line, test: str) -> None:
         """Begins the matrix of a test of nvbandwidth or nvloom."""
-        matrix = _Matrix(line, test)
-        if (match := _TEST.fullmatch(test)) is not None:
-            pairs = "bidirectional" if match["both"] else "unidirectional"
-            matrix.operation = match["host"] or ("local_copy" if match["local"] else pairs)
-            matrix.mover, matrix.access = _MOVERS[match["by"] or "ce"], match["access"] or "write"
-        self.matrices.append(matrix)
+        self.matrices.append(_Matrix(line, ""))
+        self.matrices[-1].set_test(test)
 
     def name(self, title: str, line: Line) -> None:
-        """Takes the title of a matrix, or of the next one of the same test.
+        """Takes the title of a matrix, or of the next one, of which the test stands below it, with its sum.
 
         Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
         have one alone, and do not say of which it is.
         """
-        if self.matrices[-1].title:
-            self.begin(line, self.matrices[-1].test)
-        matrix = self.matrices[-1]
-        matrix.title = title
-        summed = matrix.operation == "bidirectional" and _PART.search(title) is None
-        if summed or _OTHER_UNIT.search(title) is not None:
-            matrix.operation = ""
+        if not self.matrices or self.matrices[-1].title or self.matrices[-1].columns:
+            self.matrices.append(_Matrix(line, "", "of its sum"))
+        self.matrices[-1].title = title
+        self.matrices[-1].set_test(self.matrices[-1].test)
 
     def read_transfer(self, match: re.Match[str], line: Line) -> None:
         """Adds a transfer of TransferBench to those of one executor and size."""

@@ -100,37 +100,6 @@ def test_variables_of_any_library_are_read_and_secrets_are_not() -> None:
     assert output.variables == {"NCCL_TOPO_FILE": "/opt/x.xml", "UCX_TLS": "rc,cuda", "HSA_NO_SCRATCH_RECLAIM": "1"}
 
 
-# busbw / algbw, operation and root of a table that names no test; the test, where only one can be.
-UNNAMED = {
-    "allreduce": (1.75, "sum", -1, "all_reduce_perf"),
-    "reduce_scatter": (0.875, "sum", -1, "reduce_scatter_perf"),
-    "reduce": (1.0, "sum", 0, "reduce_perf"),
-    "sendrecv": (1.0, "none", -1, "sendrecv_perf"),
-    "allgather or alltoall": (0.875, "none", -1, None),
-    "gather or scatter": (0.875, "none", 0, None),
-}
-
-
-@pytest.mark.parametrize("case", UNNAMED)
-def test_a_table_tells_which_test_it_is_of_where_only_one_can_be(case: str) -> None:
-    factor, redop, root, wanted = UNNAMED[case]
-    head, _ = PLAIN.split("     1048576 ", 1)
-    rows, total = "", 0.0
-    for size, time in ((1048576, 34.0), (2097152, 40.0), (4194304, 60.0)):
-        algbw = size / 1e3 / time
-        half = f"  {time:6.2f} {algbw:6.2f} {algbw * factor:6.2f}      0"
-        count = size // 4 if factor in (1.0, 1.75) else size // 32
-        rows += f"{size:>12} {count:>13} {'float':>9} {redop:>7} {root:>7}{half}{half}\n"
-        total += round(algbw * factor, 2) / 3
-    (output,) = read_all(
-        head.replace("maxBytes 8388608", "maxBytes 4194304")
-        + f"{rows}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {total:g}\n#\n"
-    )
-    assert output.tool == (wanted or "nccl-tests")
-    assert [each.message for each in output.problems if wanted] == []
-    assert wanted or [each.verdict for each in output.problems] == [Verdict.INVALID]
-
-
 def test_wrong_data_are_told_whatever_else_is_not_known() -> None:
     wrong = PLAIN.replace("234.43      0", "234.43 237858").replace("values : 0 OK", "values : 1 FAILED")
     (output,) = read_all(wrong, tool=TOOL)
