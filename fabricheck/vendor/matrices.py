@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 from fabricheck.records.finding import Finding
@@ -16,7 +17,7 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block, quote
-from fabricheck.vendor.printed_tables import one_time, value_of
+from fabricheck.vendor.printed_tables import one_time
 
 _SAMPLE = "p2pBandwidthLatencyTest"
 # Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, TransferBench's, and that of
@@ -41,7 +42,7 @@ _MOVERS = {"ce": "copy", "sm": "kernel", "DMA": "copy", "GFX": "kernel"}
 _BESIDE = re.compile(r"\bD[\\/]D\b|\bSRC(?:\+EXE)?\\(?:EXE\+)?DST\b|\||(?<!<)->")
 _END = re.compile(r"\b([CG])PU 0?(\d+)\b")
 _LABEL = re.compile(r"[CG]?\d{1,4}", re.ASCII)
-_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2,6}", re.ASCII)
+_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2,6}|[CG]?\d{1,4}", re.ASCII)
 
 
 @dataclass
@@ -90,7 +91,7 @@ class _Matrix:
         """Row, column and GB/s."""
         cells = list(self.transfers)
         for label, row in self.rows:
-            cells += [(label, *cell) for cell in zip(self.columns, map(value_of, row), strict=True) if cell[1] >= 0]
+            cells += [(label, end, float(cell)) for end, cell in zip(self.columns, row, strict=True) if cell != "N/A"]
         return cells
 
 
@@ -212,9 +213,11 @@ class Matrices(Block):
 
     def take(self, line: Line) -> None:
         """Rows have numbers and N/A alone, but for their ends."""
-        text = line.text if "<-" in line.text else _BESIDE.sub(" ", _END.sub(r"\1\2", line.text))
-        tokens = text.split()
-        cells = [token for token in tokens if _CELL.fullmatch(token) or _LABEL.fullmatch(token)]
+        tokens = line.text.split()
+        cells = [token for token in tokens if _CELL.fullmatch(token)]
+        if len(cells) < len(tokens) and "<-" not in line.text:
+            tokens = _BESIDE.sub(" ", _END.sub(r"\1\2", line.text)).split()
+            cells = [token for token in tokens if _CELL.fullmatch(token)]
         if self.matrices and tokens and len(cells) == len(tokens):
             self.hear(line)
             self.read_cells(self.matrices[-1], line, tokens)
@@ -237,7 +240,11 @@ class Matrices(Block):
             unknown = self.tool == "RocmBandwidthTest" and not self.ends.keys() >= set(tokens)
             if unknown or len(set(tokens)) != len(tokens) or not all(map(_LABEL.fullmatch, tokens)):
                 self.invalid(line, "these are not the numbers of the columns, or of devices that are listed")
-        elif len(tokens) != len(matrix.columns) + 1 or label not in matrix.columns[len(matrix.rows) :][:1]:
+        elif (
+            len(tokens) != len(matrix.columns) + 1
+            or label not in matrix.columns[len(matrix.rows) :][:1]
+            or not all("." in cell or cell == "N/A" for cell in tokens[1:])
+        ):
             self.invalid(line, f"not the next row of {len(matrix.columns)} columns")
         else:
             matrix.rows.append((label, tokens[1:]))
@@ -292,15 +299,20 @@ class Matrices(Block):
         else:
             said = int(self.said.get("bytes", 0)) or int(self.said.get("mebibytes", 0)) << 20
             size = matrix.size or said or _SIZES[self.tool]
+            ends = between if matrix.height > 1 or matrix.transfers else alone
             for source, target, rate in cells:
-                pair = matrix.height > 1 or matrix.transfers
-                alone = (matrix.operation, (int(target.lstrip("GC")),))
-                operation, ranks = between(source, target, matrix.operation) if pair else alone
+                operation, ranks = ends(source, target, matrix.operation)
                 if operation:
                     streams = 2 if matrix.both and operation == "bidirectional" else 1
                     yield one_time(operation, size, ranks, streams * size / rate)
 
 
+def alone(_: str, target: str, operation: str) -> tuple[str, tuple[int, ...]]:
+    """The operation of one GPU by itself, or with its host."""
+    return operation, (int(target.lstrip("GC")),)
+
+
+@cache
 def between(source: str, target: str, operation: str) -> tuple[str, tuple[int, ...]]:
     """The operation between two ends, and their GPUs; none within one end or without a GPU."""
     gpus = [end for end in (source, target) if not end.startswith("C")]

@@ -49,9 +49,9 @@ _UNREAD = (
 # Variables of the libraries that carry the data, as logs, shells and launchers name them.
 _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?:NCCL|RCCL|UCX|FI|OMPI|MPICH|HSA|I_MPI)_[A-Za-z0-9_]{1,60})"
-    r"(?: set by environment to |=[\"']?)([^\s\"';]{1,300})"
+    r"(?: set (?:by environment )?to |=[\"']?)([^\s\"';]{1,300})"
 )
-_LIBRARIES = ("NCCL INFO", "NCCL WARN", "NCCL version", "UCX ", "via P2P", "via SHM", "via NET")
+_LIBRARIES = ("NCCL ", "UCX ", " via ")
 
 
 @dataclass
@@ -146,7 +146,7 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
 def _take(part: _Part, line: Line) -> None:
     if any(word in line.text for word in _LIBRARIES):
         part.log.append(line)
-    for match in _VARIABLE.finditer(line.text):
+    for match in _VARIABLE.finditer(line.text) if "_" in line.text else ():
         if not names_a_secret(match[1]):
             part.variables.setdefault(match[1], (line, redacted(match[2].rstrip("."))))
     if part.block is not None:

@@ -69,7 +69,7 @@ def fabtests(draw: random.Random) -> Paste:
     rows.sort()
     how = draw.choice(["$ {} -p efa 10.0.0.1", "./{} -e rdm -S all", "taskset -c 32 ./{} -p tcp -s 10.0.0.2 10.0.0.1", ""])
     lines = [how.format(program)] if how else []
-    asked: dict[str, object] = {"tool": program} if not how and draw.random() < 0.5 else {}
+    asked: dict[str, object] = {"tool": program} if not how and draw.random() < 0.7 else {}
     records = draw.random() < 0.3
     for size, _, _, time in rows:
         printed = time if records else round(time, 2)
