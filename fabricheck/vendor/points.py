@@ -18,48 +18,42 @@ from fabricheck.vendor.printed_tables import ANY, NUMBER, WHOLE, Column, Table, 
 _MEBI, _GIGABIT = (1 << 20) / 1e6, 125.0
 _COUNT = re.compile(r"=?[0-9]+[kmg]?|-")
 _SIZE = Column("bytes", re.compile(r"[0-9]+(?:\.[0-9])?[kmg]?"))
-# How long a message takes, by its verb: half of a round trip, or what one side alone began and saw completed.
-_LATENCIES = {"write": "put", "read": "get"}
+# Latencies that are not half of a round trip: what one side alone began and saw completed.
+_ONE_SIDED = {"ib_read_lat": "get", "cxi_read_lat": "get", "cxi_write_lat": "put"}
+_ENDINGS = {"BW": "bw", "Bandwidth": "bw", "Latency": "lat"}
 
 
 class Points(Block):
     """A table of one transfer between two ends, by size.
 
-    `shown`: the facts that are shown of what its lines say; `programs`: how those that it may be of are called.
+    `shown`: the facts that are shown of what its lines say; `programs`: how those are called of which one has to be
+    named, by the caller where no line does, since what was measured follows from it.
     """
 
     test = Test("unidirectional", streams=1)
     memory: Literal["", "gpu", "host"] = "host"
     transport = "nic"
     shown: ClassVar[Sequence[str]] = ()
-    programs: ClassVar[re.Pattern[str]] = re.compile("(?!)")
+    programs: ClassVar[re.Pattern[str] | None] = None
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says."""
         super().read_line(kind, match, line)
         if kind == "memory":
             self.memory = "gpu"
-        elif kind == "both":
-            self.test = Test("bidirectional", streams=2)
         elif kind == "error":
             self.add(Verdict.FAIL, line, "the data were wrong")
+        if kind == "both":
+            self.test = Test("bidirectional", streams=2)
+        if "verb" in match.re.groupindex:
+            verb = match["verb"].removeprefix("RDMA_").lower().replace("loopback", "gpu_loopback")
+            self.said["program"] = f"{self.title.replace('perftest', 'ib')}_{verb}_{_ENDINGS[match['what']]}"
 
     @property
     def tool(self) -> str:
-        """The program: as its lines or the caller name it."""
-        return self.program or self.title
-
-    @property
-    def program(self) -> str:
-        """The program; "" where nobody names it."""
+        """The program, or its suite."""
         said = self.said.get("program") or self.asked.tool or ""
-        return said if self.programs.fullmatch(said) else ""
-
-    def check_program(self) -> None:
-        """What is measured follows from the program, which has to be known."""
-        if not self.program:
-            self.missing = f"--tool PROGRAM  # of {self.title}"
-            self.invalid(None, f"which program of {self.title} it was is not stated: paste its command line too")
+        return said if self.programs is not None and self.programs.fullmatch(said) else self.title
 
     def samples(self) -> Iterator[Samples]:
         """A sample for each row."""
@@ -67,7 +61,16 @@ class Points(Block):
         self.facts |= {name: self.said[name] for name in self.shown if name in self.said}
         if not any(table.rows for table in self.tables):
             self.incomplete(None, f"{self.title} printed no row of its table: it did not start, or failed")
+        latency = self.tool.endswith(("lat", "pingpong"))
+        if latency:
+            self.test = Test(_ONE_SIDED.get(self.tool, "pingpong"), pair=True)
+        if self.programs is not None and self.tool == self.title:
+            self.missing = f"--tool PROGRAM  # of {self.title}"
+            self.invalid(None, f"which program of {self.title} it was is not stated: paste its command line too")
         for table in self.tables:
+            if latency and "time" not in table.columns:
+                self.invalid(table.line, f"the columns are not those of {self.tool}")
+                return
             self.check_sizes(table, doubling=False)
             for row in table.rows:
                 if (reason := self.impossible(row)) is not None:
@@ -106,7 +109,9 @@ class Perftest(Points):
             re.I,
         ),
         "call": re.compile(r"# \S*ib_\w+ .*"),
-        "both": re.compile(r"(?P<verb>RDMA_Write|RDMA_Read|Send)(?:_imm)? Bidirectional (?:Post List )?(?P<what>BW) Test"),
+        "both": re.compile(
+            r"(?P<verb>RDMA_Write|RDMA_Read|Send)(?:_imm)? Bidirectional (?:Post List )?(?P<what>BW) Test"
+        ),
         "title": re.compile(r"(?P<verb>RDMA_Write|RDMA_Read|Send)(?:_imm)? (?:Post List )?(?P<what>BW|Latency) Test"),
         "device": re.compile(r"Dual-port\s+: \w+\s+Device\s+: (?P<nic_device>\S+)"),
         "link": re.compile(r"Link type\s+: (?P<link_type>\w+)"),
@@ -115,24 +120,6 @@ class Perftest(Points):
         "rule": re.compile(r"-+"),
     }
     own = re.compile(r"#bytes|\[usec\]|BW average")
-
-    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
-        """Keeps what a line says; the title is that of a program."""
-        super().read_line(kind, match, line)
-        if kind in ("both", "title"):
-            verb = match["verb"].removeprefix("RDMA_").lower()
-            self.said["program"] = f"ib_{verb}_{'lat' if match['what'] == 'Latency' else 'bw'}"
-
-    def samples(self) -> Iterator[Samples]:
-        """A sample for each row."""
-        self.check_program()
-        latency = self.program.endswith("lat")
-        if latency:
-            self.test = Test("get" if "read" in self.program else "pingpong", pair=True)
-        if any(("time" in table.columns) != latency for table in self.tables):
-            self.invalid(self.tables[0].line, f"the columns are not those of {self.program or 'its program'}")
-            return
-        yield from super().samples()
 
 
 class Cxi(Points):
@@ -153,25 +140,13 @@ class Cxi(Points):
         r"PktRate\[Mpkt/s\]|(?:Min|Max|StdDev)\[us\]": Column(""),
     }
     known: ClassVar = {
-        "title": re.compile(
-            r"CXI (?:RDMA )?(?P<verb>Loopback|Write|Read|Send) (?:(?P<bandwidth>Bandwidth)|Latency) Test"
-        ),
+        "title": re.compile(r"CXI (?:RDMA )?(?P<verb>Loopback|Write|Read|Send) (?P<what>Bandwidth|Latency) Test"),
         "both": re.compile(r"Bidirectional\s*: Enabled"),
         "memory": re.compile(r"(?:\w+ )?[TR]X Mem\s*: GPU.*"),
         "header": re.compile(r"(?:(?:RDMA|Send) Size\[B\]|Bytes ).*"),
         "rule": re.compile(r"-+"),
     }
     own = re.compile(r"\[B\]|BW\[|PktRate|\[us\]")
-
-    def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
-        """Keeps what a line says; the title is that of a program."""
-        super().read_line(kind, match, line)
-        if kind == "title":
-            verb = match["verb"].lower()
-            name = "gpu_loopback" if verb == "loopback" else verb
-            self.said["program"] = f"cxi_{name}_{'bw' if match['bandwidth'] else 'lat'}"
-            if match["bandwidth"] is None:
-                self.test = Test(_LATENCIES.get(verb, "pingpong"), pair=True)
 
 
 class Libfabric(Points):
@@ -220,13 +195,6 @@ class Libfabric(Points):
                 titles = "bytes iters total time MB/sec usec/xfer Mxfers/sec"
                 self.tables.append(Table(line, self.columns_of(titles)))
             self.read_row(line, match.groups())
-
-    def samples(self) -> Iterator[Samples]:
-        """A sample for each row."""
-        self.check_program()
-        if self.program.endswith("pingpong"):
-            self.test = Test("pingpong", pair=True)
-        yield from super().samples()
 
 
 class UcxPerftest(Points):

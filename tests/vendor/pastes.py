@@ -202,7 +202,9 @@ def perftest(draw: random.Random) -> Paste:
         text += "99% percentile[usec]   99.9% percentile[usec] \n"
         row = f" {size:<7d} 1000          {time - 0.2:<7.2f}        {time + 9:<7.2f}      {time:<7.2f}  \t       {time:<7.2f}"
         if draw.random() < 0.3:
-            text = text.replace(text[text.index(" #bytes") :], " #bytes        #iterations       t_avg[usec]    tps average\n")
+            text = text.replace(
+                text[text.index(" #bytes") :], " #bytes        #iterations       t_avg[usec]    tps average\n"
+            )
             row = f" {size:<7d}       1000            {time:<7.2f}        {1e6 / time:<7.2f}"
         else:
             row += f"     \t{0.1:<7.2f}\t\t{time + 1:<7.2f} \t\t{time + 2:<7.2f}"
@@ -308,7 +310,10 @@ def _twice(paste: Paste, other: Paste, draw: random.Random) -> Paste:
     first, second = paste.text.split("\n"), other.text.split("\n")
     if draw.random() < 0.7:
         return replace(
-            paste, text="\n".join([*first, *second]), values=values, refusable=paste.refusable or other.refusable or bool(other.asked)
+            paste,
+            text="\n".join([*first, *second]),
+            values=values,
+            refusable=paste.refusable or other.refusable or bool(other.asked),
         )
     mixed: list[str] = []
     while first or second:

@@ -67,7 +67,9 @@ def fabtests(draw: random.Random) -> Paste:
         per_transfer = float(np.float32(elapsed / 1000 / both))
         rows.append((size, elapsed, 1000 * size * both / elapsed, per_transfer))
     rows.sort()
-    how = draw.choice(["$ {} -p efa 10.0.0.1", "./{} -e rdm -S all", "taskset -c 32 ./{} -p tcp -s 10.0.0.2 10.0.0.1", ""])
+    how = draw.choice(
+        ["$ {} -p efa 10.0.0.1", "./{} -e rdm -S all", "taskset -c 32 ./{} -p tcp -s 10.0.0.2 10.0.0.1", ""]
+    )
     lines = [how.format(program)] if how else []
     asked: dict[str, object] = {"tool": program} if not how and draw.random() < 0.7 else {}
     records = draw.random() < 0.3
@@ -100,7 +102,10 @@ def cxi(draw: random.Random) -> Paste:
     values: Values = {}
     every = latency and draw.random() < 0.2  # --report-all, which has to be refused
     lines = [f"   {verb}Num  Latency[us]", "         0        1.688", "-" * 51] if every else []
-    lines += [f"{size_title:>12}      {verb}s  " + ("   Min[us]     Max[us]    Mean[us]  StdDev[us]" if latency else f"BW[{unit}]  PktRate[Mpkt/s]")]
+    lines += [
+        f"{size_title:>12}      {verb}s  "
+        + ("   Min[us]     Max[us]    Mean[us]  StdDev[us]" if latency else f"BW[{unit}]  PktRate[Mpkt/s]")
+    ]
     for size in (8, 65536, 1 << 20)[not latency :]:
         if latency:
             time = round(draw.uniform(1.5, 4) + size / 24e3, 2)
@@ -111,7 +116,9 @@ def cxi(draw: random.Random) -> Paste:
             lines += [f"{size:12d}{draw.choice(['1571328', '-']):>12}{rate:10.2f}{19.8:17.6f}"]
             gigabits = rate if unit == "Gb/s" else 8e-3 * rate
             values["bidirectional" if both else "unidirectional", size] = gigabits / (2 if both else 1)
-    return Paste("cxi", head + "-" * 51 + "\n" + "\n".join(lines) + f"\n{'-' * 51}\n", {} if every else values, refusable=every)
+    return Paste(
+        "cxi", head + "-" * 51 + "\n" + "\n".join(lines) + f"\n{'-' * 51}\n", {} if every else values, refusable=every
+    )
 
 
 def nvloom(draw: random.Random) -> Paste:
@@ -280,7 +287,11 @@ def osu_in_other_languages(draw: random.Random) -> Paste:
     ranks = draw.choice([4, 16]) if name.startswith("All") else 2
     both = "Bi-Bandwidth" if java else "Bi-Directional Bandwidth"
     title = {"Bi": both}.get(name, name)
-    lines = [f"# OSU {draw.choice(['', 'Open MPI '])}{title} Test" if java else f"# {draw.choice(['OMB-Py', 'OMB Python'])} MPI {title} Test"]
+    lines = [
+        f"# OSU {draw.choice(['', 'Open MPI '])}{title} Test"
+        if java
+        else f"# {draw.choice(['OMB-Py', 'OMB Python'])} MPI {title} Test"
+    ]
     rate = name.startswith("B")
     if java:
         pair = f"# Size [B]\t\t{'Bandwidth [MB/s]' if rate else 'Latency [us]'}\tBandwidth [Gb/s]"
@@ -298,7 +309,9 @@ def osu_in_other_languages(draw: random.Random) -> Paste:
             time += ranks > 2
         else:
             lines += [f"{size:<10d}{value:18.2f}"]
-        operation = {"Latency": "pingpong", "Bandwidth": "unidirectional", "Bi": "bidirectional"}.get(name, name.lower())
+        operation = {"Latency": "pingpong", "Bandwidth": "unidirectional", "Bi": "bidirectional"}.get(
+            name, name.lower()
+        )
         whole = size * ranks if name == "Alltoall" else size
         values[operation, whole] = 8e-3 * whole / time
     return Paste("osu", "\n".join(lines) + "\n", values, {"ranks": ranks} if ranks > 2 else {})
