@@ -44,10 +44,6 @@ class NcclTest:
     reduces: bool = False
     rooted: bool = False
 
-    def algbw_factor(self, n: int) -> float:
-        """The share of a buffer that algbw counts, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
-        return (n - 1) / n if self.operation == "hypercube" else 1.0
-
     def busbw_factor(self, n: int) -> float:
         """busbw divided by algbw, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
         if self.operation == "allreduce":
@@ -62,7 +58,6 @@ TESTS = {
     "alltoallv_perf": NcclTest("alltoallv", shared=True, transfers=True),
     "broadcast_perf": NcclTest("broadcast", rooted=True),
     "gather_perf": NcclTest("gather", shared=True, transfers=True, rooted=True),
-    "hypercube_perf": NcclTest("hypercube", shared=True, transfers=True),
     "reduce_perf": NcclTest("reduce", reduces=True, rooted=True),
     "reduce_scatter_perf": NcclTest("reduce_scatter", shared=True, reduces=True),
     "scatter_perf": NcclTest("scatter", shared=True, transfers=True, rooted=True),
@@ -382,7 +377,7 @@ def mistake_of(row: TableRow, mark: str, test: NcclTest, ranks: int) -> str | No
     time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
     if time[0] <= 0:
         return "a time of zero is impossible"
-    if not products_agree(time, row.rounded(f"algbw{mark}"), (kilobytes * test.algbw_factor(ranks), 0.0)):
+    if not products_agree(time, row.rounded(f"algbw{mark}"), (kilobytes, 0.0)):
         return "size, time and algbw do not match"
     if not products_agree(time, row.rounded(f"busbw{mark}"), (kilobytes * test.busbw_factor(ranks), 0.0)):
         return f"busbw does not match {ranks} ranks and its time"

@@ -200,7 +200,8 @@ def perftest(draw: random.Random) -> Paste:
         size, time = draw.choice([2, 4096]), round(draw.uniform(1, 20), 2)
         text += " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
         text += "99% percentile[usec]   99.9% percentile[usec] \n"
-        row = f" {size:<7d} 1000          {time - 0.2:<7.2f}        {time + 9:<7.2f}      {time:<7.2f}  \t       {time:<7.2f}"
+        row = f" {size:<7d} 1000          {time - 0.2:<7.2f}        {time + 9:<7.2f}      "
+        row += f"{time:<7.2f}  \t       {time:<7.2f}"
         if draw.random() < 0.3:
             text = text.replace(
                 text[text.index(" #bytes") :], " #bytes        #iterations       t_avg[usec]    tps average\n"

@@ -67,13 +67,6 @@ def test_blanks_of_a_web_page(blank: str) -> None:
     assert read(PLAIN.replace(" ", blank)).samples and not read(PLAIN.replace(" ", blank)).problems
 
 
-@pytest.mark.parametrize(
-    "text", [text_of("nccl-tests_collapsed.txt"), "\n".join(" ".join(line.split()) for line in RCCL.split("\n"))]
-)
-def test_blanks_that_a_chat_lost_are_not_missed(text: str) -> None:
-    assert read(text).samples and not read(text).problems
-
-
 def with_log(*lines: str) -> VendorOutput:
     return read("".join(f"n1:1:2 [0] NCCL INFO {line}\n" for line in lines) + PLAIN)
 
