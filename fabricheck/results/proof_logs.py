@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fabricheck.records.nic_families import family_of
 from fabricheck.results.environment import is_recorded, recorded_environment, redacted
 from fabricheck.results.printed import Line, read_lines
 
@@ -267,8 +268,6 @@ _CHOOSERS = (
     ("FI_PROVIDER", r"", "InfiniBand RoCE OFI/cxi OFI/efa"),
     ("FI_HMEM_DISABLE_P2P", r"(?!0$)", "InfiniBand RoCE OFI/cxi OFI/efa"),
 )
-_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or do kernel and driver have DMA-BUF?"
-_NO_HMEM_STEP = "does libfabric take device memory (fi_info -c FI_HMEM)? For EFA: is efa_nv_peermem loaded?"
 
 
 def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:
@@ -288,7 +287,7 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
         reasons.append(f"the library reports: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
-        reasons.append(_NO_HMEM_STEP if "OFI" in words else _NO_GPUDIRECT_STEP)
+        reasons.append(family_of(" ".join((described, *taken))).gpu_memory)
     if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
         reasons.append(
             f"the library reports: NET/IB: {facts['NET/IB']}. Check ibv_devinfo, and /dev/infiniband in the container"
