@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fabricheck.records.nic_families import family_of
 from fabricheck.results.environment import is_recorded, recorded_environment, redacted
 from fabricheck.results.printed import Line, read_lines
 
@@ -248,6 +249,8 @@ def _read_lanes(lines: Sequence[Line], paths: Counter[str], facts: dict[str, str
 # What a library only prints more by.
 _TALK = re.compile(r"LOG|INFO|DEBUG|VERBOSE|WARN", re.IGNORECASE)
 _OF_CCL = frozenset({"P2P", "MNNVL", "NET"})
+# A line names no more.
+_MOST_VARIABLES = 4
 
 
 def may_have_chosen(name: str, value: str, words: Collection[str]) -> bool:
@@ -266,10 +269,6 @@ def may_have_chosen(name: str, value: str, words: Collection[str]) -> bool:
     return library in ("UCX", "OMPI", "MPICH", "I") and _OF_CCL.isdisjoint(words)
 
 
-_NO_GPUDIRECT_STEP = "is nvidia_peermem loaded (lsmod | grep peermem), or do kernel and driver have DMA-BUF?"
-_NO_HMEM_STEP = "does libfabric take device memory (fi_info -c FI_HMEM)? For EFA: is efa_nv_peermem loaded?"
-
-
 def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:
     """Why a library may have gone by the paths `taken` and not by the one that is `described`, the surest first.
 
@@ -277,13 +276,14 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     """
     words = set(re.split(r"[/ ]", described)) | {described}
     reasons = [f"{name}={value} is set" for name, value in facts.items() if may_have_chosen(name, value, words)]
+    del reasons[_MOST_VARIABLES:]
     network = [path for path in taken if path.startswith("NET/")]
     others = ("NET/Socket", _PROVIDER)
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)
     if "GPUDirect RDMA" in facts and "GDRDMA" in words:
         reasons.append(f"the library reports: GPUDirect RDMA {facts['GPUDirect RDMA']}")
     if lost and "distance" not in facts.get("GPUDirect RDMA", ""):
-        reasons.append(_NO_HMEM_STEP if "OFI" in words else _NO_GPUDIRECT_STEP)
+        reasons.append(family_of(" ".join((described, *taken))).gpu_memory)
     if any(path.startswith("NET/Socket") for path in network) and "NET/IB" in facts:
         reasons.append(
             f"the library reports: NET/IB: {facts['NET/IB']}. Check ibv_devinfo, and /dev/infiniband in the container"
