@@ -16,7 +16,7 @@ from fabricheck.records.finding_texts import CATALOGUE, CatalogueEntry
 from fabricheck.records.verdict import Verdict
 
 #: Codes of earlier versions.
-_RETIRED = ("observation",)
+_RETIRED = ("observation", "distances", "scaling", "crossover")
 
 
 @dataclass(frozen=True)

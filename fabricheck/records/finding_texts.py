@@ -585,12 +585,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Bind ranks next to their GPU: `srun --cpu-bind=verbose`",
          "With Open MPI: `mpirun --report-bindings`; launcher_options of the environment in "
          "site_configs/{system}/settings.py")),
-    "distances": CatalogueEntry("The effect of the distance between nodes was measured", _TOLD, _INFO,
-        "The finding has the median of pairs, grouped by the number of switches between them."),
-    "scaling": CatalogueEntry("The scaling of a collective was measured", _TOLD, _INFO,
-        "Goodput or latency, grouped by the number of ranks."),
-    "crossover": CatalogueEntry("NCCL (RCCL, oneCCL) and MPI were compared", _TOLD, _INFO,
-        "The finding has the size from which one of them is faster, on the same ranks."),
     "slowdown": CatalogueEntry("The slowdown under competing traffic was measured", _TOLD, _INFO,
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,

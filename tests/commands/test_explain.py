@@ -20,7 +20,7 @@ from tests.support.synthetic import pair_run
 GPU = Finding(
     "slow-gpu", Verdict.DEGRADED, "12 metrics are slow", (Component(Kind.GPU, "gpu2", "nid001"),), 90.0, 95.5, "Gb/s"
 )
-TOLD = Finding("scaling", Verdict.PASS, "allreduce loses 3% from 2 to 4 nodes")
+TOLD = Finding("slowdown", Verdict.PASS, "allreduce loses 3% beside others")
 
 
 def explain(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[object, str, str]:
@@ -85,7 +85,7 @@ def test_a_run_is_explained_finding_by_finding(
     assert [each.partition(":")[0] for each in out.splitlines() if each[:1].islower()] == [
         "below-floor",
         "slow-gpu",
-        "scaling",
+        "slowdown",
     ]
     assert line(GPU, system="alps", run=str(run)) in out and f"    {GPU.message}\n" in out and TOLD.message in out
     assert f"fabricheck bundle {run} --hide-names" in " ".join(out.split())
@@ -114,7 +114,7 @@ def test_what_explains_a_run_is_explained_first_and_once(tmp_path: Path, capsys:
         "node-busy",
         "below-floor",
         "slow-gpu",
-        "scaling",
+        "slowdown",
     ]
     assert "top -b -n 1 on nid001" in out
 

@@ -14,8 +14,6 @@ from click.testing import CliRunner
 
 from fabricheck.cli import cli
 from fabricheck.commands.topology import expected, validate
-from fabricheck.diagnosis.case_runs import CaseRun
-from fabricheck.diagnosis.of_session import scalings
 from fabricheck.errors import UserError
 from fabricheck.history.metric_rows import JudgedCase, metrics_table
 from fabricheck.judge.system import SystemJudge
@@ -75,15 +73,6 @@ def test_what_is_stored_of_a_run_is_by_its_partition(suite: Path) -> None:
     components = [one["components"].to_list()[0] for one in found]
     assert "nid001:nvswitch" in components[0]
     assert components[1] == ["nid001"]
-
-
-def test_findings_go_by_the_partition(suite: Path) -> None:
-    judge = SystemJudge.of("hgx-h200", suite)
-    # A network only in another partition's file: nothing is expected of runs elsewhere.
-    nowhere = replace(judge, topology=None)
-    run = CaseRun(read_run(CUDA), "PingPong", "e", "hgx-h200:gpu")
-    assert list(scalings([run], nowhere)) == []
-    assert nowhere.topology_of(SLOW) is not None
 
 
 def test_validate_looks_at_the_files_of_all_partitions(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
