@@ -88,12 +88,6 @@ def test_one_sided_benchmarks_of_osu() -> None:
     assert (output.tool, output.ranks, output.problems) == ("osu_put_bw", 2, ())
     assert [each.operation for each in output.samples] == 5 * ["put_stream"]
     assert output.samples[-1].times_ns.tolist() == [round(1e3 * 16 / 28.65)]
-    get = PUT_BW.replace("MPI_Put Bandwidth Test", "MPI_Get-CUDA Latency Test").replace(
-        "Bandwidth (MB/s)", "Latency (us)"
-    )
-    (output,) = read_all(get)
-    assert (output.tool, output.facts["accelerator"], output.problems) == ("osu_get_latency", "CUDA", ())
-    assert output.samples[0].times_ns.tolist() == [1780]
 
 
 def test_non_blocking_collectives_are_refused_by_name() -> None:
