@@ -2,8 +2,8 @@
 
     python -m tools.fit_curves        # what each curve of reference_values/parts should say
 
-Time = latency + pipeline x sqrt(latency x bytes / rate) + bytes / rate is linear in 1, sqrt(bytes) and bytes (the root of
-FULL_BYTES at most); the least squares of relative errors with none negative (Lawson and Hanson 1974) give its numbers.
+Time = latency + pipeline x sqrt(latency x bytes / rate) + bytes / rate is linear in 1, sqrt(bytes) and bytes (the root
+of FULL_BYTES at most); the least squares of relative errors with none negative (Lawson and Hanson 1974) give them.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fab
 # What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); NCCL takes as long over eight H100
 # (13 us to 17 us: NVIDIA/dgxc-benchmarking@841f546 nccl/README).
 _LATENCY_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
-# What one more hop between nodes takes to start by NCCL: above 40 us (CommBench §5.2.4); 69 us and 164 us over two nodes
-# by EFA (awslabs/awsome-distributed-ai@0b55ba5 micro-benchmarks/nccl-tests/README.md); 41 us and 219 us by RoCE
+# What one more hop between nodes takes to start by NCCL: above 40 us (CommBench §5.2.4); 69 us and 164 us over two
+# nodes by EFA (awslabs/awsome-distributed-ai@0b55ba5 micro-benchmarks/nccl-tests/README.md); 41 us and 219 us by RoCE
 # (hisohara/ai-scripts@0780bb3 training/01_rccl-smoketest). The steps of a pipeline wait for the wire alone.
 _HOP_US = {"EFA": 150.0, "Ethernet": 200.0}
 _STEP_US = 40.0
-# Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
+# Reductions on one GPU wait for its kernel, and how MPI does its large collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 _LEAST_START_UPS = 1000
 # How long TCP takes to start belongs to the system (NCCL: 36 us to 72 us, docs/results/two-gpu-nodes); from so many
@@ -44,8 +44,8 @@ FULL_BYTES = 512 << 20
 # Over this many nodes people measured 85% and more of what is said here (reference_values/parts); noise of others took
 # half of an allreduce over 1,024 GPUs (De Sensi §VI).
 _MOST_NODES, _MARGIN_OF_MORE = 8, 0.5
-# Rings over two to eight nodes had 91% to 103% of what is said here (benchmarks/published_values.csv: 59, 65a, 68, 69a, 71a,
-# 77b, G1, S5 to S12).
+# Rings over two to eight nodes had 91% to 106% of what is said here (benchmarks/published_values.csv: 59, 65a, 68, 69a,
+# 71a, 77b, G1, S5 to S12).
 _MARGIN_OF_RINGS = 0.12
 # AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json);
 # about 75%: De Sensi §V-C.
@@ -89,12 +89,17 @@ def achievable(question: Question, expected: float | None, quantity: str) -> Ach
     """
     if not expected or question.groups > 1:
         return None
-    between = question.nodes > 1 and question.operation in COLLECTIVES
-    whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
+    is_collective = question.operation in COLLECTIVES
+    if is_collective and question.transport == "mpi":
+        whole = _small_by_mpi(question, expected) if quantity == "latency" else None
+    elif is_collective and question.nodes > 1:
+        whole = _collective_between_nodes(question, expected)
+    else:
+        whole = _of_expected(question, expected)
     if whole is None or _start_is_unknown(question, whole.curve.gbps, quantity):
         return None
     latency_us, pipeline = _LATENCY_US[question.transport], 0.0
-    if question.operation in COLLECTIVES:
+    if is_collective:
         latency_us, pipeline = _of_steps(question, latency_us)
     return replace(whole, curve=replace(whole.curve, latency_us=latency_us, pipeline=pipeline))
 
@@ -118,7 +123,10 @@ def _of_steps(question: Question, step_us: float) -> tuple[float, float]:
     """The latency of a collective, in us, and its share of the pipeline's term.
 
     By NCCL a node's GPUs take one step, nodes one hop after another. Two ranks have no step to overlap with another.
+    MPI doubles the ranks that have the data with each step, but in an alltoall.
     """
+    if question.transport == "mpi" and question.operation != "alltoall":
+        return step_us * math.ceil(math.log2(question.ranks)), 0.0
     if question.transport != "ccl":
         return step_us * max(1, question.ranks - 1), 0.0
     layers = {link_layer(nic.model) for nic in question.topology.nics}
@@ -179,6 +187,13 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
         margin = _MARGIN_OF_MORE
     why = f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}"
     return Achievable(TimeOverSize(0.0, rate), why, margin)
+
+
+def _small_by_mpi(question: Question, expected: float) -> Achievable | None:
+    """Whatever MPI does with larger messages, small ones take a latency each; unknown of ranks that share a GPU."""
+    alone = question.buffers is None and len(question.node_gpus) == question.per_node
+    why = "9 us to 25 us over two and four H200 by two libraries: docs/results/h200x4-2026-11-21"
+    return Achievable(TimeOverSize(0.0, expected), why) if alone else None
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:
