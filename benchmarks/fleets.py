@@ -76,7 +76,8 @@ class Fleet:
         may_be = may_be_outliers(values, np.zeros_like(values), PARTS, least, error * len(PAIRS))
         for place in np.flatnonzero(may_be).tolist():
             for outlier in outliers(values[place], np.zeros(len(PAIRS)), PARTS, least, error * len(PAIRS)):
-                parts.setdefault(nodes[place], set()).update(outlier.parts, map(str, outlier.members))
+                common = set[str].intersection(*({*PARTS[member].all} for member in outlier.members))
+                parts.setdefault(nodes[place], set()).update(common, map(str, outlier.members))
                 slow.setdefault(nodes[place], set()).update(outlier.members)
         least = policy.spread_of_equals("goodput", "node", True, "several", host_memory=False)
         levels = np.median(of_all, axis=1)

@@ -207,8 +207,9 @@ def red_by_equals(made: Made, values: Floats) -> Iterator[Flags]:
     yield red_in_the_end(sessions, made.metrics, slow_in)
 
 
-def _sign(outlier: Outlier[str]) -> Sign:
-    return _sign_of(outlier.parts, outlier.p, len(outlier.members))
+def _sign(outlier: Outlier) -> Sign:
+    parts = set[str].intersection(*({*PARTS[member].all} for member in outlier.members))
+    return _sign_of(sorted(parts), outlier.p, len(outlier.members))
 
 
 def _sign_of(parts: Iterable[str], p: float, breadth: int) -> Sign:

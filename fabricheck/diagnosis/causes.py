@@ -24,6 +24,8 @@ from fabricheck.records.verdict import Verdict, worst
 
 # What slows all that is measured on a node, the surest first.
 _OF_WHOLE_NODES = ("host-memory-slow", "node-busy")
+# Slow iterations of measurements whose medians may be as usual.
+_OF_ITERATIONS = ("slow-now-and-then", "slow-at-first")
 # Measurements of something else than was requested: it is unknown whose speed is whose.
 _IDENTITY = frozenset(("wrong-ranks", "other-gpus", "same-result-twice", "cannot-be-judged", "stale-result"))
 
@@ -104,8 +106,9 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
         return Diagnosis((), tuple(problems), tuple(findings))
     spoilt = _spoilt(runs, problems)
     problems = [each for each in problems if not _blames_by(each, spoilt)]
-    evidence = [*problems, *(each for each in of_runs if each.components), *findings]
     groups = _groups(runs, problems, spoilt)
+    problems = [each for problem in problems for each in _located(problem, groups, runs, [*problems, *findings])]
+    evidence = [*problems, *(each for each in of_runs if each.components), *findings]
     named = [*_of_speed(groups, runs, problems, evidence), *_of_wrong_bytes(groups, evidence)]
     causes = [_with_told(each, evidence, runs) for each in named]
     told = {id(finding) for cause in causes for finding in cause.told}
@@ -149,15 +152,40 @@ def _of_speed(
 
 
 def _of_wrong_bytes(groups: Sequence[Group], evidence: Sequence[Finding]) -> Iterator[Cause]:
-    """The causes of data that arrived wrong: as if what is wrong were slow, and all else fast."""
+    """The causes of data that arrived wrong."""
     measured = [row for group in groups for row in group.rows]
-    rows = [
-        Row(row.question, "bytes", float(row.wrong), LEAST_LOSS, row.wrong, row.crosses, row.own) for row in measured
+    for named, members in _of_marked(measured, [row.wrong for row in measured], evidence):
+        yield _made("wrong-bytes", named, members, groups, whole=not named)
+
+
+def _of_marked(
+    rows: Sequence[Measurement], marked: Sequence[bool], evidence: Sequence[Finding]
+) -> Iterator[tuple[tuple[Component, ...], list[Measurement]]]:
+    """What explains the marked rows, as if these were slow, and all else fast: the components, and those of the rows
+    that they explain."""
+    table = [
+        Row(row.question, "", float(mark), LEAST_LOSS, mark, row.crosses, row.own)
+        for row, mark in zip(rows, marked, strict=True)
     ]
-    for explanation in explain(rows, _prior(evidence, measured)):
-        members = [measured[number] for number in explanation.rows]
-        components = named_of(explanation.components)
-        yield _made("wrong-bytes", components, members, groups, whole=not components)
+    for explanation in explain(table, _prior(evidence, rows)):
+        yield named_of(explanation.components), [rows[number] for number in explanation.rows]
+
+
+def _located(
+    problem: Finding, groups: Sequence[Group], runs: Sequence[RunJudgement], evidence: Sequence[Finding]
+) -> Iterator[Finding]:
+    """A problem of some iterations with the components that explain it, once for each cause; any other as it is."""
+    places = {*_places(problem, runs)} if problem.code in _OF_ITERATIONS else set()
+
+    def is_marked(row: Measurement) -> bool:
+        return (row.run, row.judgement.name) in places
+
+    rows = [row for group in groups if any(map(is_marked, group.rows)) for row in group.rows]
+    if not rows:
+        yield problem
+    for components, members in _of_marked(rows, list(map(is_marked, rows)), evidence):
+        names = tuple(member.judgement.name for member in members)
+        yield replace(problem, components=components, metrics=names)
 
 
 def _places(finding: Finding, runs: Sequence[RunJudgement]) -> Iterator[tuple[int, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,6 +14,7 @@ import polars as pl
 
 from fabricheck.errors import UserError
 from fabricheck.history.by_node import NodeLevels, Nodes, measured_at_once, nodes_of
+from fabricheck.history.left_out import without_incidents
 from fabricheck.history.levels import Persistence, persistence_of
 from fabricheck.history.limits import Limits
 from fabricheck.history.robust import centre_and_spread
@@ -82,9 +82,9 @@ class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
     `runs_needed`: how many of each metric would show what healthy sessions do as rarely as parts may be beyond their
-    bounds. `unlike`: sessions that are beyond the bounds of most metrics, and of how many. `together`: how the metrics
+    bounds. `together`: how the metrics
     of a part stray together; None where it is unknown which metrics cross one part. `once`: by unit, how many times as
-    far lie the bounds of one launch (`Reference.once`).
+    far lie the bounds of one launch (`Reference.once`). `left_out`: past incidents, a line each.
     """
 
     system: str
@@ -98,9 +98,9 @@ class Calibration:
     runs_needed: int
     references: tuple[Calibrated, ...]
     refused: tuple[Refused, ...]
-    unlike: Mapping[str, int] = field(default_factory=dict)
     together: Together | None = None
     once: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 def calibrate(
@@ -133,7 +133,7 @@ def calibrate(
         raise UserError(f"a rate of false alarms lies between 0 and 0.5, not at {false_alarms}")
     if selection is not None:  # first: what is wrong with other runs, these need not answer for
         history = select_runs(history, selection)
-    kept = check_history(history, system, now=now)
+    kept, left_out = without_incidents(check_history(history, system, now=now))
     if history["rehearsal"].any():
         raise UserError(f"the history of {system} is of a {REHEARSAL}: references need measurements")
     if kept.is_empty():
@@ -152,12 +152,8 @@ def calibrate(
     by_node = [nodes_of(rows) for rows in groups]
     groups = [rows if nodes is None else nodes.rows for rows, nodes in zip(groups, by_node, strict=True)]
     common = _common(groups, false_alarms, max(MANY_METRICS, len(groups), measured_at_once(kept)))
-    beyond: Counter[str] = Counter()
     for group, nodes in zip(groups, by_node, strict=True):
-        made = _calibrated(group, common, limits)
-        if isinstance(made, Calibrated):
-            beyond.update(_beyond(group, made.value, made.lower, made.upper)["session"].unique().to_list())
-        for outcome in _with_levels(made, nodes, common):
+        for outcome in _with_levels(_calibrated(group, common, limits), nodes, common):
             if isinstance(outcome, Calibrated):
                 references.append(outcome)
             else:
@@ -174,9 +170,9 @@ def calibrate(
         runs_needed=common.runs_needed,
         references=tuple(sorted(references, key=lambda each: each.key)),
         refused=tuple(sorted(refused, key=lambda each: each.key)),
-        unlike={session: number for session, number in sorted(beyond.items()) if 2 * number > len(references)},
         together=common.together if references else None,
         once=common.once,
+        left_out=left_out,
     )
 
 
@@ -213,7 +209,8 @@ def _difference(first: str, second: str) -> str:
 class _Common:
     """What metrics have in common: by unit, number of runs, and whether one launch has to be right, the spreads from a
     value to its bound, for the rate of each; least spreads and persistence by kind, how many runs of each are needed,
-    and how those of a part stray together.
+    how those of a part stray together, and by unit how many times as far as the bound of votes that of one launch lies,
+    at most.
     """
 
     rates: Mapping[bool, float]
@@ -222,17 +219,7 @@ class _Common:
     persistence: Mapping[Kind, Persistence]
     runs_needed: int
     together: Together | None
-
-    @property
-    def once(self) -> dict[str, float]:
-        """By unit, how many times as far as the bound of votes that of one launch lies, at most."""
-        ratios: dict[str, float] = {}
-        for unit, number, is_once in self.factors:
-            if is_once:
-                ratio = self.factors[unit, number, True] / self.factors[unit, number, False]
-                if ratio > ratios.get(unit, 1.0):
-                    ratios[unit] = ratio
-        return ratios
+    once: Mapping[str, float]
 
     def is_launched_once(self, key: MetricKey) -> bool:
         """Whether no other launch of the session says anything new of it."""
@@ -259,18 +246,21 @@ def _common(groups: Sequence[pl.DataFrame], false_alarms: float, metrics: int) -
     is_voted = false_alarms > FALSE_ALARM  # who allows one launch no more than all of them launches only once
     factors: dict[tuple[str, int, bool], float] = {}
     bounds: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for unit, of_unit in strays.items():
         tail = joined_tail([each.values for each in of_unit], [each.session for each in of_unit])
         runs = sorted({each.values.size for each in of_unit})
         for number in runs:
-            factors[unit, number, True] = factors[unit, number, False] = tail.factor(rates[True], number)
+            once = voted = tail.factor(rates[True], number)
             if is_voted:
-                factors[unit, number, False] = tail.factor_of_voted(rates[False], ALONE * false_alarms, number)
+                voted = tail.factor_of_voted(rates[False], ALONE * false_alarms, number)
+                ratios[unit] = max(once / voted, ratios.get(unit, 1.0))
+            factors[unit, number, True], factors[unit, number, False] = once, voted
         bounds[unit] = factors[unit, runs[0], False]
     # Fewer sessions do not show what so few of them have: the bounds are those of the worst.
     needed = max(FEWEST, math.ceil(1 / ((1 - ALONE) * false_alarms)) - 1) if is_voted else FEWEST
     together = together_of_rows(strays, bounds, (1 - ALONE) * false_alarms)
-    return _Common(rates, factors, middle, persistence, needed, together)
+    return _Common(rates, factors, middle, persistence, needed, together, ratios)
 
 
 def _by_session(metrics: Sequence[pl.DataFrame]) -> npt.NDArray[np.float64]:
@@ -336,7 +326,7 @@ def _calibrated(rows: pl.DataFrame, common: _Common, limits: Limits) -> Calibrat
         runs=rows.height,
         between=between,
         within=within,
-        beyond=_beyond(rows, value, -lower, upper).height,
+        beyond=rows.filter(~pl.col("value").is_between(value * (1 - lower), value * (1 + upper))).height,
         degraded=rows.filter(pl.col("verdict") == "DEGRADED").height,
     )
 
@@ -366,11 +356,6 @@ def _with_levels(outcome: Calibrated | Refused, nodes: Nodes | None, common: _Co
     kept = tuple((node, float(f"{values[node]:.5g}")) for node in sorted(values) if node not in unlike)
     levels = NodeLevels(kept, *known) if kept else None
     yield replace(outcome, lower=any_node[0], upper=any_node[1], nodes=levels)
-
-
-def _beyond(rows: pl.DataFrame, value: float, lower: float, upper: float) -> pl.DataFrame:
-    """The runs beyond the bounds, shares of a value."""
-    return rows.filter(~pl.col("value").is_between(value * (1 + lower), value * (1 + upper)))
 
 
 def _wanders(level: Persistence) -> str:

@@ -17,6 +17,7 @@ from scipy.special import stdtrit
 from fabricheck.diagnosis.causes import named_of
 from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.errors import UserError
+from fabricheck.history.left_out import without_incidents
 from fabricheck.history.select import select_runs
 from fabricheck.history.series import (
     KEY,
@@ -36,7 +37,7 @@ from fabricheck.history.software_of_metrics import (
     upgrades,
     what_to_try,
 )
-from fabricheck.judge.constants import BATCHES, BEFORE, CORRELATED, ENOUGH, FEWEST_FOR_MIDDLE, SEEN
+from fabricheck.judge.constants import BATCHES, BEFORE, FEWEST_FOR_MIDDLE, SEEN
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
@@ -114,6 +115,7 @@ class Comparison:
     software_changes: tuple[str, ...]
     unequal: tuple[str, ...]
     advice: tuple[str, ...]  # what would have to be run for an answer
+    left_out: tuple[str, ...] = ()  # past incidents of the base and of what was before, a line each
 
     def count(self, verdict: ChangeVerdict) -> int:
         """How many metrics have this verdict."""
@@ -156,12 +158,14 @@ def compare(
         raise UserError(
             f"{base} and {candidate} share {len(shared)} runs, such as {min(shared)}: leave them out of one side"
         )
+    runs = [rows.select("run_id").unique() for rows in chosen]
+    chosen[0], left_out = without_incidents(chosen[0])
     keys = [rows.select(KEY).unique().sort(KEY) for rows in chosen]
     matched = keys[0].join(keys[1], on=KEY, how="semi").sort(KEY)
-    runs = [rows.select("run_id").unique() for rows in chosen]
     earlier = kept.filter(pl.col("started") < chosen[1]["started"].min())
     for joined in runs:
         earlier = earlier.join(joined, on="run_id", how="anti", maintain_order="left")
+    earlier, left_out_before = without_incidents(earlier)
     metrics = _metrics(matched, chosen[0], chosen[1], earlier, options)
     software = [_versions(rows) for rows in chosen]
     return Comparison(
@@ -178,12 +182,13 @@ def compare(
             for name in sorted({*software[0], *software[1]})
             if software[0].get(name) != software[1].get(name)
         ),
-        unequal=(*_unequal_runs(chosen[0], chosen[1], metrics), *_alike(metrics, earlier)),
+        unequal=_unequal_runs(chosen[0], chosen[1], metrics),
         advice=tuple(
             _more_sessions(system, name, rows["session"].n_unique())
             for name, rows in zip(("base", "candidate"), chosen, strict=True)
             if rows["session"].n_unique() < FEWEST_FOR_MIDDLE
         ),
+        left_out=(*left_out, *left_out_before),
     )
 
 
@@ -194,24 +199,6 @@ def _more_sessions(system: str, side: str, sessions: int) -> str:
     return (
         f"the {side} has {sessions} {has}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a regression: run {times} "
         f"more with the same software, settings and tag, such as: fabricheck run --system {system} --tag nightly"
-    )
-
-
-def _alike(metrics: Sequence[MetricChange], earlier: pl.DataFrame) -> tuple[str, ...]:
-    """Sessions that are correlated, where only those that are compared say so; the intervals are the wider for it."""
-    if not metrics or earlier["session"].n_unique() >= ENOUGH:
-        return ()
-    told = [each.correlation for each in metrics if math.isfinite(each.correlation)]
-    if not told and any(max(each.base_sessions, each.candidate_sessions) > 1 for each in metrics):
-        return ("no metric varies between the sessions of a side: the noise is unknown",)
-    if not told:
-        return ()
-    typical = float(np.median(told))
-    if typical < CORRELATED:
-        return ()
-    return (
-        f"successive sessions are correlated ({typical:.2f}, from these sessions alone), so the intervals are "
-        "wider than those of independent sessions",
     )
 
 

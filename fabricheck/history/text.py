@@ -56,14 +56,10 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
         f"{made.first:%Y-%m-%d} to {made.last:%Y-%m-%d}, "
         f"--false-alarms {made.false_alarms:g}"
     )
+    yield from _left_out(made.left_out)
     few = [made.runs_needed - each.runs for each in made.references if each.runs < made.runs_needed]
     if few:
         yield f"  {len(few)} of them have few runs: they need {plural(max(few), 'more run')}"
-    for session, number in made.unlike.items():
-        yield (
-            f"  session {session} is beyond the bounds of {plural(number, 'metric')}: "
-            "if it was not healthy, move it out of the store"
-        )
     for row in made.references:
         beyond = f"; {row.beyond} of them are beyond the bounds, which is unusual" if row.beyond else ""
         if row.degraded:
@@ -87,6 +83,13 @@ def calibration_lines(made: Calibration) -> Iterator[str]:
         yield f"  {'' if is_healthy else 'REFUSED: '}{_first_of(keys)}: {reason}"
 
 
+def _left_out(incidents: Sequence[str]) -> Iterator[str]:
+    for line in incidents[:MOST_LINES]:
+        yield f"  left out: {line}"
+    if len(incidents) > MOST_LINES:
+        yield f"  left out: {len(incidents) - MOST_LINES} more; --json has them all"
+
+
 def _first_of(keys: Sequence[MetricKey]) -> str:
     return f"{keys[0]} and {len(keys) - 1} more (--json names them)" if len(keys) > 1 else str(keys[0])
 
@@ -98,6 +101,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"  {name}: {side_runs(side)}"
     for line in comparison.software_changes:
         yield f"  changed: {line}"
+    yield from _left_out(comparison.left_out)
     for line in comparison.unequal:
         yield f"  UNEQUAL: {line}"
     for line in comparison.advice:

@@ -89,6 +89,9 @@ MOST_OF_ONE = 4.0
 #: Standard deviations that one metric counts for at most: no one speaks for a part; and beyond which a machine is no
 #: longer one of its part.
 MOST_OF_METRIC = 6.0
+#: Sessions in a row beyond so many robust spreads are an incident: of the noises of benchmarks.noise healthy histories
+#: lose 0.7% of their sessions at most, those of an incident of -26% are found in 99% (tests/history/test_left_out.py).
+OF_INCIDENT = 6.0
 #: So many readings are anything at all, evenly over a range of logarithms.
 OUTLIERS, RANGE = 0.05, 2.0
 #: The tail of launches: t with so many degrees of freedom, which is between those of recorded goodputs (index 0.14 to

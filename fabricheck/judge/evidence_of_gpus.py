@@ -182,7 +182,7 @@ def _links(seen: _Gpu, wanted: int) -> Iterator[Evidence]:
         text = f"{len(up)} of {max(wanted, len(up))} links to other GPUs are active{which}{during}"
         # A guest may be told that all are down, whatever they are.
         hidden = amd and not lost and not any(link.active for gpu in seen.node.last.gpus for link in gpu.links)
-        text += "on all GPUs: a virtual machine may hide them" if hidden else ""
+        text += " on all GPUs: a virtual machine may hide them" if hidden else ""
         yield seen.say("gpu-links-down", text, Verdict.PASS if hidden else Verdict.DEGRADED)
     yield from _link_errors(seen)
 

@@ -1,4 +1,4 @@
-"""Which of several peers are slower than the others by more than noise explains, and what these have in common."""
+"""Which of several peers are slower than the others by more than noise explains."""
 
 from __future__ import annotations
 
@@ -46,21 +46,18 @@ class CrossedParts(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Outlier(Generic[T]):
+class Outlier:
     """Members, by number, that are slower than the other peers (`equals`): by `excess` (0.03: 3% more time) with the
-    chance `p`, corrected for the splits that were looked at. `parts`: what they, and none of the others, have in
-    common; where they are `both`, each crosses one of these two. `centre`: median logarithm of the others; `spread`:
+    chance `p`, corrected for the splits that were looked at. `centre`: median logarithm of the others; `spread`:
     relative standard deviation of one equal.
     """
 
     members: tuple[int, ...]
-    parts: tuple[T, ...]
     equals: int
     centre: float
     excess: float
     spread: float
     p: float
-    both: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +76,7 @@ class _Splits:
 
 def outliers(
     values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], least_spread: float, error: float
-) -> tuple[Outlier[T], ...]:
+) -> tuple[Outlier, ...]:
     """The slow ones among peers. `values`, shape (n,): logarithms, more is slower; `inside`: the relative standard
     deviation of the iterations of each; `parts`: what each crosses.
 
@@ -93,7 +90,7 @@ def outliers(
     taken, then the rest is looked at again. `error`: the probability with which healthy peers have any outlier.
     """
     left = list(range(len(values)))
-    faults: list[Outlier[T]] = []
+    faults: list[Outlier] = []
     # Faults do not add to the noise of the healthy: the spread inside a series is that of the middle one.
     prior = max(least_spread, float(np.median(inside)))
     while len(left) > 1 and len(faults) < MOST_FAULTS:
@@ -113,7 +110,7 @@ def critical_value(count: int, inside: Floats, least_spread: float, error: float
 
 def _best(
     values: Floats, inside: Floats, parts: Sequence[CrossedParts[T]], prior: float, error: float
-) -> Outlier[T] | None:
+) -> Outlier | None:
     """The outlier that leaves the least; `prior`: the spread of peers, before they are looked at."""
     shared, count = _shared(parts), len(values)
     # Half of the error for single members: the slowest is the one that can be an outlier, or where its iterations say
@@ -125,7 +122,7 @@ def _best(
     tests = np.array([count] * len(alone) + [len(shared)] * (len(asked) - len(alone)))
     masks = _masks(asked, count)
     splits = _split(values, inside, masks, prior)
-    crossed = [shared[each].members if each in shared else (frozenset[int](),) for each in asked]
+    crossed = [shared.get(each, (frozenset[int](),)) for each in asked]
     among_parts, freedom = _among_parts(splits, masks, crossed)
     beyond_chance = splits.statistic > _bounds(error, tests, splits.freedom)
     beyond_chance &= among_parts > _bounds(error, tests, freedom)
@@ -135,7 +132,6 @@ def _best(
             best = split
     if best < 0:
         return None
-    common = shared.get(asked[best])
     # Of those that cross a slow part the ones that are slow themselves.
     excess = float(splits.excess[best])
     slow = masks[best] & (values > float(np.median(values[~masks[best]])) + excess / 2)
@@ -145,13 +141,11 @@ def _best(
     )
     return Outlier(
         members=tuple(np.flatnonzero(slow).tolist()),
-        parts=common.parts if common is not None else (),
         equals=int((~slow).sum()),
         centre=float(np.median(values[~slow])),
         excess=excess,
         spread=float(splits.spread[best]),
         p=min(1.0, p),
-        both=common is not None and common.both,
     )
 
 
@@ -160,33 +154,20 @@ def _urgency(values: Floats, members: frozenset[int], middle: float) -> float:
     return float(np.sum(values[list(members)] - middle)) / math.sqrt(len(members))
 
 
-@dataclass(frozen=True)
-class _Crossed(Generic[T]):
-    """Parts that the same members cross, or two of which they cross one; `members` of each of these."""
-
-    parts: tuple[T, ...]
-    members: tuple[frozenset[int], ...]
-
-    @property
-    def both(self) -> bool:
-        return len(self.members) > 1
-
-
-def _shared(parts: Sequence[CrossedParts[T]]) -> Mapping[frozenset[int], _Crossed[T]]:
-    """Several members that cross a part, or one of two, with the parts that they cross."""
+def _shared(parts: Sequence[CrossedParts[T]]) -> Mapping[frozenset[int], tuple[frozenset[int], ...]]:
+    """Several members that cross a part, or one of two units, with the members of each of these."""
     crossing: dict[T, set[int]] = {}
     for member, own in enumerate(parts):
         for name in own.all:
             crossing.setdefault(name, set()).add(member)
-    crossings: dict[frozenset[int], _Crossed[T]] = {}
-    for name, crossed in crossing.items():
-        key = frozenset(crossed)
-        crossings[key] = _Crossed((*(crossings[key].parts if key in crossings else ()), name), (key,))
+    crossings: dict[frozenset[int], tuple[frozenset[int], ...]] = {}
+    for members in map(frozenset, crossing.values()):
+        crossings[members] = (members,)
     units = dict.fromkeys(name for own in parts for name in own.units)
-    for first, second in itertools.combinations(units, 2) if len(units) <= MOST_FOR_TWO else ():
-        ends = frozenset(crossing[first]), frozenset(crossing[second])
-        crossings.setdefault(ends[0] | ends[1], _Crossed((first, second), ends))
-    return {crossed: names for crossed, names in crossings.items() if len(crossed) > 1}
+    for pair in itertools.combinations(units, 2) if len(units) <= MOST_FOR_TWO else ():
+        first, second = (frozenset(crossing[unit]) for unit in pair)
+        crossings.setdefault(first | second, (first, second))
+    return {crossed: members for crossed, members in crossings.items() if len(crossed) > 1}
 
 
 def _split(values: Floats, inside: Floats, masks: npt.NDArray[np.bool_], prior: float | Floats) -> _Splits:

@@ -28,7 +28,7 @@ from fabricheck.judge.outliers import Outlier, outliers
 from fabricheck.judge.part_values import RunContext, is_comparable
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.component import Component, Kind, either, short_host
+from fabricheck.records.component import Component, Kind, short_host
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER
 from fabricheck.records.operations import ONE_AT_A_TIME, PAIRS, bus_factor, kernel_settings
@@ -42,7 +42,6 @@ from fabricheck.topology.graph import node_graph
 from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.model import Topology
 from fabricheck.topology.placement import gpu_of_ranks
-from fabricheck.units import FEW
 
 _FLAPS = frozenset(("nic-flaps", "gpu-links-down"))
 
@@ -223,19 +222,26 @@ def _numbers(names: Iterable[str]) -> set[str]:
 
 
 def find_slow_tails(equals: Equals, run: RunJudgement, error: float) -> Iterator[Finding]:
-    """Parts that are slow now and then among peers, with the error of a healthy group: one line for each part.
+    """Peers that are slow now and then, with the error of a healthy group: one line for those that share a part.
 
     A single series tells of what happened once: of 131 recorded sessions of healthy H200 nodes (docs/results) four have
     one with a longer tail than its peers, and none has two that share a part.
     """
     members = [each for each in equals.members if each.tail is not None]
     for outlier in slow_tails(members, error):
-        slow = [members[each] for each in outlier.members]
-        text = _line(either(outlier.parts[:FEW]), equals, outlier, _times_over_median(slow, run))
-        yield Finding("slow-now-and-then", Verdict.DEGRADED, text, outlier.parts)
+        slow = [run.judgements[members[each].number] for each in outlier.members]
+        times = np.concatenate([each.samples.times_ns / np.median(each.samples.times_ns) for each in slow])
+        p95, p99 = np.percentile(times, [95, 99])
+        text = (
+            f"{equals.what}: p95 {p95:.3g} x the median ({outlier.equals} peers {np.exp(outlier.centre):.3g} x, "
+            f"p = {outlier.p:.1g}), p99 {p99:.3g} x, {np.mean(times > 2):.1%} over 2 x; "
+            "check error counters and processes"
+        )
+        names = tuple(each.name for each in slow)
+        yield Finding("slow-now-and-then", Verdict.DEGRADED, text, metrics=names, p=outlier.p)
 
 
-def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier[Component], ...]:
+def slow_tails(members: Sequence[Member], error: float) -> tuple[Outlier, ...]:
     """Those of peers, which all have a tail, whose tails are longer, with the error of a healthy group."""
     if len(members) < 2:
         return ()
@@ -253,18 +259,16 @@ def find_slow_starts(equals: Equals, run: RunJudgement) -> Iterator[Finding]:
     slow = [each for each in equals.members if starts[each.number]]
     if not slow or 2 * len(slow) > len(equals.members):
         return
-    shared = [name for name in slow[0].parts.all if all(name in each.parts.all for each in slow)]
-    places = slow[0].places if len(slow) == 1 else tuple(shared or [part for each in slow for part in each.places])
-    where = either(places[:FEW])
     times = run.judgements[slow[0].number].samples.times_ns
     count, middle = starts[slow[0].number], float(np.median(times))
     lost_s = float((times[:count] - middle).sum()) / 1e9
     text = (
-        f"{where} was slow at first: {equals.what}: the first {count} of {times.size} iterations took "
+        f"{equals.what}: the first {count} of {times.size} iterations took "
         f"{np.median(times[:count]) / middle:.3g} x the median ({lost_s:.2g} s lost); "
         f"{len(equals.members) - len(slow)} peers were not slow; check links, clocks, and what ran before"
     )
-    yield Finding("slow-at-first", Verdict.DEGRADED, text, places)
+    names = tuple(run.judgements[each.number].name for each in slow)
+    yield Finding("slow-at-first", Verdict.DEGRADED, text, metrics=names)
 
 
 def _slow_iterations(run: RunJudgement, number: int) -> int:
@@ -276,19 +280,3 @@ def _slow_iterations(run: RunJudgement, number: int) -> int:
     lost_s = float((times[:count] - middle).sum()) / 1e9
     enough = count >= FEWEST_AT_FIRST and lost_s >= LEAST_LOST_S
     return count if enough else 0
-
-
-def _times_over_median(members: Sequence[Member], run: RunJudgement) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    series = (run.judgements[each.number].samples.times_ns for each in members)
-    return np.concatenate([times / np.median(times) for times in series])
-
-
-def _line(
-    where: str, equals: Equals, outlier: Outlier[Component], times: np.ndarray[tuple[int], np.dtype[np.float64]]
-) -> str:
-    p95, p99 = np.percentile(times, [95, 99])
-    return (
-        f"{where} is slow now and then: {equals.what}: p95 {p95:.3g} x the median ({outlier.equals} peers "
-        f"{np.exp(outlier.centre):.3g} x, p = {outlier.p:.1g}), p99 {p99:.3g} x, "
-        f"{np.mean(times > 2):.1%} over 2 x; check error counters and processes"
-    )

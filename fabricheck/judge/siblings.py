@@ -34,7 +34,7 @@ class Unequal:
 
     run: int
     slow: tuple[int, ...]
-    outlier: Outlier[Component]
+    outlier: Outlier
     group: _Group | None = None
 
 
@@ -171,7 +171,7 @@ def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
     return tuple(group.equals.members[each].number for each in members)
 
 
-def _slower(judged: Judgement, outlier: Outlier[Component], unit: str, what: str = "") -> Judgement:
+def _slower(judged: Judgement, outlier: Outlier, unit: str, what: str = "") -> Judgement:
     centre = _value(outlier.centre, unit)
     equals = _peers(outlier.equals, what)
     reason = (

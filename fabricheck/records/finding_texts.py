@@ -31,7 +31,7 @@ class CatalogueEntry:
     where a finding names none; else it stands by itself, after the component and a colon. `symptom`: the heading under
     which the guide has it; `decides`: what has to be true for it; `steps`: what to do, the first first, with commands
     between backticks. `{node}`, `{nodes}`, `{part}`, `{gpu}` (its PCI address), `{system}`, `{file}`, `{run}` (its
-    folder) and `{test}` in a step are those of the finding.
+    folder) and `{test}` in a step are those of the finding; `{state}` and `{counters}` what shows those of its port.
     """
 
     sentence: str
@@ -100,7 +100,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "Reset or reseat it; then drain the node, and call the vendor", _BUNDLE), "A GPU"),
     "slow-nic": CatalogueEntry("is slower than its peers", SLOW, _CONTRAST,
         "All measurements over this NIC port are slower than peers over other ports.",
-        ("On {node}: `ethtool -S {part}`, or the files in /sys/class/infiniband/{part}", _CABLE, _AGAIN,
+        ("Its counters, on {node}: `{counters}`", _CABLE, _AGAIN,
          _BUNDLE), "A NIC port"),
     "slow-link": CatalogueEntry("is slower than its peers", SLOW, _CONTRAST,
         "All measurements that cross this link are slower than peers that do not. Both of its ends are fast over "
@@ -393,7 +393,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
     "slow-once": CatalogueEntry("was slow once", _ENDED, _REPORTED,
-        "It misses its reference by no more than healthy launches do now and then, and no second launch ran.",
+        "It misses its reference by no more than healthy launches do now and then, and no second launch ran. The next "
+        "session decides: if the same metrics are slow again, they are DEGRADED.",
         (_AGAIN,), "A metric"),
     "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
         "More than a third of the cores had other work before the test began. The test needs the processor or host "
@@ -450,13 +451,13 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         ("Reseat the card or its riser in {node}",), "A GPU"),
     "nic-down": CatalogueEntry("is down", _STATE, _MEASURED,
         "The port has no link.",
-        (_CABLE, "On {node}: `ip -br link`, `ibstat`"), "A NIC port"),
+        (_CABLE, "On {node}: `{state}`"), "A NIC port"),
     "nic-slow": CatalogueEntry("runs below its rate", _STATE, _MEASURED,
         "The link of the port has another rate than the topology, or is half duplex.",
-        (_CABLE, "On {node}: `ethtool {part}`, `ibstat`"), "A NIC port"),
+        (_CABLE, "On {node}: `{state}`"), "A NIC port"),
     "nic-errors": CatalogueEntry("has link errors", _STATE, _MEASURED,
         "Counters that do not change on a healthy cable increased during the test.",
-        (_CABLE, "Do they continue? `ethtool -S {part}` on {node}"), "A NIC port"),
+        (_CABLE, "Do they continue? `{counters}` on {node}"), "A NIC port"),
     "nic-drops": CatalogueEntry("drops packets", _STATE, _MEASURED,
         "The port dropped more than 0.1% of its packets.",
         ("Check ring buffers, flow control and the switch's counters: `ethtool -g {part}`, `ethtool -a {part}` on "

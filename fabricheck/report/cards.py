@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fabricheck.diagnosis.causes import Cause, Diagnosis
-from fabricheck.diagnosis.table import Group, Measurement
+from fabricheck.diagnosis.causes import Affected, Cause, Diagnosis
 from fabricheck.history.text import incident_evidence, incident_name
 from fabricheck.history.watch import WatchResult
-from fabricheck.judge.overall import SEVERITY, worst_first
+from fabricheck.judge.overall import SEVERITY, badness, worst_first
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.verdict import Verdict
@@ -91,14 +89,14 @@ class _Writer:
             *self.parts.looks(finding.components),
             _again(tests, self.system),
         )
-        told = list(dict.fromkeys(each.message for each in cause.told))
-        evidence = [*told, *(self._evidence(cause, each.group, each.rows, each.ratio) for each in cause.worst_of_runs)]
-        shown = told[: _MOST_EVIDENCE + (not cause.rows)]
-        if not cause.rows:
-            said, *more = told or [finding.message]
-            evidence, loss = more, said.removeprefix(finding.place).lstrip(": ")
-        else:
+        messages = list(dict.fromkeys(each.message for each in cause.told))
+        if cause.rows:
             loss = self._loss(cause)
+            evidence = [*messages, *(self._evidence(affected) for affected in cause.worst_of_runs)]
+        else:
+            first_message, *evidence = messages or [finding.message]
+            loss = first_message.removeprefix(finding.place).lstrip(": ")
+        shown = messages[: _MOST_EVIDENCE + (not cause.rows)]
         return Card(
             headline(finding) if cause.whole else self.parts.place(finding.components) or headline(finding),
             finding.verdict,
@@ -119,52 +117,27 @@ class _Writer:
     def _loss(self, cause: Cause) -> str:
         """By how much all that a cause explains is slow, such as `6 measurements in 2 runs at 63 % of their peers`."""
         rows = cause.rows
-        what, where = plural(len(rows), "measurement"), f" in {plural(len(cause.runs), 'run')}"
-        wrong = sum(row.wrong for row in rows)
-        if wrong == len(rows):
-            return f"{what}{where} delivered wrong bytes"
-        more = f"; {wrong} of them delivered wrong bytes" if wrong else ""
+        text = f"{plural(len(rows), 'measurement')} in {plural(len(cause.runs), 'run')}"
+        if wrong := sum(row.wrong for row in rows):
+            return f"{text}, {wrong} with wrong bytes"
+        shares, of = [each.ratio for each in cause.groups], "their peers"
         if cause.whole:
-            shares = [row.judgement.share_of_expected for row in rows if row.judgement.better == "higher"]
-            against = "the expected rate"
-            equally = "equally " if cause.finding.code != "no-healthy-majority" else ""
-            what = f"all {what} {equally}slow" if len(rows) > 1 else f"{what} slow"
-        else:
-            shares, against = [each.ratio for each in cause.groups], "their peers"
-        known = [each for each in shares if each is not None]
+            goodputs = [row.judgement for row in rows if row.judgement.better == "higher"]
+            shares, of = [judged.share_of_expected for judged in goodputs], "the expected rate"
+            text = f"all {text}"
+        known = [share for share in shares if share is not None]
         if not known:
-            return f"{what}{where}{more}" if cause.whole else f"{what}{where} slow{more}"
+            return f"{text} slow"
         low, high = percent(min(known)), percent(max(known))
-        return f"{what}{where} at {low if low == high else f'{low} to {high}'} of {against}{more}"
+        return f"{text} at {low if low == high else f'{low} to {high}'} of {of}"
 
-    def _evidence(self, cause: Cause, group: Group, rows: Sequence[Measurement], ratio: float | None) -> str:
-        """By how much against what."""
-        judged = self.runs[group.run]
-        world, first = len(judged.run.ranks), rows[0].judgement
-        name, unit = f"{short_name(judged)}, {name_of_group(first)}", unit_shown(first.unit)
-        kind = "pair" if group.pairs else "measurement"
-        if wrong := [row for row in rows if row.wrong]:
-            return f"{name}: {plural(len(wrong), kind)} delivered wrong bytes ({_named(wrong, world)})"
-        value = f"{number(statistics.median(row.judgement.value for row in rows))} {unit}"
-        if cause.whole and cause.finding.code == "no-healthy-majority":
-            ends = sorted(rows, key=lambda row: row.judgement.value, reverse=first.better != "higher")
-            worst, best = (
-                f"{number(row.judgement.value)} {unit} ({ranks_text(row.judgement.samples, world)})"
-                for row in (ends[0], ends[-1])
-            )
-            return f"{name}: all {len(rows)} {kind}s slow, from {worst} to {best}"
-        if cause.whole:
-            known = [share for row in rows if (share := row.judgement.share_of_expected) is not None]
-            against = f", {percent(statistics.median(known))} of expected" if known else ""
-            return f"{name}: {'' if len(rows) == 1 else f'all {len(rows)} {kind}s equally slow, '}{value}{against}"
-        against = ""
-        if ratio is not None:
-            usual = number(statistics.median(row.judgement.value for row in group.fast))
-            equals = "its one peer" if len(group.fast) == 1 else f"the {len(group.fast)} others'"
-            against = f", {percent(ratio)} of {equals} {usual} {unit}"
-        is_part = any(each.kind.value != "path" for each in cause.finding.components)
-        how_many = f"all {len(rows)} {kind}s over it" if is_part and len(rows) > 1 else plural(len(rows), kind)
-        return f"{name}: {how_many} at {value}{against} ({_named(rows, world)})"
+    def _evidence(self, affected: Affected) -> str:
+        """What was measured of one question in a run: its worst row, and how many others there are."""
+        judged = self.runs[affected.group.run]
+        worst = min((row.judgement for row in affected.rows), key=badness)
+        text = f"{short_name(judged)}, {name_of_group(worst)}: {ranks_text(worst.samples, len(judged.run.ranks))}"
+        more = f", and {len(affected.rows) - 1} more" if len(affected.rows) > 1 else ""
+        return f"{text} {number(worst.value)} {unit_shown(worst.unit)}{more}"
 
     def of_problems(self, diagnosis: Diagnosis) -> Iterator[Card]:
         """What was not measured, or not what was requested: the first problem of each run, which is the cause."""
@@ -207,10 +180,6 @@ def _of_history(watched: WatchResult | None) -> Iterator[Card]:
         step = f"{program()} watch --system {watched.system}"
         evidence = incident_evidence(incident)
         yield Card(incident_name(incident), Verdict.DEGRADED, "history", evidence, (), (step,), "history")
-
-
-def _named(rows: Sequence[Measurement], world: int) -> str:
-    return few([ranks_text(row.judgement.samples, world) for row in rows])
 
 
 def _cut(evidence: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import LADDER, Judgement
 from fabricheck.records.metrics import Quantity
-from fabricheck.records.operations import COLLECTIVES, LOADS, MEMORY_PATHS, PAIRS, SETTINGS, bus_factor, chosen_settings
+from fabricheck.records.operations import COLLECTIVES, PAIRS, SETTINGS, bus_factor, chosen_settings
 from fabricheck.records.run import Rank, Samples, list_ranks
 from fabricheck.records.verdict import Verdict, worst
 from fabricheck.results import job_script
@@ -201,41 +201,6 @@ def groups_of(judged: RunJudgement) -> tuple[MetricGroup, ...]:
         members_of.setdefault(key, []).append(judgement)
     groups = (MetricGroup(*key, tuple(sorted(members, key=badness))) for key, members in members_of.items())
     return tuple(sorted(groups, key=lambda each: -SEVERITY[each.verdict]))
-
-
-def merge_collectives(groups: Sequence[MetricGroup]) -> tuple[tuple[MetricGroup, ...], ...]:
-    """Each group of pairs by itself, what goes on under load, and all collectives of a schedule and quantity, of which
-    few are in each group; in the order of the groups, which is worst first."""
-    alike: dict[tuple[str, ...], list[MetricGroup]] = {}
-    for group in groups:
-        own = (group.operation, group.implementation, str(group.bytes)) if group.is_pairs else ()
-        load = str(group.operation in LOADS)
-        alike.setdefault((group.schedule, group.quantity, group.unit, load, *own), []).append(group)
-    return tuple(map(tuple, alike.values()))
-
-
-def name_of(members: Sequence[MetricGroup]) -> str:
-    """What groups that are shown together are called."""
-    first = members[0]
-    if first.is_pairs:
-        return first.name
-    if first.operation in LOADS:
-        return {"contended": "load, all at the same time"}.get(first.schedule, "load, each alone")
-    memories = all(each.operation in MEMORY_PATHS for each in members)
-    return f"{'paths between memories' if memories else 'collectives'} {first.schedule} {first.quantity}"
-
-
-def label_of(judged: Judgement, world: int) -> str:
-    """Whom a metric is about among those that it is shown with: the ranks of a pair, else the operation too."""
-    samples = judged.samples
-    label = ranks_text(samples, world)
-    return label if samples.operation in PAIRS else f"{samples.operation} {format_size(samples.bytes)} {label}"
-
-
-def judgements_of(groups: Sequence[MetricGroup]) -> tuple[Judgement, ...]:
-    """The metrics of several groups, worst verdict first, else in their order."""
-    judgements = [each for group in groups for each in group.judgements]
-    return tuple(sorted(judgements, key=lambda each: -SEVERITY[each.verdict]))
 
 
 def shown_kind(kind: str) -> str:

@@ -1,20 +1,16 @@
-"""Judged runs as one HTML file that needs nothing else: no network, no other file.
+"""Judged runs as one HTML file that needs nothing else: no network, no other file, and no script to be read.
 
-The first screen says what is wrong, where, and what to do; then come a map and one row for each run, which opens. The
-worst runs can be read without scripts, as far as there is room; the rest is packed (gzip, base64), and the browser
-unpacks what is opened. A content security policy forbids every request, and every script but the one that it names by
-its hash: a name that slipped through the escaping would still not run.
+The first screen says what is wrong, where, and what to do; then come a map and one row for each run, which opens. A
+content security policy forbids every request, and every script but the one that it names by its hash: a name that
+slipped through the escaping would still not run.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import json
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,70 +24,35 @@ from fabricheck.errors import UserError, refused
 from fabricheck.history.text import watch_summary
 from fabricheck.judge.overall import overall, rehearsed, worst_first
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.judgement import Judgement
 from fabricheck.records.rehearsal import REHEARSAL, is_mixed
-from fabricheck.records.verdict import Verdict
 from fabricheck.report.cards import cards_of
-from fabricheck.report.content import count as count_verdicts
-from fabricheck.report.content import label_of, number, printable, reason_without_source
-from fabricheck.report.figures.curves import curves_of
+from fabricheck.report.content import number, printable, reason_without_source, unit_shown
+from fabricheck.report.figures.chart import MOST_COLORED
 from fabricheck.report.figures.history import overview
 from fabricheck.report.lines import Explained, problems_shown_once
 from fabricheck.report.past import Past
-from fabricheck.report.run_view import RunView, run_view, tables_of, yardstick_text
+from fabricheck.report.run_view import RunView, run_view, yardstick_text
 from fabricheck.report.shares import DARKEST, grid_of, share_of_yardstick
 from fabricheck.report.summary import machine, next_of_pass, numbers, qualify_pass, summarise_counts
-from fabricheck.units import format_size
 from fabricheck.wholefile import whole_file
 
 # What keeps the page short where a session is large; what is left out is counted where it would stand.
 _MOST_SUSPECTS = 12
 _MOST_FINDINGS = 40
-_MOST_ROWS = 64  # of a table of metrics
-# In bytes: runs that can be read without scripts, and after packing (base64 adds a third) the other runs. With the map
-# a page has less than 1.5 MB, which mail and tickets take.
-_IN_THE_OPEN = 400_000
-_RUNS_PACKED = 500_000
-
-
-def verdicts_of(judgements: Sequence[Judgement]) -> tuple[tuple[Verdict, int], ...]:
-    """How many metrics have each verdict, worst first."""
-    return count_verdicts(each.verdict for each in judgements)
-
+_MOST_METRICS = 128  # of a run
+# Characters of all runs: with the map a page has less than 1.5 MB, which mail and tickets take.
+_MOST_CHARACTERS = 1_000_000
 
 # What templates call.
-_CALLED = (watch_summary, label_of, reason_without_source, share_of_yardstick, yardstick_text, verdicts_of)
-
-
-@dataclass
-class _Pack:
-    """Texts that are packed together, as many as fit into `most` bytes."""
-
-    most: int
-    texts: list[str] = field(default_factory=list)
-    _squeeze: zlib._Compress = field(default_factory=lambda: zlib.compressobj(9))
-    _size: int = 0
-
-    @property
-    def full(self) -> bool:
-        return self._size >= self.most
-
-    def add(self, text: str) -> int:
-        """The number of the text among those that are packed; -1 where there is no room for it."""
-        if self.full:
-            return -1
-        self._size += len(self._squeeze.compress(text.encode())) + len(self._squeeze.flush(zlib.Z_SYNC_FLUSH))
-        self.texts.append(text)
-        return len(self.texts) - 1
+_CALLED = (number, reason_without_source, share_of_yardstick, unit_shown, watch_summary, yardstick_text)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A run with its `body` in the open, or the number of it among the `packed`; neither where there was no room."""
+    """A run with its `body`, which is empty where there was no room for it."""
 
     run: RunView
     body: Markup
-    packed: int
 
 
 def write_html(
@@ -142,7 +103,6 @@ def render_html(
     ranked = worst_first(runs)
     verdict, problems = overall(runs, diagnosis.problems)
     findings = diagnosis.findings
-    bodies = _Pack(_RUNS_PACKED)
     watched = past.watched
     drawn = overview(watched) if watched is not None and len(watched.series.sessions) > 1 else None
     marks = is_mixed(each.run for each in runs)
@@ -154,7 +114,6 @@ def render_html(
         untold = [each for each in shown if each.finding not in told]
         problems_of_run = tuple(Explained.of(each.finding, system, each.message, [judged.test]) for each in untold)
         views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
-    rows = _rows(ranked, views, bodies)
     style, script = own_file("report.css"), own_file("report.js")
     return _template("report.html.j2").render(
         title=title,
@@ -175,35 +134,23 @@ def render_html(
         notes=[*(each.message for each in problems if each not in diagnosis.problems), *past.notes],
         history=past.watched,
         history_figure=drawn,
-        shown=rows,
-        transports=sorted({each.run.transport for each in rows if each.run.transport}),
-        verdicts=[each for each, _ in count_verdicts(each.run.verdict for each in rows)],
+        shown=_rows(views),
         style=Markup(style),
         script=Markup(script),
         policy=Markup(
             f"default-src 'none'; script-src {script_hash(script.encode())}; "
             "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
         ),
-        packed=Markup(pack(json.dumps(bodies.texts).encode())),
     )
 
 
-def _rows(ranked: Sequence[RunJudgement], views: Sequence[RunView], bodies: _Pack) -> list[_Row]:
-    """The runs with what is shown of each when it is opened."""
+def _rows(views: Sequence[RunView]) -> list[_Row]:
+    """The runs, the worst first, with what is shown of each when it is opened."""
     rows, used = [], 0
-    for judged, view in zip(ranked, views, strict=True):
-        if bodies.full:
-            rows.append(_Row(view, Markup(), -1))
-            continue
-        body = _template("run.html.j2").render(
-            run=view,
-            ranks=judged.run.ranks,
-            tables=tables_of(judged),
-            figures=list(curves_of(judged)),
-        )
+    for view in views:
+        body = _template("run.html.j2").render(run=view) if used < _MOST_CHARACTERS else ""
         used += len(body)
-        in_the_open = used <= _IN_THE_OPEN or not rows
-        rows.append(_Row(view, Markup(body), -1) if in_the_open else _Row(view, Markup(), bodies.add(body)))
+        rows.append(_Row(view, Markup(body)))
     return rows
 
 
@@ -227,9 +174,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"number": number, "size": format_size}
     environment.globals |= {each.__name__: each for each in _CALLED}
-    environment.globals["most_rows"] = _MOST_ROWS
+    environment.globals |= {"most_metrics": _MOST_METRICS, "most_colored": MOST_COLORED}
     environment.globals["darkest"] = f"{100 * DARKEST:.0f} %"
     return environment
 
@@ -244,11 +190,6 @@ def _shown(value: object) -> object:
 def own_file(name: str) -> str:
     """A file of this package as text."""
     return (resources.files("fabricheck.report") / name).read_text(encoding="utf-8")
-
-
-def pack(content: bytes) -> str:
-    """gzip and base64, which nothing can break out of; the same text for the same content each time."""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
 
 def script_hash(script: bytes) -> str:

@@ -16,6 +16,7 @@ from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CatalogueEntry
+from fabricheck.records.nic_families import family_of
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import number, short_message, unit_shown
 from fabricheck.suite import program, script
@@ -26,7 +27,7 @@ LONGEST = 160
 # Units of what is counted, in whole numbers.
 _COUNTED = ("nodes", "words")
 # What stands for what a step asks for and the finding does not have.
-_UNKNOWN = {"nodes": "LIST", "gpu": "N"} | {
+_UNKNOWN = {"nodes": "LIST", "gpu": "N", "state": "ethtool PART", "counters": "ethtool -S PART"} | {
     name: name.upper() for name in ("node", "part", "system", "file", "run", "test")
 }
 _MOST_NODES = 4
@@ -197,6 +198,8 @@ def _names(finding: Finding, system: str, run: str) -> dict[str, str]:
         "nodes": listed,
         "part": part.name,
         "gpu": part.gpu_for_tools,
+        "state": family_of(part.name).state.format(part.name) if part.name else "",
+        "counters": family_of(part.name).counters.format(part.name) if part.name else "",
         "system": system,
         "file": next(iter(finding.files), ""),
         "run": run,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fabricheck.errors import UserError
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.component import Component, Kind
+from fabricheck.records.nic_families import family_of
 from fabricheck.records.rehearsal import EMULATED
 from fabricheck.records.run import Device
 from fabricheck.topology.model import Topology
@@ -96,7 +97,7 @@ class NodeParts:
             if gpu is not None and gpu.platform in _LOOK_AT_GPU:
                 return f"on {end.node}: {_LOOK_AT_GPU[gpu.platform].format(gpu.device.address)}"
             if end.node and end.name in self.nics:
-                return f"on {end.node}: ethtool -S {end.name}, or the counters in /sys/class/infiniband/{end.name}"
+                return f"on {end.node}: {family_of(end.name).counters.format(end.name)}"
         return ""
 
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:

@@ -50,10 +50,9 @@ _GPU_AWARE = (
 )
 
 #: Works at the end of any settings, also where functions have put environments into them.
-_PASTE = 'site_configuration["environments"].append({}); '
-_PASTE_FOR_ALL = (
-    'for part in sum([system["partitions"] for system in site_configuration["systems"]], []) if part.get("devices")]'
-)
+_ADD = 'site_configuration["environments"].append({}); '
+_ADD_ENVIRON = 'part.update(environs=[*part["environs"], "gpu"])'
+_PARTITIONS = 'sum([system["partitions"] for system in site_configuration["systems"]], [])'
 DOCUMENT = "docs/your-own-reframe.md"
 
 
@@ -121,7 +120,8 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         return
     gpus, unknown = gpus_of_devices(partition.devices, _words_of(partition))
     if unknown:
-        yield f"{partition.fullname}: its GPUs are left out: {unknown} ({DOCUMENT})"
+        backend = "hip" if re.search("instinct|rocm", _words_of(partition)) else "cuda"
+        yield f"{partition.fullname}: its GPUs are left out: {unknown}; {_paste(partition, backend, give_arch=True)}"
     elif gpus is None and (hint := _hint(partition)):
         yield f"{partition.fullname}: its GPUs are left out: {hint} ({DOCUMENT})"
     if gpus is not None and (line := _ask_for_gpus(partition)):
@@ -142,13 +142,23 @@ def _adopt(partition: Any, *, login: bool) -> Iterable[str]:
         yield f"{where} is not described for Fabricheck; taken for {derived} ({DOCUMENT})"
     # Also of those that an earlier check's call has completed.
     if gpus is not None and all(each.extras.get("backend", "host") == "host" for each in partition.environs):
-        own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
-        modules = [*map(str, next(own, _SNIPPET[gpus.backend][:1])), *_SNIPPET[gpus.backend][1:]]
-        system = partition.fullname.partition(":")[0]
-        environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
-        paste = _PASTE.format(json.dumps(environment)) + '[part.update(environs=[*part["environs"], "gpu"]) '
-        paste += _PASTE_FOR_ALL
-        yield f"{partition.fullname}: no environment drives its GPUs; add to the end of the settings: {paste}"
+        yield f"{partition.fullname}: no environment drives its GPUs; {_paste(partition, gpus.backend)}"
+
+
+def _paste(partition: Any, backend: str, *, give_arch: bool = False) -> str:
+    """A line for the end of the settings: an environment for the GPUs of all partitions with devices, or, with
+    `give_arch`, of this one, whose devices have to name their architecture."""
+    own = (each.modules for each in partition.environs if "mpi" in each.features and each.modules)
+    modules = [*map(str, next(own, _SNIPPET[backend][:1])), *_SNIPPET[backend][1:]]
+    system = partition.fullname.partition(":")[0]
+    environment = {"name": "gpu", "target_systems": [system], "modules": modules, "features": ["mpi"]}
+    update, condition = _ADD_ENVIRON, 'part.get("devices")'
+    if give_arch:
+        arch = {"arch": "sm_90" if backend == "cuda" else "gfx90a"}
+        update += f' or part["devices"][0].update({json.dumps(arch)})'
+        condition = f'part["name"] == "{partition.name}"'
+    where = "add to the end of the settings, as its nodes are" if give_arch else "add to the end of the settings"
+    return f"{where}: {_ADD.format(json.dumps(environment))}[{update} for part in {_PARTITIONS} if {condition}]"
 
 
 def _hint(partition: Any) -> str:
@@ -226,7 +236,7 @@ def gpus_of_devices(devices: Iterable[Any], words: str = "") -> tuple[PartitionG
     if product is not None:
         return PartitionGpus(count, product.backend, product.arch), ""
     named = f"unknown architecture {arch or model!r}" if arch or model else "their devices name no architecture"
-    return None, f"{named}: give arch, such as sm_90 or gfx90a"
+    return None, f"{named}, such as sm_90 or gfx90a"
 
 
 def _model_in(words: str) -> tuple[str, GpuProduct | None]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fabricheck.records.nic_families import family_of
 from fabricheck.site.found import Doubt, FoundGpu, FoundLink, FoundNic, NodeFacts, cpu_of, pcie_link
 from fabricheck.site.nics import nearest, places_of
 from fabricheck.site.nvidia import NVLINK_OF_ARCH, SLOWEST_ON_THE_WAY, nvlink_gbps
@@ -133,7 +134,7 @@ def _lost(facts: NodeFacts) -> _Rule:
             better = _with_gpu(better, *_place_of_lost(better, wanted))
     ports = ports_like(_at_best_rate(facts.nics), like) if like is not None else 0
     if like is not None and ports < like.ports:
-        lacks.append(f"{ports} of {like.ports} ports of {like.gbps:g} Gb/s (ibstat, ip -br link, lspci)")
+        lacks.append(f"{ports} of {like.ports} ports of {like.gbps:g} Gb/s (ip -br link, lspci)")
         better = replace(better, nics=_with_ports(better.nics, like))
     if not lacks:
         return [], facts
@@ -236,10 +237,15 @@ def _ports_down(facts: NodeFacts) -> _Rule:
     if not down:
         return [], facts
     names = [nic.name for nic in down]
-    text = f"{few(names)}: the port is down, and its peers are up: cable, port of the switch (ibstat, mlxlink)"
+    text = f"{few(names)}: the port is down, and its peers are up: cable, port of the switch ({_state(down[0])})"
     best = _at_best_rate(facts.nics)
     nics = tuple(better if not nic.up else nic for nic, better in zip(facts.nics, best, strict=True))
     return [Doubt(PORT_DOWN, tuple(names), text)], replace(facts, nics=nics)
+
+
+def _state(nic: FoundNic) -> str:
+    """The command that shows the state of a port."""
+    return family_of(f"{nic.name} {nic.model}").state.format(nic.name)
 
 
 def _slow_ports(facts: NodeFacts) -> _Rule:
@@ -251,7 +257,7 @@ def _slow_ports(facts: NodeFacts) -> _Rule:
     for nic, better in zip(facts.nics, best, strict=True):
         if nic.name in used and nic.rate_gbps is not None and better != nic:
             rates = f"runs at {nic.rate_gbps:g} Gb/s, and its peers at {better.rate_gbps:g} Gb/s"
-            text = f"{nic.name} {rates}: cable, port of the switch (ibstat {nic.name}, mlxlink)"
+            text = f"{nic.name} {rates}: cable, port of the switch ({_state(nic)})"
             doubts.append(Doubt(SLOW_PORT, (nic.name,), text))
     return doubts, replace(facts, nics=best) if doubts else facts
 
@@ -375,7 +381,7 @@ def doubts_of_network(
                 slow = tuple(f"{one}-{other}" for one, other in links[at]["pairs"])
                 text = (
                     f"{few(slow)}: {links[at]['technology']}, {links[at]['rate']}, and its peers "
-                    f"{links[best]['technology']}: cable or port (mlxlink)"
+                    f"{links[best]['technology']}: cable or port"
                 )
                 doubts.append(Doubt(SLOW_CABLE, slow, text))
                 if SLOW_CABLE not in accepted:

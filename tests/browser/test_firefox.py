@@ -31,9 +31,9 @@ def test_the_report_works_in_firefox(open_page: Open, everything: Shown) -> None
     opened = open_page(runs, shown=everything, viewport={"width": 1440, "height": 900})
     page = opened.page
     assert page.locator("h1 .verdict").inner_text() == "FAIL"
-    page.get_by_label("Transport").select_option("mpi")
+    page.get_by_label("Runs with").fill("over mpi")
     assert page.locator(".filter output").inner_text() == "1 of 2 runs"
-    page.get_by_label("Transport").select_option("")
+    page.get_by_label("Runs with").fill("")
     page.locator("details.run > summary").first.focus()
     page.keyboard.press("Enter")
     figure = page.locator("details.run[open] .chart").first

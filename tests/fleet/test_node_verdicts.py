@@ -28,7 +28,7 @@ from tests.support.made_runs import made_run, made_samples
 from tests.support.states import node, run_with
 
 NODES = unfold("nid[001-008]")
-LOOK_AT_NIC = "on nid002: ethtool -S hsn0, or the counters in /sys/class/infiniband/hsn0"
+LOOK_AT_NIC = "on nid002: ethtool -S hsn0"
 
 
 def fleet(folder: Path, unchecked: Mapping[str, str] | None = None) -> Fleet:

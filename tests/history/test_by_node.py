@@ -1,32 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
-from fabricheck.commands.history import calibrate as command
 from fabricheck.errors import UserError
-from fabricheck.history import calibrate as calibrating
 from fabricheck.history.by_node import measured_at_once, nodes_of
 from fabricheck.history.calibrate import Calibration, calibrate
 from fabricheck.history.references_file import updated_text, write
 from fabricheck.history.text import calibration_lines
-from fabricheck.history.writing import append
 from fabricheck.judge.constants import FEWEST
 from fabricheck.judge.node_levels import level_on
 from fabricheck.judge.references import load_references
-from fabricheck.judge.system import SystemJudge
-from fabricheck.records.judgement import Judgement
-from fabricheck.records.verdict import Verdict
-from fabricheck.results.fabricbench import read_run
 from tests.support.histories import NOW, SYSTEM, Made, history
-from tests.support.result_files import Line
-from tests.support.sessions import NOW as STORED
-from tests.support.sessions import case, make_suite, result_file, session_of
 
 METRIC = "pingpong_uncontended_0_1_1gib_goodput"
 NOISE = 0.002
@@ -183,65 +171,3 @@ def test_levels_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, le
     with pytest.raises(UserError, match=reason) as caught:
         load_references(path)
     assert str(caught.value).startswith(f"{path}:8")
-
-
-# Four nodes that differ by 2%, in turns.
-DIFFERENCES = {"nid001": 0.02, "nid002": -0.02, "nid003": 0.01, "nid004": -0.01}
-
-
-def on(node: str) -> Callable[[list[Line]], None]:
-    """A run of a node, whose iterations vary by a tenth of what those of the synthetic file do."""
-
-    def change(lines: list[Line]) -> None:
-        for rank in lines[0]["ranks"]:
-            rank["host"] = node
-        for line in lines:
-            if "times_ns" in line:
-                middle = float(np.median(line["times_ns"]))
-                line["times_ns"] = [round(middle + 0.1 * (time - middle)) for time in line["times_ns"]]
-
-    return change
-
-
-def judged(root: Path, node: str, factor: float) -> list[Judgement]:
-    """The goodputs of a run of a node as the system's judge sees them."""
-    file = result_file(root / "judged" / f"{node}-{factor}", 99, factor=factor, change=on(node))
-    judge = SystemJudge.of("local", root)
-    found = judge.judge(read_run(file), "PingPong", case().attributes)
-    return [each for each in found.judgements if each.unit == "Gb/s"]
-
-
-def verdicts(root: Path, node: str, factor: float) -> set[Verdict]:
-    return {each.verdict for each in judged(root, node, factor)}
-
-
-def test_a_loss_of_three_percent_is_seen_where_nodes_differ_by_two(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, store = make_suite(tmp_path / "suite"), tmp_path / "store"
-    rng = np.random.default_rng(3)
-    for night in range(9 * len(DIFFERENCES)):
-        node = list(DIFFERENCES)[night % len(DIFFERENCES)]
-        factor = float(np.exp(-DIFFERENCES[node] + 0.001 * rng.standard_normal()))
-        file = result_file(root / "results", night, factor=factor, change=on(node))
-        append(store, session_of(root, night, [file]), STORED)
-    healthy = {node: float(np.exp(-difference)) for node, difference in DIFFERENCES.items()}
-    words = [
-        "--system=local",
-        "--false-alarms=0.01",
-        f"--store={store}",
-        f"--references={root / 'reference_values' / 'local.yaml'}",
-    ]
-
-    with monkeypatch.context() as before:
-        before.setattr(calibrating, "nodes_of", lambda rows: None)
-        assert CliRunner().invoke(command, [*words, "--write"]).exit_code in (0, 4)
-    assert all(verdicts(root, node, factor * 1.03) == {Verdict.PASS} for node, factor in healthy.items())
-
-    done = CliRunner().invoke(command, [*words, "--write"])
-    assert done.exit_code in (0, 4), done.output
-    for node, factor in healthy.items():
-        assert verdicts(root, node, factor) == {Verdict.PASS}
-        assert verdicts(root, node, factor * 1.03) == {Verdict.DEGRADED}
-        assert f"; of {node}" in judged(root, node, factor)[0].yardstick.source  # type: ignore[union-attr]
-    assert verdicts(root, "nid009", float(np.exp(0.025))) == {Verdict.PASS}

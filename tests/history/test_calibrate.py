@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from scipy.special import bdtrc
 
@@ -26,7 +25,6 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
 from fabricheck.session import launches
 from tests.support.histories import NOW, SYSTEM, Made, history, normal
-from tests.support.nights import nights
 
 GOODPUT = "pingpong_uncontended_0_1_1gib_goodput"
 LATENCY = "pingpong_uncontended_0_1_8b_latency"
@@ -127,14 +125,6 @@ def test_a_command_says_how_many_runs_show_what_is_rare() -> None:
     said = "\n".join(calibration_lines(few))
     assert f"{len(few.references)} of them have few runs" in said
     assert calibrated(two(13)).runs_needed == 13
-
-
-def test_a_session_that_was_slow_as_a_whole_leaves_bounds_and_is_named() -> None:
-    """All metrics of two H100 lose 30% in the last of eight sessions."""
-    healthy, slow = (nights(8, lost=lost, since=7).with_columns(tuning=pl.lit("{}")) for lost in (0.0, 0.3))
-    made = [calibrate(each, "hgx-h100", limits=nothing) for each in (healthy, slow)]
-    assert len(made[1].references) > 0.9 * len(made[0].references)
-    assert (list(made[0].unlike), list(made[1].unlike)) == ([], [slow["session"][-1]])
 
 
 def test_what_is_refused_for_one_reason_is_one_line() -> None:

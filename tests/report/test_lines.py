@@ -13,6 +13,7 @@ from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import CATALOGUE, SYMPTOMS, CatalogueEntry, Certainty
 from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
+from fabricheck.results.proof_logs import reasons_of
 from fabricheck.topology.model import load_topology
 from tests.support.words import BANNED, parse_command
 from tools.catalogue_page import PAGES
@@ -135,3 +136,24 @@ def test_the_name_of_a_gpu_ends_with_its_index(file: Path) -> None:
 def test_the_pages_of_the_catalogue_are_current(page: Path) -> None:
     """`make docs` writes them."""
     assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page]
+
+
+TOOLS_OF_PORTS = {
+    "mlx5_0": ("NET/IB/0", {"ibstat", "lsmod"}),
+    "bnxt_re0": ("NET/IB/0", {"ibv_devinfo", "lsmod"}),
+    "cxi0": ("NET/OFI provider cxi", {"cxi_stat", "cxi"}),
+    "rdmap0s31": ("NET/OFI provider efa", {"ibv_devinfo", "efa", "efa_nv_peermem"}),
+    "hfi1_0": ("NET/OFI provider opx", {"opainfo"}),
+    "ens3": ("NET/Socket/0", {"ethtool"}),
+}
+
+
+@pytest.mark.parametrize("port", TOOLS_OF_PORTS)
+def test_advice_is_of_the_nics_family(port: str) -> None:
+    """Of each family and each finding about a port: no tool or module of another one."""
+    path, own = TOOLS_OF_PORTS[port]
+    told = [*reasons_of({}, "NET/RDMA/GDRDMA", [path, "NET/AWS Libfabric/0"] if "OFI" in path else [path])]
+    for code in ("nic-down", "nic-slow", "nic-errors", "slow-nic"):
+        told += steps(Finding(code, Verdict.FAIL, "", (Component(Kind.NIC, port, "n1"),)))
+    words = {word for _, its_words in TOOLS_OF_PORTS.values() for word in its_words}
+    assert {word for word in words if re.search(rf"\b{word}\b", " ".join(told))} == own

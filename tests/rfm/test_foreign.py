@@ -107,27 +107,27 @@ SETTINGS = (suite_root() / "tests/data/settings/theirs.txt").read_text(encoding=
 SITES = (suite_root() / "tests/data/settings/sites.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.e2e
-def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> None:
-    (tmp_path / "theirs.py").write_text(SITES)
-    checks = suite_root() / "checks"
-    command = [
-        "reframe",
-        "-C",
-        "theirs.py",
-        "-c",
-        str(checks / "smoke.py"),
-        "-c",
-        str(checks / "vendor_osu.py"),
-        "--list=C",
-    ]
-    job = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+def _listed(folder: Path, settings: str) -> tuple[set[tuple[str, str]], list[str]]:
+    """Check and where of what ReFrame selects with these settings, and the lines of Fabricheck."""
+    (folder / "theirs.py").write_text(settings)
+    checks = [word for name in ("smoke", "vendor_osu") for word in ("-c", str(suite_root() / f"checks/{name}.py"))]
+    command = ["reframe", "-C", "theirs.py", *checks, "--list=C"]
+    job = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stdout + job.stderr
     found = {(line.split()[1], line.split("@")[1]) for line in job.stdout.splitlines() if line.startswith("- ")}
+    lines = (line.partition("fabricheck: ") for line in job.stderr.splitlines())
+    return found, [text for before, mark, text in lines if mark and not before]
+
+
+@pytest.mark.e2e
+def test_settings_of_sites_select_gpus_or_say_what_to_add(tmp_path: Path) -> None:
+    found, said = _listed(tmp_path, SITES)
     with_gpus = {where.partition("+")[0] for name, where in found if name == "SmokePeers"}
     assert with_gpus == {"theirs:b200", "theirs:whole", "theirs:pbs", "theirs:spack"}
+    pastes = [line.partition("as its nodes are: ")[2] for line in said if line.startswith("theirs:vega:")]
+    pasted, _ = _listed(tmp_path, "\n".join([SITES, *pastes]))
+    assert ("SmokePeers", "theirs:vega+gpu") in pasted
     assert not any("login" in where for _, where in found)
-    said = [line.removeprefix("fabricheck: ") for line in job.stderr.splitlines() if line.startswith("fabricheck: ")]
     begin = [
         "theirs:login is left out: it runs on this machine",
         "theirs:snellius: no environment drives its GPUs; add to the end of the settings: "

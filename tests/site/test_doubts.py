@@ -22,10 +22,6 @@ def h100() -> Gpus:
     return nvidia_gpus("NVIDIA H100 80GB HBM3", "sm_90", 8, nvlinks=18)
 
 
-def b200() -> Gpus:
-    return nvidia_gpus("NVIDIA B200", "sm_100", 8, nvlinks=18)
-
-
 def a100(count: int = 4) -> Gpus:
     pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
     return nvidia_gpus("NVIDIA A100-SXM4-40GB", "sm_80", count, nvlinks=4, pairs=pairs, pcie_generation=4)
@@ -67,12 +63,6 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
         {("missing-links", "gpu5")},
     ),
     "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
-    "a GPU at x8": (changed(b200(), 6, pcie_width=8), [], {("slow-pcie", "gpu6")}),
-    "L40S, all at Gen 3": (
-        nvidia_gpus("NVIDIA L40S", "sm_89", 2, pcie_generation=3),
-        [],
-        {("slow-pcie", "gpu0"), ("slow-pcie", "gpu1")},
-    ),
     "an MI300X without one of its links": (
         [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at and {at, to} != {2, 5}]) for at in range(2, 10)],
         [],

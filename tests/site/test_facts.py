@@ -201,16 +201,6 @@ def test_a_gpu_in_mig_mode_is_left_out_and_the_others_stand(tmp_path: Path) -> N
     assert facts.problems == ("GPU 1 is in MIG mode and left out: switch it off: nvidia-smi -i 1 -mig 0",)
 
 
-def test_gpus_that_a_container_hides_are_counted(tmp_path: Path) -> None:
-    directory = kept(tmp_path, lambda nvml: None)
-    on_bus = [
-        {"vendor": "nvidia", "bus_id": f"0000:00:{6 + at:02x}.0", "driver": "nvidia", "numa_node": 0, "pci": "pci0"}
-        for at in range(8)
-    ]
-    (directory / capturing.PCI_GPUS).write_text(json.dumps(on_bus), encoding="utf-8")
-    assert [each.code for each in read_facts(directory).doubts] == ["hidden-gpus"]
-
-
 def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> None:
     def unknown(nvml: dict[str, Any]) -> None:
         for gpu in nvml["gpus"]:

@@ -105,12 +105,6 @@ PATHS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "InfiniBand",
         None,
     ),
-    "eight H100 and one NIC beyond the CPU": (
-        {"nvml": h100(), "nics": [nic("mlx5_0")], "nvidia_topo": level("NODE", 8)},
-        "NET/IB",
-        "InfiniBand",
-        "none",
-    ),
     "L40S, a host bridge in common": (
         {"nvml": nvidia_gpus("NVIDIA L40S", "sm_89", 4), "nics": [nic("mlx5_0")], "nvidia_topo": level("PHB")},
         "NET/IB",

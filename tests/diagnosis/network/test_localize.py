@@ -5,6 +5,9 @@ The full figures are in docs/pairwise.md. Here the losses are such that a workin
 
 from __future__ import annotations
 
+import zlib
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -18,6 +21,7 @@ from fabricheck_lab.simulated_network import (
     Bench,
     Case,
     Fault,
+    are_right,
     equivalents,
     fat_tree,
     healthy_share,
@@ -33,22 +37,32 @@ RAILS = fat_tree(32, 8, 2, nics=2, trunk_gbps=400.0)
 
 
 @pytest.fixture(scope="module", params=["known", "adaptive", "rails"])
-def bench(request: pytest.FixtureRequest) -> Bench:
+def network_bench(request: pytest.FixtureRequest) -> Bench:
     network, places = (RAILS, RAILS.ports) if request.param == "rails" else (NETWORK, NETWORK.nodes)
     routes = "known" if request.param == "rails" else request.param
     return Bench(Case(request.param, network, places, routes, (10,)), noise=0.02, seed=5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_fault_is_named(bench: Bench, kind: str) -> None:
-    for _ in range(3):
+@pytest.fixture
+def bench(network_bench: Bench, request: pytest.FixtureRequest) -> Bench:
+    """The draws of a test are its own, whichever tests ran before it."""
+    own = copy(network_bench)
+    own.random = np.random.default_rng(zlib.crc32(request.node.name.encode()))
+    return own
+
+
+def test_one_fault_is_named(bench: Bench) -> None:
+    """It is first. Others beside it come in 1% of the trials at most: more than 1 of 18 has a probability of 1.4%."""
+    beside = 0
+    for kind in KINDS * 3:
         fault = bench.draw(kind, 0.12, 0.2)
-        right, found = bench.trial([fault])
-        assert right, (fault, found.suspects)
-        (suspect,) = found.suspects
+        suspect, *others = bench.trial([fault])[1].suspects
+        assert are_right([names_of(suspect)], [fault], bench.alike), (fault, suspect)
         assert suspect.low - 0.02 <= fault.loss <= suspect.high + 0.02
         assert suspect.members
         assert (suspect.p or 0.0) < 0.01
+        beside += bool(others)
+    assert beside <= 1
 
 
 @pytest.mark.parametrize("slow", [(0, 1, 2), (0, 3, 6)], ids=["of one leaf", "of both"])
