@@ -147,9 +147,11 @@ def cases() -> Iterator[Case]:
             for size, time_us in curve.points:
                 small = parse_size(size) < SMALLEST_GOODPUT_BYTES
                 told = (time_us, "us") if small else (8e-3 * parse_size(size) / time_us, "Gb/s")
-                where = curve.where.model_copy(update={"bytes": [size], "quantity": "latency" if small else "goodput"})
+                at_size = curve.where.model_copy(
+                    update={"bytes": [size], "quantity": "latency" if small else "goodput"}
+                )
                 name = f"{part.part}, {curve.conditions} {size}"
-                yield Case(name, where, *told, False, device, _site(part, where), spread_by_source=True)
+                yield Case(name, at_size, *told, False, device, _site(part, at_size), spread_by_source=True)
     for path in sorted((FOLDER / "published").glob("*.yaml")):
         values = load_published(path)
         for number, value in enumerate(values):
