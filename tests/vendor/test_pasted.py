@@ -80,19 +80,6 @@ ALLTOALL_MPI = """\
 # Avg bus bandwidth    : 36.3583
 #
 """
-# https://github.com/NVIDIA/nccl-tests/issues/78: neither the options nor the devices were pasted.
-NO_HEADING = """\
-NCCL version 2.8.4+cuda10.1
-#
-#                                                     out-of-place                       in-place
-#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
-#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-    33554432       8388608   float     sum   1464.2   22.92   45.65    N/A   1458.1   23.01   45.84    N/A
-    67108864      16777216   float     sum   2659.1   25.24   50.28    N/A   3014.6   22.26   44.35    N/A
-   134217728      33554432   float     sum   4263.8   31.48   62.71    N/A   4647.4   28.88   57.53    N/A
-   268435456      67108864   float     sum   7946.8   33.78   67.29    N/A   7615.2   35.25   70.22    N/A
-   536870912     134217728   float     sum    16129   33.29   66.31    N/A    14383   37.33   74.36    N/A
-"""
 RECORDED = (DATA / "nccl_tests" / "h200x4_all_reduce.txt").read_text()
 
 
@@ -101,12 +88,6 @@ def test_one_sided_benchmarks_of_osu() -> None:
     assert (output.tool, output.ranks, output.problems) == ("osu_put_bw", 2, ())
     assert [each.operation for each in output.samples] == 5 * ["put_stream"]
     assert output.samples[-1].times_ns.tolist() == [round(1e3 * 16 / 28.65)]
-    get = PUT_BW.replace("MPI_Put Bandwidth Test", "MPI_Get-CUDA Latency Test").replace(
-        "Bandwidth (MB/s)", "Latency (us)"
-    )
-    (output,) = read_all(get)
-    assert (output.tool, output.facts["accelerator"], output.problems) == ("osu_get_latency", "CUDA", ())
-    assert output.samples[0].times_ns.tolist() == [1780]
 
 
 def test_non_blocking_collectives_are_refused_by_name() -> None:
@@ -126,17 +107,11 @@ def test_collectives_with_a_vector_of_counts() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda text: text,
-        lambda text: (
-            "# Collective test starting: alltoall_perf_mpi\n"
-            + text
-            + "# Collective test concluded: alltoall_perf_mpi\n"
-        ),
         lambda text: re.sub(r"(?m)^#  +out-of-place +in-place\n", "", text),
         lambda text: re.sub(r"(?m)^(#  +out-of-place) +in-place$", r"\1", text),
         lambda text: re.sub(r"(?m)^# ?", "", text),
     ],
-    ids=["as it is", "named", "no heading", "cut heading", "no signs"],
+    ids=["no heading", "cut heading", "no signs"],
 )
 def test_all_to_all_however_it_was_pasted(change: object) -> None:
     assert callable(change)
@@ -144,24 +119,6 @@ def test_all_to_all_however_it_was_pasted(change: object) -> None:
     assert [each.message for each in output.problems] == []
     assert (output.tool, output.ranks, len(output.samples)) == ("alltoall_perf", 8, 6)
     assert output.samples[-2].times_ns.tolist() == [59350]
-
-
-def test_without_the_columns_of_a_reduction() -> None:
-    text = re.sub(r"(?m)    none      -1 |   redop    root ", "", ALLTOALL_MPI)
-    assert "redop" not in text
-    (output,) = read_all(text, tool="alltoall_perf")
-    assert ([each.message for each in output.problems], len(output.samples)) == ([], 6)
-
-
-def test_ranks_and_program_can_be_said_where_the_text_does_not() -> None:
-    (output,) = read_all(NO_HEADING, tool="all_reduce_perf", ranks=256)
-    assert output.problems == ()
-    assert (output.ranks, len(output.samples), output.facts["options"]) == (256, 10, "not said")
-    for ranks in (128, 2):
-        (wrong,) = read_all(NO_HEADING, tool="all_reduce_perf", ranks=ranks)
-        assert any("busbw does not match" in each.message for each in wrong.problems)
-    (without,) = read_all(NO_HEADING, tool="all_reduce_perf")
-    assert without.samples == ()
 
 
 def test_a_version_with_its_commit() -> None:
@@ -182,8 +139,3 @@ def test_different_tools_in_one_file_are_all_read(tmp_path: Path) -> None:
     content = json.loads(done.stdout)
     assert [each["tool"] for each in content] == ["osu_put_bw", "all_reduce_perf", "IMB-MPI1 PingPong"]
     assert not any(each["problems"] for each in content)
-    wrong = tmp_path / "wrong.txt"
-    wrong.write_text(RECORDED.replace("# Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED"))
-    shown = CliRunner().invoke(judge, [str(wrong)])
-    assert "FAIL" in shown.stdout
-    assert shown.exit_code == 3
