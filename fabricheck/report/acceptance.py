@@ -53,7 +53,7 @@ def acceptance_rows(runs: Sequence[RunJudgement]) -> list[AcceptanceRow]:
             parts = dict.fromkeys((rank.host, _part(rank, len(own), len(hosts))) for rank in own)
             for node, part in parts:
                 metrics.setdefault((node, part, f"{short_name(run)}: {name_of_group(metric)}"), []).append(metric)
-    return [_row(*key, metrics[key]) for key in sorted(metrics, key=lambda key: key[:2])]
+    return [_row(*key, metrics[key]) for key in sorted(metrics, key=lambda key: (key[0], len(key[1]), key[1]))]
 
 
 def _part(rank: Rank, ranks: int, nodes: int) -> str:

@@ -137,13 +137,3 @@ def test_why_a_check_is_left_out_is_told_whole() -> None:
     progress.flush()
     (line,) = lines
     assert why in line and "/766890f7" not in line
-
-
-def test_a_reason_that_many_checks_have_is_told_once() -> None:
-    why = "this MPI library is not GPU-aware"
-    lines: list[str] = []
-    progress = Progress(lines.append)
-    for place, name in enumerate("ABC", 1):
-        progress.line(f"[     SKIP ] ({place}/3) {name} /0a1b2c3d @a:b+c [{why}]")
-    progress.flush()
-    assert why in lines[0] and not any(why in line for line in lines[1:])
