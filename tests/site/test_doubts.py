@@ -63,11 +63,6 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
         {("missing-links", "gpu5")},
     ),
     "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
-    "an MI300X without one of its links": (
-        [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at and {at, to} != {2, 5}]) for at in range(2, 10)],
-        [],
-        {("missing-links", "gpu0"), ("missing-links", "gpu3")},
-    ),
 }
 
 
