@@ -284,7 +284,7 @@ def turns(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float]:
             told = without_node_effects(visits.with_columns(value=pl.Series(np.exp(lost))))
             told = told.with_columns(worse="away", where=pl.col("nodes").list.first())
             if lost is slow:
-                right += [each.component.key for each in slow_parts(told)] == ["n7"]
+                right += [[one.key for one in each.components] for each in slow_parts(told)] == [["n7"]]
                 continue
             for end in range(2 * rounds, len(order) + 1, rounds // 2):
                 named += bool(slow_parts(told.filter(pl.col("place") < end)))

@@ -31,9 +31,8 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     the report, every raw result, the state of the nodes, the logs and fabricbench's sources. Its REPRODUCE.md names the
     failing run and has the commands that build, launch and judge it.
 
-    --hide-names replaces names. It leaves out the report, in which names cannot be replaced, and prints words that may
-    still be names: read them before you send the archive. config/policy.yaml can have names that are always hidden
-    (hide_names, hide).
+    --hide-names replaces names by hashes, and prints words that may still be names: read them before you send the
+    archive. config/policy.yaml can have names that are always hidden (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=2),
     help="For a vendor tool's output: the number of ranks, if the output does not state it.",
 )
-@click.option(
-    "--tool", help="For an nccl-tests output: the program, such as alltoall_perf, if the output does not state it."
-)
+@click.option("--tool", help="The program, such as alltoall_perf or fi_rma_bw, if the output does not state it.")
 @click.option("--part", help="Compare with the same GPU or NIC model elsewhere, such as H200. No site is needed.")
 @click.option(
     "--gpus",
@@ -86,9 +84,9 @@ def judge(
     metric is INCOMPLETE.
 
     A FILE may also be a paste: outputs of OMB, nccl-tests, rccl-tests, IMB, oneCCL's benchmark, nvbandwidth,
-    p2pBandwidthLatencyTest, nvloom, TransferBench, perftest, ucx_perftest, fi_pingpong or nixlbench, and logs of NCCL,
-    as any launcher prints them. They are compared with the links of the GPU that they name (or --part), and with values
-    that others measured or require. Of two pastes of one test (BEFORE AFTER) the sizes are compared as well.
+    p2pBandwidthLatencyTest, nvloom, TransferBench, perftest, ucx_perftest, fabtests, libcxi or nixlbench, and logs of
+    NCCL, as any launcher prints them. They are compared with the links of the GPU that they name (or --part), and with
+    values that others measured or require. Of two pastes of one test (BEFORE AFTER) the sizes are compared as well.
 
     The exit status is that of the worst verdict: 0 PASS, 1 DEGRADED, 3 FAIL, 4 INCOMPLETE, 5 INVALID; 2 is a mistake
     in the input.

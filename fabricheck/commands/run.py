@@ -367,6 +367,7 @@ def _keep(
 ) -> bool:
     """Writes and stores what a session came to; whether all of it could be. What cannot be costs nothing else."""
     from fabricheck.session.reports import write_for_programs, write_page
+    from fabricheck.session.slow_once import write_slow_once
 
     past, failed = None, []
     if store is not None:
@@ -375,6 +376,7 @@ def _keep(
     for write in (
         lambda: write_page(session, outcome, system, past),
         lambda: write_for_programs(session, outcome, system),
+        lambda: write_slow_once(session.folder, outcome.slow_once),
     ):
         try:
             write()

@@ -7,40 +7,36 @@ of a slow node. The last sessions of the nodes are peers, and are judged as the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fabricheck.diagnosis.causes import named_of
+from fabricheck.diagnosis.explain import Row, explain, known_noise
 from fabricheck.history.incidents import Alert, Incident
 from fabricheck.history.percent import percent
+from fabricheck.history.robust import centre_and_spread
 from fabricheck.history.series import Series, components_of_keys, number_names
 from fabricheck.judge.constants import FEWEST, LEAST_LOSS, MOST, OF_DEVIATION, RARELY, RESOLUTION, SLOW_SESSIONS
-from fabricheck.judge.outliers import CrossedParts, outliers
-from fabricheck.records.component import Component, Kind, only_node
+from fabricheck.judge.outliers import CrossedParts, Outlier, outliers
+from fabricheck.records.component import Component, only_node
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
 
 Floats = npt.NDArray[np.float64]
 
-# In this order: what is named explains its parts.
-_KINDS = (Kind.NODE, Kind.GPU, Kind.NIC, Kind.DEVICE, Kind.LINK)
-
 
 @dataclass(frozen=True)
 class SlowNodePart:
-    """A part of a node that is slower than `others` in a `kind` of measurement, by `excess` (a logarithm), with the
-    chance `p` of healthy ones; they differ by `spread`."""
+    """Components of which one is slower in some `kinds` of measurements than its peers: the `worst` of these."""
 
-    component: Component
-    kind: int
-    others: int
-    excess: float
-    spread: float
-    p: float
+    components: tuple[Component, ...]
+    kinds: frozenset[int]
+    worst: Outlier
 
 
 def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list[Incident]:
@@ -57,21 +53,17 @@ def slow_nodes(series: Series, accepted: Sequence[tuple[int, int]] = ()) -> list
         visits = visits.filter(pl.col("place") >= pl.col("row").replace_strict(since, default=0))
         usual = pl.when(pl.col("row").is_in(list(since))).then(pl.col("worse").median().over("row", "where"))
         visits = visits.with_columns(worse=pl.col("worse") - usual.fill_null(0.0))
-    slow: dict[Component, list[SlowNodePart]] = {}
-    for part in slow_parts(visits):
-        slow.setdefault(part.component, []).append(part)
-    return [_incident(series, visits, each) for each in slow.values()]
+    return [_incident(series, visits, part) for part in slow_parts(visits)]
 
 
-def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]) -> Incident:
+def _incident(series: Series, visits: pl.DataFrame, slow: SlowNodePart) -> Incident:
     """What is told of a part that is slow in some kinds of measurements."""
-    worst = max(slow, key=lambda each: each.excess)
-    component = worst.component
-    of_kinds = visits.filter(pl.col("kind").is_in([each.kind for each in slow]))
+    component, *_ = slow.components
+    of_kinds = visits.filter(pl.col("kind").is_in(list(slow.kinds)))
     crossing = of_kinds.filter(pl.col("components").list.contains(component.key))
     # The sessions since which it has been slow, one after the other.
     by_session = crossing.group_by("place").agg(pl.col("worse").median()).sort("place")
-    fine = np.flatnonzero(by_session["worse"].to_numpy() < worst.excess / 2)
+    fine = np.flatnonzero(by_session["worse"].to_numpy() < slow.worst.excess / 2)
     first = min(int(fine[-1]) + 1 if fine.size else 0, by_session.height - SLOW_SESSIONS)
     places = by_session["place"].to_list()
     raised = series.sessions[places[first + SLOW_SESSIONS - 1]]
@@ -94,26 +86,27 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
                 before=before,
                 after=after,
                 change=after / before - 1,
-                spread=worst.spread,
+                spread=slow.worst.spread,
                 software=(),
                 components=components_of_keys(tuple(own["components"][-1])),
             )
         )
     alerts.sort(key=lambda each: (-abs(each.change), each.key))
-    affected = [each for each in alerts if abs(math.log(each.after / each.before)) >= worst.excess / 2] or alerts[:1]
+    least = slow.worst.excess / 2
+    affected = [each for each in alerts if abs(math.log(each.after / each.before)) >= least] or alerts[:1]
     return Incident(
         finding=Finding(
-            code_of_slow([component]),
+            code_of_slow(slow.components),
             Verdict.DEGRADED,
             f"{len(affected)} of {len(alerts)} metrics that use it are slower in its last {SLOW_SESSIONS} sessions "
-            f"than those of {worst.others} others; worst: {alerts[0].key} {percent(alerts[0].change)}, "
+            f"than those of {slow.worst.equals} others; worst: {alerts[0].key} {percent(alerts[0].change)}, "
             f"{alerts[0].when}",
-            (component,),
+            slow.components,
             alerts[0].after,
             alerts[0].before,
             alerts[0].unit,
             tuple(str(each.key) for each in affected),
-            p=worst.p,
+            p=slow.worst.p,
         ),
         raised=raised,
         open=True,
@@ -126,8 +119,7 @@ def _incident(series: Series, visits: pl.DataFrame, slow: Sequence[SlowNodePart]
 
 
 def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
-    """What was slow in its last sessions, in two or in so many that chance does not explain it, without what that
-    explains.
+    """What explains the parts that were slow in their last sessions, in two or in so many that chance does not.
 
     `visits`: by `row` and `place` (metric and session, by number), where that was, the keys of the
     `components` of the path, the `kind` of measurement, and how much `worse` the value was than the level of its metric
@@ -137,6 +129,11 @@ def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
     crossed = [(path, each) for path in visits["path"].unique() for each in components_of_keys(tuple(path.split("\t")))]
     own = [(path, each.key, each.kind.value) for path, each in crossed if only_node([each])]
     parts = {each.key: each for _, each in crossed}
+    # By key what all paths over it have in common: whose fault its slowness can be.
+    shared: dict[str, set[str]] = {}
+    for path, component in crossed:
+        keys = set(path.split("\t"))
+        shared[component.key] = shared.get(component.key, keys) & keys
     last = (
         visits.join(pl.DataFrame(own, dict.fromkeys(("path", "key", "part"), pl.String), orient="row"), on="path")
         .group_by("kind", "part", "key", "place")
@@ -148,26 +145,43 @@ def slow_parts(visits: pl.DataFrame) -> list[SlowNodePart]:
         .sort("kind", "key")
     )
     groups = last.partition_by("kind", "part", as_dict=True)
-    error, slow = RARELY / max(len(groups), 1), list[SlowNodePart]()
-    for wanted in _KINDS:
-        named = {(each.component.node, each.component.name) for each in slow}
-        for (kind, part), group in sorted(groups.items()):
-            components = [parts[key] for key in group["key"]]
-            asked = [number for number, each in enumerate(components) if named.isdisjoint(_within(each))]
-            if part != wanted.value or len({components[number].node for number in asked}) < FEWEST:
-                continue
-            sessions_of = [np.array(group["worse"][number]) for number in asked]
-            worse = np.array([each[:SLOW_SESSIONS] for each in sessions_of])
-            # By the median distance of two normal values.
-            apart = np.abs(worse[:, 0] - worse[:, 1]) * OF_DEVIATION / math.sqrt(2)
-            equals = [CrossedParts[Component]((components[number],)) for number in asked]
-            slow += [
-                SlowNodePart(components[asked[member]], kind, each.equals, each.excess, each.spread, each.p)
-                for each in outliers(worse.min(axis=1), apart, equals, RESOLUTION, error)
-                for member in each.members
-                if each.excess >= LEAST_LOSS and _by_chance(sessions_of, member, each.excess / 2) <= error
-            ]
-    return slow
+    error = RARELY / max(len(groups), 1)
+    rows: list[Row] = []
+    outliers_of_rows: dict[int, tuple[int, Outlier]] = {}
+    for question, group in sorted(groups.items()):
+        crossed_by = [CrossedParts(tuple(parts[each] for each in sorted(shared[key]))) for key in group["key"]]
+        sessions_of = [np.array(each) for each in group["worse"]]
+        nodes = {parts[key].node for key in group["key"]}
+        slow = _slow_among(crossed_by, sessions_of, error) if len(nodes) >= FEWEST else {}
+        outliers_of_rows |= {len(rows) + member: (question[0], outlier) for member, outlier in slow.items()}
+        levels = [float(each[:SLOW_SESSIONS].min()) for each in sessions_of]
+        noise = known_noise(float(centre_and_spread(np.array(levels)).spread))
+        for member, (key, crosses, level) in enumerate(zip(group["key"], crossed_by, levels, strict=True)):
+            known = dict.fromkeys(crosses.all, 1.0)
+            rows.append(Row(question, str(question[0]), level, noise, member in slow, known, (parts[key],)))
+    causes = []
+    for explanation in explain(rows):
+        told = [outliers_of_rows[number] for number in explanation.rows]
+        worst = max((outlier for _, outlier in told), key=lambda outlier: outlier.excess)
+        kinds = frozenset(kind for kind, _ in told)
+        causes.append(SlowNodePart(named_of(explanation.components), kinds, worst))
+    return causes
+
+
+def _slow_among(
+    crossed: Sequence[CrossedParts[Component]], sessions_of: Sequence[Floats], error: float
+) -> dict[int, Outlier]:
+    """By their numbers those of the same kind of part that are slower than the others. `crossed`: what the data of each
+    cross; `sessions_of`: how much worse it was, the latest session first."""
+    worse = np.array([each[:SLOW_SESSIONS] for each in sessions_of])
+    # By the median distance of two normal values.
+    apart = np.abs(worse[:, 0] - worse[:, 1]) * OF_DEVIATION / math.sqrt(2)
+    return {
+        member: outlier
+        for outlier in outliers(worse.min(axis=1), apart, crossed, RESOLUTION, error)
+        for member in outlier.members
+        if outlier.excess >= LEAST_LOSS and _by_chance(sessions_of, member, outlier.excess / 2) <= error
+    }
 
 
 def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
@@ -179,9 +193,3 @@ def _by_chance(sessions: Sequence[Floats], member: int, least: float) -> float:
     levels = levels[levels >= least]
     chances = [np.mean(others >= level) ** number for number, level in enumerate(levels.tolist(), start=1)]
     return float(min(1.0, len(sessions) * min(chances[SLOW_SESSIONS - 1 :], default=1.0)))
-
-
-def _within(component: Component) -> Iterator[tuple[str, str]]:
-    """What explains that a part is slow."""
-    yield component.node, ""
-    yield from ((each.node, each.name) for each in component.ends if each != component)

@@ -15,7 +15,7 @@ class Remark:
     """A line of the text that says why a result is what it is: a path, a variable, or a warning of the library."""
 
     line: int
-    kind: Literal["path", "variable", "library", "rate"]
+    kind: Literal["path", "variable", "library"]
     text: str
 
 

@@ -11,12 +11,12 @@ from fabricheck.history.percent import percent as signed_percent
 from fabricheck.history.watch import WatchResult
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.judgement import Judgement
-from fabricheck.records.operations import COLLECTIVES, MEMORY_PATHS, PAIRS
+from fabricheck.records.operations import LOADS, OPERATIONS
 from fabricheck.records.verdict import Verdict
-from fabricheck.report.content import count, in_gigabytes, number, percent, quantity_of, strength, unit_shown
+from fabricheck.report.content import MetricGroup, count, groups_of, in_gigabytes, number, percent, strength, unit_shown
 from fabricheck.report.shares import OF_KIND, share_of_yardstick
 from fabricheck.suite import program
-from fabricheck.units import plural
+from fabricheck.units import format_size, plural
 
 _MOST_NUMBERS = 4
 #: Sessions of a healthy system before `calibrate` (docs/your-system.md).
@@ -112,62 +112,54 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 
 def numbers(runs: Sequence[RunJudgement]) -> tuple[Number, ...]:
-    """At most four numbers that say what was measured: the fastest way of each kind, its median over pairs."""
-    kinds: dict[str, list[tuple[Judgement, RunJudgement]]] = {}
+    """At most four numbers that say what was measured: of an operation in a node or between nodes the best median of
+    the largest size, goodputs first."""
+    questions: dict[tuple[bool, str, int], list[_Shown]] = {}
     for run in runs:
-        for judged in run.judgements:
-            if (kind := _kind(judged, run)) is not None:
-                kinds.setdefault(kind, []).append((judged, run))
-    figures = [_number(kind, kinds[kind]) for kind in _KINDS if kind in kinds]
-    return tuple(figures[:_MOST_NUMBERS])
+        header, groups = run.run.header, groups_of(run)
+        plan = header.get("plan", {})
+        if plan.get("buffers") or plan.get("shared_devices"):
+            continue
+        hosts = {rank.rank: rank.host for rank in run.run.ranks}
+        for group in groups:
+            nodes = {hosts.get(rank) for rank in group.judgements[0].samples.ranks}
+            where = "between nodes" if len(nodes) > 1 else "in a node"
+            if group.schedule != "contended" and group.operation in OPERATIONS and group.operation not in LOADS:
+                key = (group.quantity == "latency", f"{group.operation} {where}", group.bytes)
+                questions.setdefault(key, []).append(_Shown(group, str(header.get("transport", ""))))
+    numbers_of: dict[tuple[bool, str], Number] = {}
+    for is_latency, what, size in sorted(questions, key=_order):
+        if (is_latency, what) not in numbers_of:
+            some = questions[is_latency, what, size]
+            best = (min if is_latency else max)(some, key=lambda shown: shown.median.value)
+            numbers_of[is_latency, what] = best.number(f"{what}, {format_size(size)}")
+    return tuple(numbers_of.values())[:_MOST_NUMBERS]
 
 
-_KINDS = (
-    "between nodes",
-    "between GPUs of a node",
-    "between ranks of a node",
-    "allreduce",
-    "from host memory to GPU",
-    "latency between nodes",
-    "latency between GPUs",
-    "latency between ranks",
-)
+def _order(question: tuple[bool, str, int]) -> tuple[bool, int, str, int]:
+    """Goodputs before latencies, in the order of the operations, and of each its largest size first."""
+    is_latency, what, size = question
+    return is_latency, [*OPERATIONS].index(what.split()[0]), what, -size
 
 
-def _kind(judged: Judgement, run: RunJudgement) -> str | None:
-    samples = judged.samples
-    ranks = {each.rank: each for each in run.run.ranks}
-    own = [ranks[each] for each in samples.ranks if each in ranks]
-    nodes = len({each.host for each in own})
-    units = "GPUs" if own and all(each.device is not None for each in own) else "ranks"
-    goodput = quantity_of(judged) == "goodput"
-    shared = len({each.device.uuid for each in own if each.device is not None}) < len(own) > 1 and units == "GPUs"
-    if shared or samples.schedule == "contended" or run.run.header.get("plan", {}).get("buffers"):
-        return None
-    if samples.operation in PAIRS and samples.operation != "bidirectional":
-        if not goodput:
-            return "latency between nodes" if nodes > 1 else f"latency between {units}"
-        return "between nodes" if nodes > 1 else f"between {units} of a node"
-    if samples.operation in COLLECTIVES and goodput:
-        return "allreduce" if samples.operation == "allreduce" else None
-    return (
-        "from host memory to GPU"
-        if samples.operation in MEMORY_PATHS and samples.operation.startswith("host_to")
-        else None
-    )
+@dataclass(frozen=True)
+class _Shown:
+    """A group of metrics of a run over a transport."""
 
+    group: MetricGroup
+    transport: str
 
-def _number(kind: str, judged_runs: Sequence[tuple[Judgement, RunJudgement]]) -> Number:
-    """Of the runs of a kind the one that is best; its median metric."""
-    by_run: dict[tuple[int, str, int], list[tuple[Judgement, RunJudgement]]] = {}
-    for judged, run in judged_runs:
-        by_run.setdefault((id(run), judged.samples.operation, judged.samples.bytes), []).append((judged, run))
-    sign = 1 if kind.startswith("latency") else -1
-    best = min(by_run.values(), key=lambda some: sign * statistics.median(each.value for each, _ in some))
-    judged, run = sorted(best, key=lambda item: item[0].value)[len(best) // 2]
-    share = share_of_yardstick(judged)
-    over = str(run.run.header.get("transport", ""))
-    remarks = list(filter(None, [in_gigabytes(judged), f"over {over}" if over else ""]))
-    remarks += [f"{share} of {OF_KIND[judged.judged_by]}"] if share and judged.judged_by != "floor" else []
-    remarks += [f"median of {len(best)}"] if len(best) > 1 else []
-    return Number(f"{number(judged.value)} {unit_shown(judged.unit)}", kind, ", ".join(remarks))
+    @property
+    def median(self) -> Judgement:
+        """The one of its metrics that is in the middle."""
+        in_order = sorted(self.group.judgements, key=lambda metric: metric.value)
+        return in_order[len(in_order) // 2]
+
+    def number(self, of: str) -> Number:
+        """Its median, with the share of what it was judged by."""
+        metric, count_ = self.median, len(self.group.judgements)
+        remarks = [in_gigabytes(metric), f"over {self.transport}" if self.transport else ""]
+        share = share_of_yardstick(metric)
+        remarks.append(f"{share} of {OF_KIND[metric.judged_by]}" if share and metric.judged_by in OF_KIND else "")
+        remarks.append(f"median of {count_}" if count_ > 1 else "")
+        return Number(f"{number(metric.value)} {unit_shown(metric.unit)}", of, ", ".join(filter(None, remarks)))

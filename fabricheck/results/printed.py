@@ -17,7 +17,7 @@ _BEGINNINGS = (
     *("nvbandwidth Version", "Running ", "memcpy ", "SUM ", "[P2P (Peer", "P2P Connectivity", "TransferBench v"),
     *("#bytes", "MPI startup():", "+------", "| Test:", "Final:", "NIXLBench Conf", "Block Size (B)", "CXI ", "RDMA_"),
     *("bytes   iters", "# All processes", "bytes   #sent", "nvloom_cli ", "| API:", "| Stage", "|    Stage"),
-    *("Unidirectional ", "Bidirectional ", "RocmBandwidthTest"),
+    *("Unidirectional ", "Bidirectional ", "RocmBandwidthTest", "- { xfer_size", "size         count", "# OMB"),
 )
 _MOST_SEARCHED, _LONGEST, _MOST_COUNTED = 40, 160, 2000
 # A prefix says who speaks, or when; a row of a table that runs into a title is none.

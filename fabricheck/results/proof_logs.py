@@ -246,28 +246,27 @@ def _read_lanes(lines: Sequence[Line], paths: Counter[str], facts: dict[str, str
             paths.update(f"{memory}: {lane}" for lane in _UCX_LANE.findall(cells[2]))
 
 
-# Variables with which a user or a module turns a path off, or chooses another, and the paths that they are about.
-_CHOOSERS = (
-    ("NCCL_P2P_DISABLE", r"(?!0$)", "P2P"),
-    ("NCCL_P2P_LEVEL", r"", "P2P"),
-    ("NCCL_MNNVL_ENABLE", r"0$", "MNNVL"),
-    ("NCCL_CUMEM_ENABLE", r"0$", "MNNVL"),
-    ("NCCL_IB_DISABLE", r"(?!0$)", "NET"),
-    ("NCCL_IB_HCA", r"", "NET"),
-    ("NCCL_NET", r"", "NET"),
-    ("NCCL_NET_PLUGIN", r"", "NET"),
-    ("FI_PROVIDER", r"", "NET"),
-    ("NCCL_NET_GDR_LEVEL", r"", "GDRDMA"),
-    ("NCCL_NET_GDR_READ", r"0$", "GDRDMA"),
-    ("NCCL_NET_GDR_C2C", r"0$", "GDRDMA"),
-    ("NCCL_DMABUF_ENABLE", r"0$", "GDRDMA"),
-    ("UCX_TLS", r"", "InfiniBand RoCE IPC"),
-    ("UCX_NET_DEVICES", r"", "InfiniBand RoCE"),
-    ("OMPI_MCA_pml", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
-    ("OMPI_MCA_btl", r"", "InfiniBand RoCE OFI/cxi OFI/efa IPC"),
-    ("FI_PROVIDER", r"", "InfiniBand RoCE OFI/cxi OFI/efa"),
-    ("FI_HMEM_DISABLE_P2P", r"(?!0$)", "InfiniBand RoCE OFI/cxi OFI/efa"),
-)
+# What a library only prints more by.
+_TALK = re.compile(r"LOG|INFO|DEBUG|VERBOSE|WARN", re.IGNORECASE)
+_OF_CCL = frozenset({"P2P", "MNNVL", "NET"})
+# A line names no more.
+_MOST_VARIABLES = 4
+
+
+def may_have_chosen(name: str, value: str, words: Collection[str]) -> bool:
+    """Whether a variable may be why a library did not take the path that has these `words`.
+
+    NCCL's names say which paths they are about; MPI has one way to the network, which any of its layers may choose.
+    """
+    library, _, subject = name.partition("_")
+    parts = subject.split("_")
+    if _TALK.search(name) or ("DISABLE" in parts and value == "0") or ("ENABLE" in parts and value != "0"):
+        return False
+    if library in ("NCCL", "RCCL"):
+        return any(part and word.startswith(part) for part in parts for word in words)
+    if library == "FI":
+        return "P2P" not in words
+    return library in ("UCX", "OMPI", "MPICH", "I") and _OF_CCL.isdisjoint(words)
 
 
 def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str]) -> tuple[str, ...]:
@@ -276,11 +275,8 @@ def reasons_of(facts: Mapping[str, str], described: str, taken: Collection[str])
     `facts`: what it said of itself, and variables in effect.
     """
     words = set(re.split(r"[/ ]", described)) | {described}
-    reasons = [
-        f"{name}={facts[name]} is set"
-        for name, values, paths in _CHOOSERS
-        if name in facts and re.match(values, facts[name]) and words & set(paths.split())
-    ]
+    reasons = [f"{name}={value} is set" for name, value in facts.items() if may_have_chosen(name, value, words)]
+    del reasons[_MOST_VARIABLES:]
     network = [path for path in taken if path.startswith("NET/")]
     others = ("NET/Socket", _PROVIDER)
     lost = "GDRDMA" in words and any("GDRDMA" not in path and not path.startswith(others) for path in network)

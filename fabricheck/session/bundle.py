@@ -170,8 +170,6 @@ def _words(line: str) -> list[str]:
 
 
 _LARGEST = 256 << 20
-# The page is left out where names are hidden: what it carries is packed, and names in it would not be found.
-_PACKED = ".html"
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ def write_bundle(
 ) -> Bundle:
     """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it.
 
-    `hide`: the names of nodes, users and addresses, and those of `more`, are hashes everywhere, and folders are /path;
+    `hide`: the names of nodes, users and addresses, and those of `more`, are hashes everywhere, and so are folders;
     `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is not a run that was
     judged, or the archive cannot be written.
     """
@@ -197,8 +195,7 @@ def write_bundle(
     instructions = how_to_reproduce(folder, session)
     hiding = _hiding(session, folder, more, nodes, instructions) if hide else None
     called: Callable[[str], str] = hiding or str
-    own = [file for file in _files(folder) if not (hide and file.suffix == _PACKED)]
-    members = [*((str(file.relative_to(folder)), file) for file in own), *files_of_system(folder)]
+    members = [*((str(file.relative_to(folder)), file) for file in _files(folder)), *files_of_system(folder)]
     written: list[str] = []
 
     def add(name: str, data: bytes, time: float) -> None:
@@ -243,7 +240,7 @@ def _hiding(
     called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
     # What the instructions start is nobody's, also where another run was busy with it.
     processes = {*_processes(folder)} - {*re.findall(r"[\w.+-]+", instructions)}
-    return Hiding(known, [*users, *processes, *more], called, _public_text)
+    return Hiding(known, [*users, *processes, *more], called, _public_text())
 
 
 def _public_text() -> str:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import ipaddress
 import re
 import secrets
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from fabricheck.results.environment import REDACTED, is_recorded, is_secret, names_a_secret
@@ -98,106 +96,83 @@ def _without_value(option: re.Match[bytes]) -> bytes:
     return option[1] + option[2] + _REDACTED if names_a_secret(option[1].decode()) else option[0]
 
 
-# Paths below these say what is installed, and not whose it is.
-_SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "proc", "sys", "dev", "opt", "boot", "cvmfs", "run")
 #: What folders of a run are called.
 RUN, SUITE, HOME = "/RUN", "/SUITE", "/HOME"
+# Paths below these say what is installed, and not whose it is.
+_SYSTEM = "usr|lib|lib64|bin|sbin|etc|proc|sys|dev|opt|boot|cvmfs|run|RUN|SUITE"
 _HEX = "[0-9A-Fa-f]"
-# The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6), GUIDs as sysfs and ibstat have them; not the
-# hash of a plan in fabricbench's results.
+# The hardware addresses of InfiniBand (20 bytes) and of ports (8 and 6).
 _BYTES = "|".join(rf"(?:{_HEX}{{2}}[:-]){{{count - 1}}}{_HEX}{{2}}" for count in (20, 8, 6))
-_HARDWARE = re.compile(
-    rf"(?<![\w:])(?<!\"hash\":\")(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}}|(?=[0-9]*[A-Fa-f]){_HEX}{{16}})(?![\w:])"
+# What is a name by its form. A rule can have a beginning and an end that stay: `kept` and `end`.
+_FORMS = (
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    # GUIDs as sysfs and ibstat have them; not the hash of a plan in fabricbench's results.
+    rf"(?<![\w:])(?<!\"hash\":\")(?:{_BYTES}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}|0x{_HEX}{{16}}"
+    rf"|(?=[0-9]*[A-Fa-f]){_HEX}{{16}})(?![\w:])",
+    # Addresses of IPv6 and IPv4, but those of the node itself.
+    rf"(?<![\w:.])(?=[\w:]*::|(?:{_HEX}{{1,4}}:){{7}}){_HEX}{{1,4}}(?::{_HEX}{{0,4}}){{2,7}}(?![\w:])",
+    r"(?<![\w.])(?!127\.|0\.0\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w.])",
+    r"(?P<kept>(?:--(?:account|reservation|wckey|qos|user|uid)|\b(?:[Aa]ccount|Reservation|UserId|GroupId|User)"
+    r"|(?<![\w-])-A|_(?:ACCOUNT|RESERVATION|QOS|SUBMIT_HOST))(?:[= ]|\":\s*\"))[\w.()+-]+",
+    r"(?P<kept>\b(?:uid|gid|euid|UID|GID|user|pid|PID|process)[=: ]+|/run/user/)[0-9]+(?![0-9])(?:\([^)\s]*\))?",
+    # The folders of a path may be a user's or a project's; a file says what it is.
+    rf"(?<![\w:/.~<-])(?P<kept>/)(?!(?:{_SYSTEM})/)(?=[\w.+@~-]+/[\w.+@~:-])[\w.+@~-]+(?:/[\w.+@~:-]+)*?"
+    r"(?P<end>/[\w+@~-]*\.[\w.+@~-]*)?/?(?![\w.+@~:/-])",
 )
-_ADDRESS = re.compile(
-    rf"(?<![\w:.])(?:{_HEX}{{0,4}}:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![\w:])|[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?![\w.]))"
-)
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_PATH = re.compile(r"(?<![\w:/.~<-])/([\w.+@~-]+)(?:/[\w.+@~:-]+)+/?")
-_OWNER = re.compile(
-    r"((?:--(?:account|reservation|wckey|qos|user|uid)|\b(?:[Aa]ccount|Reservation|UserId|GroupId|User)|(?<![\w-])-A"
-    r"|_(?:ACCOUNT|RESERVATION|QOS|SUBMIT_HOST))(?:[= ]|\":\s*\"))([\w.()+-]+)"
-)
-_NUMBER = re.compile(
-    r"(\b(?:uid|gid|euid|UID|GID|user|pid|PID|process)[=: ]+|/run/user/)([0-9]+)(?![0-9])(\([^)\s]*\))?"
-)
+# What may be a name: a word with a number, or of a domain.
 _SERIAL = re.compile(
     r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}(?:[a-z][0-9]*)*|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])"
 )
-# What a name became, and a hash.
-_HIDDEN = re.compile(rf"x{_HEX}{{8}}\w*|[A-Za-z-]*{_HEX}{{8,}}")
-_FILES = (".so", ".json", ".jsonl", ".py", ".log", ".txt", ".sh", ".yaml", ".out", ".err", ".prom", ".xml", ".html")
+# What a name became, a hash, and a file.
+_NO_NAME = re.compile(
+    rf"x{_HEX}{{8}}\w*|[A-Za-z-]*{_HEX}{{8,}}|.*\.(?:so|jsonl?|py|log|txt|sh|yaml|out|err|prom|xml|html)"
+)
 
 
 @dataclass
 class Hiding:
     """Gives a text in which names are hashes of one archive. `paths`: what folders are called; the others are known
-    names. A salt that is thrown away keeps others from trying names."""
+    names. `public`: a text without names of a site. A salt that is thrown away keeps others from trying names."""
 
     nodes: Iterable[str] = ()
     more: Iterable[str] = ()
-    paths: dict[str, str] = field(default_factory=dict)
-    public: Callable[[], str] = str
-    """a text without names of a site"""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    public: str = ""
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
-    _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list)
+    _rules: list[re.Pattern[str]] = field(default_factory=list)
     _words: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        for path, name in sorted(self.paths.items(), key=lambda each: -len(each[0])):
-            self._rules.append((re.compile(rf"{re.escape(path)}(?![\w.-])"), partial(_always, name)))
         hosts = {part for node in self.nodes for part in (node.partition(".")[0], node.partition(".")[2])}
-        self._rules.append((_MAIL, self._hash))
         names = {name for name in (*self.more, *hosts) if len(name) > 1}
-        for name in sorted(names, key=lambda name: (-len(name), name)):
-            # Those that are numbered as known ones are nodes too, such as those that were down, and lists of them.
-            pattern = (name in hosts and _stem(name)) or _of(name)
-            self._rules.append((re.compile(pattern, re.IGNORECASE), self._hash))
-        self._rules += [
-            (_HARDWARE, self._hash),
-            (_ADDRESS, self._address),
-            (_OWNER, lambda found: found[1] + self._of_name(found[2])),
-            (_NUMBER, lambda found: found[1] + self._of_name(found[2])),
-            (_PATH, self._path),
+        # Those that are numbered as known ones are nodes too, such as those that were down, and lists of them.
+        known = [
+            (name in hosts and _stem(name)) or _of(name) for name in sorted(names, key=lambda name: (-len(name), name))
         ]
+        self._rules = [re.compile(_FORMS[0]), *(re.compile(name, re.IGNORECASE) for name in known)]
+        self._rules += map(re.compile, _FORMS[1:])
 
     def __call__(self, text: str) -> str:
-        for pattern, called in self._rules:
-            text = pattern.sub(called, text)
+        for path in sorted(self.paths, key=len, reverse=True):
+            text = re.sub(rf"{re.escape(path)}(?![\w.-])", self.paths[path], text)
+        for rule in self._rules:
+            text = rule.sub(self._hidden, text)
         self._words.update(set(_SERIAL.findall(text)))
         return text
 
     @property
     def left(self) -> tuple[str, ...]:
         """Words that are still there and may be names, those of most files first."""
-        public = set(_SERIAL.findall(self.public()))
-        words = (word for word, _ in self._words.most_common() if word not in public and not _HIDDEN.fullmatch(word))
-        return tuple(word for word in words if not word.endswith(_FILES))
+        public = set(_SERIAL.findall(self.public))
+        words = (word for word, _ in self._words.most_common())
+        return tuple(word for word in words if word not in public and not _NO_NAME.fullmatch(word))
 
-    def _of_name(self, name: str) -> str:
-        return f"x{hashlib.sha256(self._salt + name.lower().encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
-
-    def _hash(self, match: re.Match[str]) -> str:
-        return self._of_name(match[0])
-
-    def _address(self, match: re.Match[str]) -> str:
-        text = match[0].rstrip(".")
-        try:
-            address = ipaddress.ip_address(text.rstrip(":") if text.endswith(":") and not text.endswith("::") else text)
-        except ValueError:
-            return match[0]
-        return match[0] if address.is_loopback or address.is_unspecified else self._of_name(text)
-
-    def _path(self, match: re.Match[str]) -> str:
-        if match[1] in _SYSTEM or f"/{match[1]}" in (RUN, SUITE):
-            return match[0]
-        *_, folder, name = match[0].rstrip("/").split("/")
-        # A file or a program says what it is; a folder may be a user's or a project's.
-        return f"/path/{name}" if "." in name or folder == "bin" else "/path"
-
-
-def _always(text: str, _: re.Match[str]) -> str:
-    return text
+    def _hidden(self, match: re.Match[str]) -> str:
+        parts = match.groupdict()
+        kept, end = parts.get("kept") or "", parts.get("end") or ""
+        name = match[0].removeprefix(kept).removesuffix(end)
+        salted = self._salt + name.lower().encode("utf-8", "surrogateescape")
+        return f"{kept}x{hashlib.sha256(salted).hexdigest()[:8]}{end}"
 
 
 def _of(name: str) -> str:

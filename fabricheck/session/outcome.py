@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run
 from fabricheck.session.problems import Known, problems_of_cases
 from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.slow_once import Slow, name_of, slow_again, slow_before
 from fabricheck.site.validation import test_classes
 from fabricheck.suite import Suite
 from fabricheck.topology.network import fold
@@ -42,6 +43,7 @@ class Outcome:
     """What a session came to. `diagnosis`: what it shows beside its runs, `judged`.
 
     `cases` are those that left the files of `judged`, in the same order. `fleet`: of a run over many nodes.
+    `slow_once`: what is left to the next session.
     """
 
     verdict: Verdict
@@ -49,6 +51,7 @@ class Outcome:
     judged: tuple[RunJudgement, ...]
     cases: tuple[Case, ...]
     fleet: FleetVerdict | None = None
+    slow_once: Slow = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -65,7 +68,8 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
     """Judges every result file of a session against the topology, the references and the policy of the suite.
 
     The verdict is the worst of all files and of the session's own problems. A file that cannot be judged is INVALID and
-    leaves the others judged. Unless it `may_launch_again`, what only a second launch could confirm is INCOMPLETE.
+    leaves the others judged. Unless it `may_launch_again`, what only a second launch could confirm is INCOMPLETE, and
+    left to the next session; what the session before left is decided by its launch and that of this session.
     """
     judge = SystemJudge.of(system, suite.root)
     results = [(case, file) for case in session.cases for file in case.result_files()]
@@ -73,14 +77,15 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
     compared = judge.judge_cases((case, read_result(file, suite, system)) for case, file in results)
     outvoted = frozenset(str(file) for case, file in results if (str(case), node_of_file(file)) in session.outvoted)
     judged = tuple(each.outvoted() if each.run.path in outvoted else each for each in compared.runs)
-    slow_once: list[Finding] = []
+    slow_once = _slow_once(session, cases, judged, slow_before(session.folder, system))
+    told_once: list[Finding] = []
     if not may_launch_again:
-        session, judged, slow_once = _of_one_launch(session, cases, judged)
+        session, judged, told_once = _of_one_launch(session, cases, judged, slow_once)
     runs = tuple(CaseRun.of_case(each.run, case) for each, case in zip(judged, cases, strict=True))
     told = [
         *_missing_checks(suite, judge),
         *_twice(judged),
-        *slow_once,
+        *told_once,
         *compared.problems,
         *session.findings,
         *compared.findings,
@@ -100,24 +105,41 @@ def judge_session(session: FinishedSession, suite: Suite, system: str, *, may_la
     if fleet is not None:
         diagnosis = replace(diagnosis, problems=(*diagnosis.problems, *_left_out(fleet)))
     verdict, _ = overall(judged, diagnosis.problems)
-    return Outcome(verdict, diagnosis, judged, cases, fleet)
+    return Outcome(verdict, diagnosis, judged, cases, fleet, slow_once)
+
+
+def _slow_once(
+    session: FinishedSession, cases: Sequence[Case], judged: Sequence[RunJudgement], before: Slow
+) -> dict[str, tuple[str, ...]]:
+    """The metrics of each test that are slow in one launch and need a second one, with those of the session `before`
+    that did not run in this one."""
+    slow, measured = {}, set()
+    for case, run in zip(cases, judged, strict=True):
+        node = node_of_file(Path(run.run.path))
+        measured.add(name_of(case, node))
+        names = tuple(each.name for each in run.judgements if each.needs_second_launch)
+        if names and (str(case), node) not in session.decided and case.test not in LAUNCHED_ONCE:
+            slow[name_of(case, node)] = names
+    left = {name: names for name, names in before.items() if name not in measured}
+    for name in slow_again(before, slow, sum(len(run.judgements) for run in judged)):
+        del slow[name]
+    return left | slow
 
 
 def _of_one_launch(
-    session: FinishedSession, cases: Sequence[Case], judged: Sequence[RunJudgement]
+    session: FinishedSession, cases: Sequence[Case], judged: Sequence[RunJudgement], slow: Slow
 ) -> tuple[FinishedSession, tuple[RunJudgement, ...], list[Finding]]:
     """Leaves out the metrics that are slow in one launch and need a second one; tells of each test that has some."""
     runs, slow_once, slow_only_so = [], [], set()
     for case, run in zip(cases, judged, strict=True):
-        slow = [each.name for each in run.judgements if each.needs_second_launch]
-        is_decided = (str(case), node_of_file(Path(run.run.path))) in session.decided or case.test in LAUNCHED_ONCE
-        if not slow or is_decided:
+        name = name_of(case, node_of_file(Path(run.run.path)))
+        if name not in slow:
             runs.append(run)
             continue
         runs.append(run.of_one_launch())
         slow_only_so.add(str(case))
         # Without `metrics`: nothing is to be explained by what may be noise.
-        text = f"{case}: slow in its only launch, which a second one has to confirm: {few(slow)}"
+        text = f"{name}: slow in its only launch, which the next session has to confirm: {few(slow[name])}"
         slow_once.append(Finding("slow-once", Verdict.INCOMPLETE, text, files=(run.run.path,)))
     for case, run in zip(cases, runs, strict=True):
         if run.final_verdict is not Verdict.PASS:

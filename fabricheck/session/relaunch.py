@@ -32,6 +32,7 @@ from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.progress import Progress
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
+from fabricheck.session.slow_once import name_of, slow_before
 from fabricheck.session.suite_run import launch
 from fabricheck.suite import Suite
 from fabricheck.units import few
@@ -99,7 +100,9 @@ class Again:
             for key, launch in launches.items()
             if launch.verdict is Verdict.DEGRADED and key[0] not in loads
         }
+        left_before = slow_before(session.folder, self.selection.whole_system)
         slow = [_Tried(cases[case], node, [launch]) for (case, node), launch in bad.items()]
+        slow.sort(key=lambda attempt: attempt.name not in left_before)  # these first: they were left open
         ended_by, metrics = "", sum(len(judged.judgements) for judged in outcome.judged)
         for number in range(2, self.most + 1):
             chance = Chance.of(metrics, [each.launches for each in slow])
@@ -185,7 +188,7 @@ class _Tried:
 
     @property
     def name(self) -> str:
-        return f"{self.case} on {self.node}" if self.node else str(self.case)
+        return name_of(self.case, self.node)
 
     def add(self, launch: Launch, said: str = "", folder: str = "") -> None:
         seen = frozenset[Thing]().union(*(each.slow for each in self.launches))

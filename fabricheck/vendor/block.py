@@ -164,8 +164,8 @@ class Block:
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Whether a line is a row of numbers, also where some of them are damaged."""
-        if _NUMBER_LIKE.fullmatch(tokens[0]):
-            return True
+        if _NUMBER_LIKE.fullmatch(tokens[0]) or not self.tables:
+            return _NUMBER_LIKE.fullmatch(tokens[0]) is not None
         numbers = sum(_NUMBER_LIKE.fullmatch(token) is not None for token in tokens)
         return numbers >= max(len(tokens) - self.words, 2 * self.words - 1)
 
@@ -255,9 +255,9 @@ class Block:
     def check_alignment(self, rows: Sequence[TableRow]) -> None:
         """Columns stand under each other, unless a number fills its own: a character that was lost or added shows.
 
-        Where all blanks between columns were made one, as by a chat, nothing is known.
+        Where all blanks between columns were made one, as by a chat, or are tabs, nothing is known.
         """
-        if len(rows) < 2:
+        if len(rows) < 2 or all("\t" in row.line.text for row in rows):
             return
         ends = np.array([[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows])
         if (ends[:, 1:, 0] - ends[:, :-1, 1] == 1).all():

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 from fabricheck.records.finding import Finding
@@ -16,7 +17,7 @@ from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block, quote
-from fabricheck.vendor.printed_tables import one_time, value_of
+from fabricheck.vendor.printed_tables import one_time
 
 _SAMPLE = "p2pBandwidthLatencyTest"
 # Default buffers: --bufferSize of nvbandwidth and nvloom, numElems of CUDA's sample, TransferBench's, and that of
@@ -41,7 +42,7 @@ _MOVERS = {"ce": "copy", "sm": "kernel", "DMA": "copy", "GFX": "kernel"}
 _BESIDE = re.compile(r"\bD[\\/]D\b|\bSRC(?:\+EXE)?\\(?:EXE\+)?DST\b|\||(?<!<)->")
 _END = re.compile(r"\b([CG])PU 0?(\d+)\b")
 _LABEL = re.compile(r"[CG]?\d{1,4}", re.ASCII)
-_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2,6}", re.ASCII)
+_CELL = re.compile(r"N/A|[0-9]{1,7}\.[0-9]{2,6}|[CG]?\d{1,4}", re.ASCII)
 
 
 @dataclass
@@ -66,6 +67,20 @@ class _Matrix:
     lengths: set[int] = field(default_factory=set)
     sum: float | None = None
 
+    def set_test(self, name: str) -> None:
+        """Takes what is measured from the name of a test of nvbandwidth or nvloom."""
+        self.test = name
+        match = _TEST.fullmatch(name)
+        if match is None:
+            self.operation = self.operation if not name else ""
+            return
+        pairs = "bidirectional" if match["both"] else "unidirectional"
+        self.operation = match["host"] or ("local_copy" if match["local"] else pairs)
+        self.mover, self.access = _MOVERS[match["by"] or "ce"], match["access"] or "write"
+        summed = self.operation == "bidirectional" and _PART.search(self.title) is None
+        if self.title and (summed or _OTHER_UNIT.search(self.title) is not None):
+            self.operation = ""
+
     @property
     def height(self) -> int:
         """How many rows it has when it is whole."""
@@ -76,7 +91,7 @@ class _Matrix:
         """Row, column and GB/s."""
         cells = list(self.transfers)
         for label, row in self.rows:
-            cells += [(label, *cell) for cell in zip(self.columns, map(value_of, row), strict=True) if cell[1] >= 0]
+            cells += [(label, end, float(cell)) for end, cell in zip(self.columns, row, strict=True) if cell != "N/A"]
         return cells
 
 
@@ -90,7 +105,9 @@ class Matrices(Block):
             r"nvbandwidth Version: |nvloom_cli \S+$|\[P2P \(Peer-to-Peer\) GPU|TransferBench v|RocmBandwidthTest Ver"
         ),
         re.compile(r"P2P Connectivity Matrix|Test [0-9]+:"),
-        re.compile(r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi?)directional (?:P2P=|copy peak)"),
+        re.compile(
+            r"Running \w+_(?:ce|sm|copy)\.?$|(?:Uni|Bi?)directional (?:P2P=|copy peak)|mem\w+ .*bandwidth \(GB/s\)$"
+        ),
     )
     known: ClassVar = {
         "version": re.compile(
@@ -115,7 +132,9 @@ class Matrices(Block):
         "matrix": re.compile(r"(?:memcpy|memory|multicast|Device to Device|Bisect) .*"),
         "sum": re.compile(r"SUM (\w+) ([0-9]+(?:\.[0-9]+)?)", re.ASCII),
         "backward": re.compile(r"[CG]PU [0-9]{2} +<-.*"),
-        "failed": re.compile(r"(?:\[\S*\] )?(?:ERROR|Error|Waived|WAIVED).*"),
+        "failed": re.compile(r"(?:\[\S*\] )?(?:ERROR|Error).*"),
+        # It stands where the test would have begun.
+        "waived": re.compile(r"(?:testcase )?(?:Waived|WAIVED).*"),
         "done": re.compile(r"(?:ExecutionTime|Done) .*"),
         "can": re.compile(r"Device=[0-9]+ CAN(?:NOT)? Access Peer Device=[0-9]+"),
     }
@@ -152,6 +171,7 @@ class Matrices(Block):
             operation = f"{match[1].lower()}directional" if match[2] == "Enabled" else ""
             self.matrices.append(_Matrix(line, f"{match[1]}directional P2P={match[2]}", operation, both=True))
         elif kind == "amd":
+            self.said.setdefault("program", "TransferBench" if match[2] else "RocmBandwidthTest")
             operation = "unidirectional" if match[1] == "Uni" else "bidirectional"
             mover = _MOVERS[match[2] or "DMA"]
             self.matrices.append(_Matrix(line, f"{operation} by {mover}", operation, mover, both=match[2] is None))
@@ -159,35 +179,29 @@ class Matrices(Block):
             self.read_transfer(match, line)
         elif kind == "other":
             self.matrices.append(_Matrix(line, match[0]))
-        elif kind == "matrix" and self.matrices:
+        elif kind == "matrix":
             self.name(line.text.strip(), line)
         elif kind == "sum":
             last.sum = float(match[2])
+            last.set_test(match[1])
         elif kind == "failed" and self.matrices:
             self.incomplete(line, f"{last.test} did not run")
 
     def begin(self, line: Line, test: str) -> None:
         """Begins the matrix of a test of nvbandwidth or nvloom."""
-        matrix = _Matrix(line, test)
-        if (match := _TEST.fullmatch(test)) is not None:
-            pairs = "bidirectional" if match["both"] else "unidirectional"
-            matrix.operation = match["host"] or ("local_copy" if match["local"] else pairs)
-            matrix.mover, matrix.access = _MOVERS[match["by"] or "ce"], match["access"] or "write"
-        self.matrices.append(matrix)
+        self.matrices.append(_Matrix(line, ""))
+        self.matrices[-1].set_test(test)
 
     def name(self, title: str, line: Line) -> None:
-        """Takes the title of a matrix, or of the next one of the same test.
+        """Takes the title of a matrix, or of the next one, of which the test stands below it, with its sum.
 
         Both directions at the same time have a matrix each, and one of their sum, which adds nothing. Old versions
         have one alone, and do not say of which it is.
         """
-        if self.matrices[-1].title:
-            self.begin(line, self.matrices[-1].test)
-        matrix = self.matrices[-1]
-        matrix.title = title
-        summed = matrix.operation == "bidirectional" and _PART.search(title) is None
-        if summed or _OTHER_UNIT.search(title) is not None:
-            matrix.operation = ""
+        if not self.matrices or self.matrices[-1].title or self.matrices[-1].columns:
+            self.matrices.append(_Matrix(line, "", "of its sum"))
+        self.matrices[-1].title = title
+        self.matrices[-1].set_test(self.matrices[-1].test)
 
     def read_transfer(self, match: re.Match[str], line: Line) -> None:
         """Adds a transfer of TransferBench to those of one executor and size."""
@@ -199,9 +213,11 @@ class Matrices(Block):
 
     def take(self, line: Line) -> None:
         """Rows have numbers and N/A alone, but for their ends."""
-        text = line.text if "<-" in line.text else _BESIDE.sub(" ", _END.sub(r"\1\2", line.text))
-        tokens = text.split()
-        cells = [token for token in tokens if _CELL.fullmatch(token) or _LABEL.fullmatch(token)]
+        tokens = line.text.split()
+        cells = [token for token in tokens if _CELL.fullmatch(token)]
+        if len(cells) < len(tokens) and "<-" not in line.text:
+            tokens = _BESIDE.sub(" ", _END.sub(r"\1\2", line.text)).split()
+            cells = [token for token in tokens if _CELL.fullmatch(token)]
         if self.matrices and tokens and len(cells) == len(tokens):
             self.hear(line)
             self.read_cells(self.matrices[-1], line, tokens)
@@ -224,7 +240,11 @@ class Matrices(Block):
             unknown = self.tool == "RocmBandwidthTest" and not self.ends.keys() >= set(tokens)
             if unknown or len(set(tokens)) != len(tokens) or not all(map(_LABEL.fullmatch, tokens)):
                 self.invalid(line, "these are not the numbers of the columns, or of devices that are listed")
-        elif len(tokens) != len(matrix.columns) + 1 or label not in matrix.columns[len(matrix.rows) :][:1]:
+        elif (
+            len(tokens) != len(matrix.columns) + 1
+            or label not in matrix.columns[len(matrix.rows) :][:1]
+            or not all("." in cell or cell == "N/A" for cell in tokens[1:])
+        ):
             self.invalid(line, f"not the next row of {len(matrix.columns)} columns")
         else:
             matrix.rows.append((label, tokens[1:]))
@@ -279,15 +299,20 @@ class Matrices(Block):
         else:
             said = int(self.said.get("bytes", 0)) or int(self.said.get("mebibytes", 0)) << 20
             size = matrix.size or said or _SIZES[self.tool]
+            ends = between if matrix.height > 1 or matrix.transfers else alone
             for source, target, rate in cells:
-                pair = matrix.height > 1 or matrix.transfers
-                alone = (matrix.operation, (int(target.lstrip("GC")),))
-                operation, ranks = between(source, target, matrix.operation) if pair else alone
+                operation, ranks = ends(source, target, matrix.operation)
                 if operation:
                     streams = 2 if matrix.both and operation == "bidirectional" else 1
                     yield one_time(operation, size, ranks, streams * size / rate)
 
 
+def alone(_: str, target: str, operation: str) -> tuple[str, tuple[int, ...]]:
+    """The operation of one GPU by itself, or with its host."""
+    return operation, (int(target.lstrip("GC")),)
+
+
+@cache
 def between(source: str, target: str, operation: str) -> tuple[str, tuple[int, ...]]:
     """The operation between two ends, and their GPUs; none within one end or without a GPU."""
     gpus = [end for end in (source, target) if not end.startswith("C")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import ClassVar, Literal
@@ -44,10 +44,6 @@ class NcclTest:
     reduces: bool = False
     rooted: bool = False
 
-    def algbw_factor(self, n: int) -> float:
-        """The share of a buffer that algbw counts, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
-        return (n - 1) / n if self.operation == "hypercube" else 1.0
-
     def busbw_factor(self, n: int) -> float:
         """busbw divided by algbw, of `n` ranks (nccl-tests, PERFORMANCE.md)."""
         if self.operation == "allreduce":
@@ -62,11 +58,11 @@ TESTS = {
     "alltoallv_perf": NcclTest("alltoallv", shared=True, transfers=True),
     "broadcast_perf": NcclTest("broadcast", rooted=True),
     "gather_perf": NcclTest("gather", shared=True, transfers=True, rooted=True),
-    "hypercube_perf": NcclTest("hypercube", shared=True, transfers=True),
     "reduce_perf": NcclTest("reduce", reduces=True, rooted=True),
     "reduce_scatter_perf": NcclTest("reduce_scatter", shared=True, reduces=True),
     "scatter_perf": NcclTest("scatter", shared=True, transfers=True, rooted=True),
-    "sendrecv_perf": NcclTest("sendrecv", transfers=True),
+    # It takes an operation among its options and prints it.
+    "sendrecv_perf": NcclTest("sendrecv", transfers=True, reduces=True),
 }
 # There the tool cannot check a result in place, and prints N/A.
 _UNCHECKED_IN_PLACE = frozenset({"sendrecv", "alltoall", "alltoallv"})
@@ -118,7 +114,7 @@ class NcclTests(Block):
     known: ClassVar = {
         "rank": re.compile(
             r"#?\s*Rank\s+([0-9]{1,9})\s+(?:Group\s+([0-9]{1,9})\s+)?Pid\s+[0-9]+\s+on\s+(\S+)\s+device\s+([0-9]+)"
-            r"\s+\[[^\]]*\]\s+(\S.*)",
+            r"\s+\[[^\]]*\]\s*(.*)",
             re.ASCII,
         ),
         "config": re.compile(
@@ -172,12 +168,17 @@ class NcclTests(Block):
         """Keeps what a line says of the run, its ranks and its table."""
         super().read_line(kind, match, line)
         if kind == "rank":
-            if int(match[1]) != len(self.devices):
+            if int(match[1]) > len(self.devices):
+                self.facts["ranks"] = "some left out"
+            elif int(match[1]) < len(self.devices):
                 twice = " (without MPI, each rank is rank 0 of its own)" if match[1] == "0" else ""
                 self.invalid(line, f"rank {len(self.devices)} is expected here{twice}")
             self.groups.append(int(match[2] or 0))
             self.hosts.append(match[3])
             self.devices.append(match[5].strip())
+            if "ranks" in self.facts:  # how many a node has is unknown
+                for known in (self.groups, self.hosts, self.devices):
+                    known.clear()
         elif kind in ("bounds", "average"):
             if len(self.tables) != 1:
                 self.invalid(line, "a footer without its table: two outputs are in one text")
@@ -209,6 +210,13 @@ class NcclTests(Block):
             key = _NAMES.get(name, name)
             columns[f"{key}'" if key in columns else key] = Column(key, COLUMNS[name])
         self.tables[0].columns = columns
+
+    def read_row(self, line: Line, tokens: Sequence[str]) -> None:
+        """Old versions print a blank for the operation of what reduces nothing."""
+        columns = self.tables[-1].columns if self.tables else {}
+        if "redop" in columns and len(tokens) == len(columns) - 1:
+            tokens = [*tokens[:3], "none", *tokens[3:]]
+        super().read_row(line, tokens)
 
     def samples(self) -> Iterator[Samples]:
         """Checks the table as a whole; what does not agree with options and footer is a problem."""
@@ -353,9 +361,11 @@ class NcclTests(Block):
 
 
 def fits(table: Table, test: NcclTest, ranks: int) -> bool:
-    """Whether every row can be of `test`: its reduction, its root and its busbw agree."""
+    """Whether every row can be of `test`: its reduction, its root, its busbw, and where its data are checked agree."""
+    unchecked = test.operation in _UNCHECKED_IN_PLACE
     return all(
-        (row.tokens.get("redop", "none") != "none") == test.reduces
+        (row.values["#wrong"] < 0 or (row.values.get("#wrong'", -1) < 0) == unchecked)
+        and (row.tokens.get("redop", "none") != "none") == test.reduces
         and (row.values.get("root", -1.0) >= 0) == test.rooted
         and mistake_of(row, "", test, ranks) is None
         for row in table.rows
@@ -367,7 +377,7 @@ def mistake_of(row: TableRow, mark: str, test: NcclTest, ranks: int) -> str | No
     time, kilobytes = row.rounded(f"time{mark}"), row.size / 1e3  # us times GB/s
     if time[0] <= 0:
         return "a time of zero is impossible"
-    if not products_agree(time, row.rounded(f"algbw{mark}"), (kilobytes * test.algbw_factor(ranks), 0.0)):
+    if not products_agree(time, row.rounded(f"algbw{mark}"), (kilobytes, 0.0)):
         return "size, time and algbw do not match"
     if not products_agree(time, row.rounded(f"busbw{mark}"), (kilobytes * test.busbw_factor(ranks), 0.0)):
         return f"busbw does not match {ranks} ranks and its time"

@@ -1,4 +1,6 @@
-"""Reads the output of the OSU Micro-Benchmarks (docs/vendor-formats.md): MPI, NCCL and RCCL, versions 5 to 7."""
+"""Reads the output of the OSU Micro-Benchmarks (docs/vendor-formats.md): MPI, NCCL and RCCL, versions 5 to 7, and those
+in Python and Java.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Block
 from fabricheck.vendor.printed_tables import FIXED, LARGEST_RANKS, WHOLE, Column, Table, Test
 
+_BOTH = Test("bidirectional", "osu_bibw", streams=2, pair=True)
 _PAIRS = {
     "Latency Test": Test("pingpong", "osu_latency", pair=True),
     "Multi-threaded Latency Test": Test("pingpong", "osu_latency_mt", pair=True),
     "Multi-process Latency Test": Test("pingpong", "osu_latency_mp", pair=True),
     "Bandwidth Test": Test("unidirectional", "osu_bw", streams=1, pair=True),
-    "Bi-Directional Bandwidth Test": Test("bidirectional", "osu_bibw", streams=2, pair=True),
+    "Bi-Directional Bandwidth Test": _BOTH,
+    "Bi-Bandwidth Test": _BOTH,  # Java
     "Multiple Bandwidth / Message Rate Test": Test("unidirectional", "osu_mbw_mr", streams=1),
 }
 # A window of puts or gets is a stream, as that of sends is; but it is another operation.
@@ -30,8 +34,8 @@ _ONE_SIDED = {
 }
 _WHOLE_BUFFERS = frozenset({"allreduce", "reduce_scatter", "broadcast", "reduce"})
 _COLLECTIVE = re.compile(
-    r"(?P<name>Allgatherv?|Allreduce|Reduce_scatter|Broadcast|Reduce|Gatherv?|Scatterv?|All-to-All[vw]?)"
-    r"(?: Personalized Exchange)?(?P<persistent> Persistent)? Latency Test",
+    r"(?P<name>Allgatherv?|Allreduce|Reduce_?[sS]catter|Broadcast|Bcast|Reduce|Gatherv?|Scatterv?|All-?to-?[aA]ll[vw]?)"
+    r"(?: Personalized Exchange)?(?P<persistent> Persistent)?(?: Latency)? Test",
     re.ASCII,
 )
 
@@ -45,7 +49,8 @@ def test_of(call: str | None, words: str) -> Test | None:
     match = _COLLECTIVE.fullmatch(words)
     if match is None:
         return _PAIRS.get(words)
-    operation = match["name"].lower().replace("-", "")
+    name = match["name"].lower().replace("-", "")
+    operation = {"bcast": "broadcast", "reducescatter": "reduce_scatter"}.get(name, name)
     name = "bcast" if operation == "broadcast" else operation
     program = f"osu_{name}{'_persistent' if match['persistent'] else ''}"
     return Test(operation, program, per_rank=operation not in _WHOLE_BUFFERS)
@@ -56,22 +61,23 @@ class Osu(Block):
 
     title = "OSU"
     transport = "mpi"
-    begins: ClassVar = (re.compile(r"# OSU "), re.compile(r"# Size\s+\S"))
+    begins: ClassVar = (re.compile(r"# (?:OSU|OMB-Py|OMB Python) "), re.compile(r"# Size\s+\S"))
     aligned_from = 1
     headings: ClassVar = {
-        r"# *Size": Column("bytes", WHOLE),
-        r"(?:Avg )?Latency ?\(us\)": Column("average", FIXED),
-        r"Min Latency ?\(us\)": Column("minimum", FIXED),
-        r"Max Latency ?\(us\)": Column("maximum", FIXED),
+        r"# *Size(?: \(B\)| \[B\])?": Column("bytes", WHOLE),
+        r"(?:Avg )?Latency ?(?:\(us\)|\[us\])|Lat Avg\[us\]": Column("average", FIXED),
+        r"Min Latency ?\(us\)|Lat Min\[us\]": Column("minimum", FIXED),
+        r"Max Latency ?\(us\)|Lat Max\[us\]": Column("maximum", FIXED),
         r"Iterations": Column("repetitions", WHOLE),
         r"Validation": Column("wrong", re.compile("Pass|Fail")),
-        r"Bandwidth \(MB/s\)|MB/s": Column("rate", FIXED),
+        r"Bandwidth \(MB/s\)|Bandwidth \[MB/s\]|MB/s": Column("rate", FIXED),
+        r"Bandwidth \[Gb/s\]": Column("", FIXED),
         r"Messages/s": Column("messages", FIXED, 1e-6),
         r"P[1-9][0-9]? Tail (?:Lat\(us\)|BW\(MB/s\))": Column("", FIXED),
     }
     known: ClassVar = {
         "title": re.compile(
-            r"# OSU (?:(?P<library>MPI|NCCL|RCCL|XCCL)|MPI_(?P<call>Put|Get))"
+            r"# (?:OSU|OMB-Py|OMB Python)(?: (?P<library>(?:Open )?MPI|NCCL|RCCL|XCCL)| MPI_(?P<call>Put|Get))?"
             r"(?:-(?P<accelerator>CUDA|ROCM|OPENACC|MANAGED|SYCL))?"
             r" (?P<words>.*?)(?: v(?P<version>[0-9]+(?:\.[0-9]+)*))?",
             re.ASCII,
@@ -80,12 +86,14 @@ class Osu(Block):
         "pairs": re.compile(
             r"# \[ pairs: (?P<pairs>[0-9]{1,9}) \] \[ window size: (?P<window>[0-9]{1,9}) \]", re.ASCII
         ),
+        # Where Python keeps its arrays, only the command says.
+        "arrays": re.compile(r".*--benchmark .*--buffer[ =](?P<arrays>cupy|pycuda|numba)\b.*"),
         "buffers": re.compile(r"# Send Buffer on \w+ \((?P<send>\w)\) and Receive Buffer on \w+ \((?P<receive>\w)\)"),
         "overall": re.compile(r"# (?:Overall|Window|Synchronization|Number of|Running)\b.*|#[ -]*"),
         "header": re.compile(r"# *Size\s+\S.*"),
         "wrong": re.compile(r"DATA VALIDATION ERROR.*"),
     }
-    own = re.compile(r"# ?OSU|Size  |\(us\)|\(MB/s\)|Datatype:|# *\[|pairs:")
+    own = re.compile(r"# ?(?:OSU|OMB)|Size  |\(us\)|\(MB/s\)|Datatype:|# *\[|pairs:")
 
     test: Test | None = None
     wrong_data = False  # OSU stops there: rows after it are not missing
@@ -116,6 +124,8 @@ class Osu(Block):
             return
         self.read_facts(test)
         table = self.tables[0]
+        if not self.said.keys() & {"library", "call"} and "[" not in table.line.text:
+            self.invalid(None, "the title is not whole: only Java's names no library")
         if not table.rows:
             self.incomplete(table.line, "the table has no rows")
         self.check_alignment(table.rows)
@@ -145,7 +155,8 @@ class Osu(Block):
         said = self.said
         self.version = said.get("version")
         self.facts |= {name: said[name] for name in ("datatype", "pairs", "window") if name in said}
-        self.facts |= {"library": said.get("library", "MPI"), "accelerator": said.get("accelerator", "none")}
+        accelerator = said.get("accelerator", said.get("arrays", "none"))
+        self.facts |= {"library": said.get("library", "MPI"), "accelerator": accelerator}
         pairs = int(said.get("pairs", 1))
         needed = 2 if test.pair else 2 * pairs if test.streams else self.asked.ranks
         if test.program == "osu_mbw_mr" and ("pairs" not in said or not 1 <= pairs <= LARGEST_RANKS // 2):

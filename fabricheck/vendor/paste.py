@@ -22,14 +22,14 @@ from fabricheck.vendor.matrices import Matrices, refusal, text_of_json
 from fabricheck.vendor.nccl import NcclTests
 from fabricheck.vendor.nccl_json import read_nccl_json
 from fabricheck.vendor.osu import Osu
-from fabricheck.vendor.points import Cxi, FiPingpong, NixlBench, Perftest, UcxPerftest
+from fabricheck.vendor.points import Cxi, Libfabric, NixlBench, Perftest, UcxPerftest
 
 #: The largest text that is read, in bytes.
 LARGEST = 8 << 20
 
 _READERS: tuple[type[Block], ...] = (
     *(NcclTests, Osu, Imb, OneCcl, Matrices),
-    *(Perftest, Cxi, FiPingpong, UcxPerftest, NixlBench),
+    *(Perftest, Cxi, Libfabric, UcxPerftest, NixlBench),
 )
 _BEGINNINGS = [(reader, place, how) for reader in _READERS for place, how in enumerate(reader.begins)]
 _BEGINNING = re.compile("|".join(f"(?P<b{index}>{how.pattern})" for index, (_, _, how) in enumerate(_BEGINNINGS)))
@@ -39,8 +39,8 @@ _UNREAD = (
     ("gdrcopy (gdrcopy_copybw, gdrcopy_copylat)", r"^GPU id:\d+; name:|gdr_copy_(?:to|from)_mapping"),
     ("bandwidthTest (CUDA samples)", r"^\[CUDA Bandwidth Test\]"),
     ("dcgmi diag", r"\"DCGM (?:GPU )?Diagnostic\"|Successfully ran diagnostic for group"),
-    ("fabtests (fi_*)", r"^ *(?:name +)?bytes +iters +total +time |^- \{ xfer_size: "),
-    ("the latency tests of libcxi", r"^ *CXI .*Latency Test"),
+    ("fabtests (ubertest, fi_rdm_atomic)", r"^ *name +bytes +iters +total +time "),
+    ("the tests of atomics of libcxi", r"^ *CXI Atomic "),
     ("IMB without its beginning", r"^ *#bytes +#repetitions |^# All processes entering MPI_Finalize"),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
@@ -49,9 +49,9 @@ _UNREAD = (
 # Variables of the libraries that carry the data, as logs, shells and launchers name them.
 _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_])((?:NCCL|RCCL|UCX|FI|OMPI|MPICH|HSA|I_MPI)_[A-Za-z0-9_]{1,60})"
-    r"(?: set by environment to |=[\"']?)([^\s\"';]{1,300})"
+    r"(?: set (?:by environment )?to |=[\"']?)([^\s\"';]{1,300})"
 )
-_LIBRARIES = ("NCCL INFO", "NCCL WARN", "NCCL version", "UCX ", "via P2P", "via SHM", "via NET")
+_LIBRARIES = ("NCCL ", "UCX ", " via ")
 
 
 @dataclass
@@ -146,7 +146,7 @@ def _parts(lines: Sequence[Line], path: str, asked: Asked) -> Iterator[_Part]:
 def _take(part: _Part, line: Line) -> None:
     if any(word in line.text for word in _LIBRARIES):
         part.log.append(line)
-    for match in _VARIABLE.finditer(line.text):
+    for match in _VARIABLE.finditer(line.text) if "_" in line.text else ():
         if not names_a_secret(match[1]):
             part.variables.setdefault(match[1], (line, redacted(match[2].rstrip("."))))
     if part.block is not None:

@@ -28,8 +28,10 @@ NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 WORD = re.compile(r"[a-z0-9_]{1,20}", re.ASCII)
 ANY = re.compile(r"\S+")
 _WORDS = {"Pass": 0.0, "Fail": 1.0, "N/A": -1.0}
-_MULTIPLE = re.compile(r"=?([0-9]+)([kmg]?)")
-_MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MULTIPLE = re.compile(r"=?([0-9]+(?:\.[0-9])?)([kmg])|=?([0-9]+)")
+_MULTIPLES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+# Some tools compute with single precision.
+_PRECISION = 2.0**-23
 
 
 class Column(NamedTuple):
@@ -114,7 +116,7 @@ def value_of(token: str) -> float:
     if token in _WORDS:
         return _WORDS[token]
     if (match := _MULTIPLE.fullmatch(token)) is not None:
-        return float(int(match[1]) * _MULTIPLES[match[2]])
+        return float(match[3] or float(match[1]) * _MULTIPLES[match[2]])
     try:
         return float(token)
     except ValueError:
@@ -125,7 +127,7 @@ def products_agree(factors: tuple[float, float], other: tuple[float, float], pro
     """Whether one times other can be `product`, each given as (value, half a unit of its last printed digit)."""
     low = max(factors[0] - factors[1], 0.0) * max(other[0] - other[1], 0.0)
     high = (factors[0] + factors[1]) * (other[0] + other[1])
-    slack = 1e-9 * high
+    slack = _PRECISION * high
     return low - slack <= product[0] + product[1] and product[0] - product[1] <= high + slack
 
 

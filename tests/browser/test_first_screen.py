@@ -93,7 +93,7 @@ def test_the_first_screen_says_what_is_broken_where_and_what_next(open_page: Ope
 def test_the_first_screen_of_a_good_session_has_its_numbers_and_its_map(open_page: Open) -> None:
     page = open_page([slow()], shown=Shown(STAR, system="alps"), viewport={"width": 1440, "height": 900}).page
     text = page.evaluate(VISIBLE)
-    for each in ("PASS", "uncalibrated", " of 4 nodes", "between GPUs of a node", "from \\ to"):
+    for each in ("PASS", "uncalibrated", " of 4 nodes", "pingpong in a node", "from \\ to"):
         assert each in text
     assert "What is wrong" not in text
 

@@ -114,7 +114,7 @@ def test_hidden_names_are_nowhere_and_what_is_like_them_stays(run: Path, tmp_pat
         assert name not in text
     errors = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.err"]
     assert re.fullmatch(r"x[0-9a-f]{8}: link down; login77 is another; /home of x[0-9a-f]{8}\n", errors)
-    assert not any(name.endswith(".html") for name in found)
+    assert any(name.endswith(".html") for name in found)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
     # A salted hash can hold any digits.
     words = re.sub("x[0-9a-f]{8}|nvidia", "#", text.lower())
     assert re.findall(r"nid|506b|fe80|2001|10\.7|project|465|marie|phys|540|4711|gmx|vasp", words) == []
-    assert KEPT in text and "leaf07" not in text and "/path/libx.so.4" in text
+    assert KEPT in text and "leaf07" not in text and "/libx.so.4" in text
     assert "gmx_mpi" not in "".join([*found, *found.values()])
     assert "--target fabricbench" in found["toy-20261122T000000Z/REPRODUCE.md"]
     # What nobody can know is a name a person is told of.

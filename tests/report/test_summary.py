@@ -23,7 +23,7 @@ def test_every_pass_has_a_next_step_and_nothing_else_has_one() -> None:
 def test_the_numbers_have_both_units_and_microseconds_their_sign_also_when_it_is_red(verdict: Verdict) -> None:
     bad = {(a, b): verdict for a in range(4) for b in range(4) if a != b}
     by_kind = {each.of: each for each in numbers([pair_run(bad=bad)])}
-    link, latency = by_kind["between GPUs of a node"], by_kind["latency between GPUs"]
+    link, latency = by_kind["pingpong in a node, 1GiB"], by_kind["pingpong in a node, 8B"]
     value = float(link.value.split()[0].replace(",", ""))
     assert link.value.endswith(" Gb/s")
     assert float(link.remark.split()[0]) == pytest.approx(value / 8, rel=1e-3) and link.remark.split()[1] == "GB/s,"

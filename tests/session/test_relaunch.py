@@ -10,6 +10,7 @@ import pytest
 
 from fabricheck.diagnosis.causes import Diagnosis, diagnose
 from fabricheck.history.session_nodes import node_records
+from fabricheck.records.case import Case
 from fabricheck.records.component import Component, Kind
 from fabricheck.records.finding import Finding
 from fabricheck.records.metrics import metrics_of
@@ -21,6 +22,7 @@ from fabricheck.session.outcome import Outcome, judge_session
 from fabricheck.session.reframe import Selection
 from fabricheck.session.reframe_report import FinishedSession
 from fabricheck.session.relaunch import Again, launches_of
+from fabricheck.session.slow_once import slow_again, write_slow_once
 from fabricheck.suite import Suite
 from tests.support.equal_runs import judge_of, pairs, run_of
 from tests.support.sessions import case, make_suite, result_file
@@ -145,6 +147,25 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
     assert len(read_launched(session.folder)[0].said) > 1
 
 
+def measured_in(folder: Path, test: str = "PingPong", factor: float = 1.0) -> Case:
+    result_file(folder / "test", 1, factor=factor).rename(folder / "test" / "result.jsonl")
+    return case(name=f"{test} %transport=mpi", folder=folder / "test")
+
+
+def suite_of(tmp_path: Path, measured: Case, factor: float = 1.0) -> tuple[Path, str]:
+    """A suite with a reference of one latency, by which what was measured is so many times as slow, and its name.
+    Votes take 2%, one launch three times that."""
+    root = make_suite(tmp_path / "suite")
+    metric = next(each for each in metrics_of(read_run(measured.result_files()[0])) if each.unit == "us")
+    source = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
+    (root / "reference_values" / "local.yaml").write_text(
+        f"$sources:\n  healthy: {source}\n$provenance:\n  {measured.test}: healthy\n"
+        f"{measured.test}:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
+        "$uncalibrated: {'*': not asked}\n"
+    )
+    return root, metric.name
+
+
 @pytest.mark.parametrize(
     ("test", "factor", "launched", "verdict"),
     [
@@ -159,25 +180,53 @@ def test_below_the_minimum_is_launched_again_and_fails_where_it_is_so_again(
 def test_a_bound_that_takes_two_launches_judges_nothing_by_one(
     tmp_path: Path, test: str, factor: float, launched: str, verdict: Verdict
 ) -> None:
-    root, folder = make_suite(tmp_path / "suite"), tmp_path / "run"
-    file = result_file(folder / "test", 1).rename(folder / "test" / "result.jsonl")
-    run = read_run(file)
-    metric = next(each for each in metrics_of(run) if each.unit == "us")
-    source = "{kind: measured, source: x, date: 2026-11-29, system: local, software: x, command: x, once: {us: 3}}"
-    (root / "reference_values" / "local.yaml").write_text(
-        f"$sources:\n  healthy: {source}\n$provenance:\n  {test}: healthy\n"
-        f"{test}:\n  '*': {{{metric.name}: [{metric.value / factor}, null, 0.02, us]}}\n"
-        "$uncalibrated: {'*': not asked}\n"
-    )
+    folder = tmp_path / "run"
+    measured = measured_in(folder, test)
+    root, metric = suite_of(tmp_path, measured, factor)
     if launched:
         p = 1e-4 if launched.endswith("DEGRADED") else None
         said = tuple(launched.split(", "))
         write_launched(folder, [Launched(str(case()), said, "DEGRADED", p=p)])
-    measured = case(name=f"{test} %transport=mpi", folder=folder / "test")
     session = FinishedSession.of(folder, [measured], 1).with_launches(read_launched(folder))
     outcome = judge_session(session, Suite(root), "local")
-    (judged,) = [each for run in outcome.judged for each in run.judgements if each.name == metric.name]
+    (judged,) = [each for run in outcome.judged for each in run.judgements if each.name == metric]
     assert judged.verdict is verdict
     told = [each.message for each in outcome.problems if each.code == "slow-once"]
-    assert [metric.name in each for each in told] == [True] * (verdict is Verdict.PASS and factor > 1)
-    assert any(metric.name in each.metrics for each in outcome.problems) is (verdict is Verdict.DEGRADED)
+    assert [metric in each for each in told] == [True] * (verdict is Verdict.PASS and factor > 1)
+    assert any(metric in each.metrics for each in outcome.problems) is (verdict is Verdict.DEGRADED)
+
+
+@pytest.mark.parametrize(
+    ("losses", "codes"),
+    [
+        ((1.04, 1.0), ("slow-once", "")),
+        ((1.04, 1.04), ("slow-once", "slower-than-reference")),
+        ((1.04, None, 1.0), ("slow-once", "", "")),
+        ((1.04, None, 1.04), ("slow-once", "", "slower-than-reference")),
+        ((1.04, 1.0, 1.04), ("slow-once", "", "slow-once")),
+    ],
+)
+def test_the_next_session_that_runs_it_decides_what_one_launch_left_open(
+    tmp_path: Path, losses: Sequence[float | None], codes: Sequence[str]
+) -> None:
+    root, metric = suite_of(tmp_path, measured_in(tmp_path / "healthy"))
+    for night, (loss, code) in enumerate(zip(losses, codes, strict=True), start=1):
+        folder = tmp_path / "runs" / f"local-202611{night:02}T000000Z"
+        folder.mkdir(parents=True)
+        cases = [measured_in(folder, factor=loss)] if loss is not None else []
+        outcome = judge_session(FinishedSession.of(folder, cases, len(cases)), Suite(root), "local")
+        write_slow_once(folder, outcome.slow_once)
+        own = [each for run in outcome.judged for each in run.judgements if each.name == metric]
+        said = {*(each.code for each in outcome.problems), *(each.code for each in own)}
+        said &= {"slow-once", "slower-than-reference"}
+        assert said == ({code} if code else set()), night
+        assert bool(outcome.slow_once) is (code == "slow-once" or loss is None)
+
+
+def test_noise_of_two_sessions_decides_nothing() -> None:
+    def slow(first: int, count: int = 20) -> dict[str, tuple[str, ...]]:
+        return {f"T{number}": (f"m{number}",) for number in range(first, first + count)}
+
+    assert list(slow_again(slow(0), slow(19), 1000)) == []
+    assert len(list(slow_again(slow(0, 1), slow(0, 1), 1000))) == 1
+    assert list(slow_again({"T": ("a", "b")}, {"T": ("c",)}, 1000)) == []

@@ -146,5 +146,21 @@ def test_the_librarys_own_reason_stands_beside_the_path(said: str, path: str, de
     assert told in mistake
 
 
-def test_a_variable_that_is_about_another_path_is_no_reason() -> None:
-    assert reasons_of({"NCCL_NET": "IB", "NCCL_P2P_DISABLE": "0"}, "P2P", ["SHM/direct"]) == ()
+# Of each path variables that may have turned it off, also such as no table has, and those that did not.
+CHOSEN = {
+    "P2P": ({"NCCL_P2P_DISABLE=1", "RCCL_P2P_NEW=0"}, {"NCCL_NET=IB", "NCCL_P2P_DISABLE=0", "FI_PROVIDER=efa"}),
+    "NET/IB/GDRDMA": (
+        {"NCCL_IB_HCA=mlx5", "NCCL_NET_GDR_C2C=0", "FI_PROVIDER=tcp", "NCCL_GDR_NEXT=1"},
+        {"NCCL_DEBUG=INFO", "NCCL_P2P_LEVEL=LOC", "UCX_TLS=tcp", "NCCL_IB_DISABLE=0", "HSA_XNACK=1"},
+    ),
+    "MNNVL": ({"NCCL_MNNVL_ENABLE=0"}, {"NCCL_MNNVL_ENABLE=1"}),
+    "InfiniBand": ({"UCX_TLS=tcp", "OMPI_MCA_btl=tcp,self"}, {"UCX_LOG_LEVEL=info", "NCCL_NET=IB"}),
+    "OFI/cxi": ({"FI_PROVIDER=tcp", "MPICH_OFI_NEW=1"}, {"FI_LOG_LEVEL=info", "NCCL_IB_DISABLE=1"}),
+}
+
+
+@pytest.mark.parametrize("path", CHOSEN)
+def test_a_variable_is_a_reason_by_its_name_and_not_by_a_list(path: str) -> None:
+    for variables, told in zip(CHOSEN[path], (True, False), strict=True):
+        reasons = reasons_of(dict(variable.split("=") for variable in variables), path, [])
+        assert set(reasons) == {f"{variable} is set" for variable in variables if told}

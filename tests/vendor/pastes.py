@@ -34,12 +34,26 @@ def nccl(draw: random.Random) -> Paste:
         (operation, size): 8e-3 * size / float(time)
         for (_, size, _, _), time in zip(table.rows(), printed, strict=True)
     }
-    return Paste("nccl-tests", text, values, {"tool": None if style == "nccl-tests" else tool})
+    if draw.random() < 0.2:  # what NCCL 2.24 logs
+        matrix = "     Function |       LL     LL128    Simple   |\n    Broadcast |        1         2         1   |\n"
+        text = text.replace("#\n", f"#\n{matrix}", 1)
+    if draw.random() < 0.1:  # a GPU that the driver does not name
+        text = text.replace(" NVIDIA H100", "")
+    unnamed = style in ("classic", "rccl-tests") and draw.random() < 0.3
+    alike = unnamed and tool == "alltoall_perf"  # to alltoallv
+    asked: dict[str, object] = {"tool": None if unnamed or style == "nccl-tests" else tool}
+    if ranks > 2 and draw.random() < 0.15:  # the first ranks were not pasted
+        text = "".join(line for line in text.splitlines(keepends=True) if "Rank  0 " not in line)
+        asked["ranks"] = draw.choice([ranks, None])
+        alike = alike or unnamed or asked["ranks"] is None
+    return Paste("nccl-tests", text, values, asked, refusable=alike)
 
 
 def nccl_rows(draw: random.Random) -> Paste:
     """Rows alone, as in a README."""
     whole = nccl(draw)
+    while not (whole.asked["tool"] or "starting: " in whole.text) or "Rank  0" not in whole.text:
+        whole = nccl(draw)
     lines = [line for line in whole.text.splitlines() if "Rank" not in line and "nThread" not in line]
     keep = [line for line in lines if not line.startswith(("# Out of", "# Avg", "# Coll", "# nccl"))]
     ranks = whole.text.count("  Rank ")
@@ -112,7 +126,10 @@ def nvbandwidth(draw: random.Random) -> Paste:
         lines += [f"Process {index:2d} (node{index // 4}): device {index % 4}: {gpu}" for index in range(count)]
     else:
         lines += ["node01", *(f"Device {index}: {gpu}" for index in range(count))]
-    lines += ["", f"Running {test}."]
+    if draw.random() < 0.3:  # an excerpt, as in issues
+        lines = lines[:1] if draw.random() < 0.5 else []
+    else:
+        lines += ["", *(["Waived: "] if draw.random() < 0.3 else []), f"Running {test}."]
     lowest = 1e9
     for part in parts:
         cells = [[round(draw.uniform(100, 900), 2) for _ in range(count)] for _ in range(count)]
@@ -125,7 +142,14 @@ def nvbandwidth(draw: random.Random) -> Paste:
         if part != "Total ":
             lowest = min(lowest, *(cell for i, row in enumerate(cells) for j, cell in enumerate(row) if i != j))
     operation = "bidirectional" if both else "unidirectional"
-    return Paste("nvbandwidth", "\n".join(lines) + "\n", {(operation, 512 << 20): 8 * lowest})
+    values = {(operation, 512 << 20): 8 * lowest}
+    if draw.random() < 0.3:
+        way = draw.choice(["host_to_device", "device_to_host"])
+        rate = round(draw.uniform(20, 60), 2)
+        lines += [f"memcpy CE CPU(row) {'->' if way[0] == 'h' else '<-'} GPU(column) bandwidth (GB/s)", f"{0:12d}"]
+        lines += [f" 0{rate:10.2f}", "", f"SUM {way}_memcpy_ce {rate:.2f}", "", "Waived: "]
+        values[way, 512 << 20] = 8 * rate
+    return Paste("nvbandwidth", "\n".join(lines) + "\n", values)
 
 
 def nvbandwidth_json(draw: random.Random) -> Paste:
@@ -164,19 +188,37 @@ def transferbench(draw: random.Random) -> Paste:
 
 
 def perftest(draw: random.Random) -> Paste:
-    """ib_write_bw, ib_read_bw or ib_send_bw, in either unit, in one direction or both."""
-    verb, both = draw.choice(["RDMA_Write", "RDMA_Read", "Send"]), draw.random() < 0.3
-    unit = draw.choice(["Gb/sec", "MiB/sec", "MB/sec"])
-    rate = round(draw.uniform(50, 390), 2)
+    """ib_write_bw and its kin in either unit, in one direction or both; their latencies, with percentiles or `-D`."""
+    verb, both = draw.choice(["RDMA_Write", "RDMA_Read", "Send", "RDMA_Write_imm"]), draw.random() < 0.3
+    latency, stated = draw.random() < 0.4, draw.random() < 0.9
+    title = f"{verb} Latency Test" if latency else f"{verb} {'Bidirectional ' if both else ''}BW Test"
+    text = f"{'-' * 80}\n" + (f"                    {title}\n" if stated else "")
+    text += " Dual-port       : OFF\t\tDevice         : mlx5_0\n Link type       : Ethernet\n"
+    name = f"ib_{verb.removeprefix('RDMA_').removesuffix('_imm').lower()}_{'lat' if latency else 'bw'}"
+    asked: dict[str, object] = {"tool": name} if not stated and draw.random() < 0.5 and not both else {}
+    if latency:
+        size, time = draw.choice([2, 4096]), round(draw.uniform(1, 20), 2)
+        text += " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
+        text += "99% percentile[usec]   99.9% percentile[usec] \n"
+        row = f" {size:<7d} 1000          {time - 0.2:<7.2f}        {time + 9:<7.2f}      "
+        row += f"{time:<7.2f}  \t       {time:<7.2f}"
+        if draw.random() < 0.3:
+            text = text.replace(
+                text[text.index(" #bytes") :], " #bytes        #iterations       t_avg[usec]    tps average\n"
+            )
+            row = f" {size:<7d}       1000            {time:<7.2f}        {1e6 / time:<7.2f}"
+        else:
+            row += f"     \t{0.1:<7.2f}\t\t{time + 1:<7.2f} \t\t{time + 2:<7.2f}"
+        operation = "get" if "Read" in verb else "pingpong"
+        values = {(operation, size): 8e-3 * size / time}
+        return Paste("perftest", f"{text}{row}\n", values, asked, refusable=not (stated or asked))
+    unit, rate = draw.choice(["Gb/sec", "MiB/sec", "MB/sec"]), round(draw.uniform(50, 390), 2)
     factor = 1.0 if unit == "Gb/sec" else 8 * (1 << 20) / 1e9
-    text = (
-        f"{'-' * 80}\n                    {verb} {'Bidirectional ' if both else ''}BW Test\n"
-        " Dual-port       : OFF\t\tDevice         : mlx5_0\n Link type       : Ethernet\n"
-        f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
-        f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   {rate * factor / 524.288:.6f}\n"
-    )
+    text += f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
+    text += f" 65536      5000             {rate:.2f}            {rate:.2f}\t\t   {rate * factor / 524.288:.6f}\n"
     operation = "bidirectional" if both else "unidirectional"
-    return Paste("perftest", text, {(operation, 65536): rate * factor / (2 if both else 1)})
+    values = {(operation, 65536): rate * factor / (2 if both else 1)}
+    return Paste("perftest", text, values, asked, refusable=not (stated or asked))
 
 
 def ucx(draw: random.Random) -> Paste:
@@ -269,7 +311,10 @@ def _twice(paste: Paste, other: Paste, draw: random.Random) -> Paste:
     first, second = paste.text.split("\n"), other.text.split("\n")
     if draw.random() < 0.7:
         return replace(
-            paste, text="\n".join([*first, *second]), values=values, refusable=paste.refusable or other.refusable
+            paste,
+            text="\n".join([*first, *second]),
+            values=values,
+            refusable=paste.refusable or other.refusable or bool(other.asked),
         )
     mixed: list[str] = []
     while first or second:

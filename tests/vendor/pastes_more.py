@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from tests.vendor.paste import Paste, Values
 
 
@@ -55,29 +57,68 @@ def fi_pingpong(draw: random.Random) -> Paste:
 
 
 def fabtests(draw: random.Random) -> Paste:
-    """fabtests' table (fabtests/common/shared.c), which does not say of which test it is."""
-    table = "bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec\n"
-    table += "64k     10k     1.2g        0.13s   9900.10       6.62       0.15\n"
-    other = "---\nfi_rdm_bw -S 65536 :\n- { xfer_size: 65536, iterations: 100, total: 1, time: 0.1, MB/sec: 655.3, usec/xfer: 2.1 }\n"
-    return Paste("fabtests", draw.choice([table, other]), {}, refusable=True)
+    """Benchmarks of fabtests (fabtests/common/shared.c): a table, which names no test, or records, with its command."""
+    program = draw.choice(["fi_rdm_tagged_pingpong", "fi_rdm_pingpong", "fi_rma_bw", "fi_rdm_tagged_bw", "fi_msg_bw"])
+    both = 2 if program.endswith("pingpong") else 1
+    values: Values = {}
+    rows: list[tuple[int, int, float, float]] = []
+    for size in draw.sample([8, 1536, 98304, 1 << 20, 12 << 20], 3):
+        elapsed = round(1000 * (draw.uniform(2, 9) + size / draw.uniform(2e3, 4e4)))
+        per_transfer = float(np.float32(elapsed / 1000 / both))
+        rows.append((size, elapsed, 1000 * size * both / elapsed, per_transfer))
+    rows.sort()
+    how = draw.choice(
+        ["$ {} -p efa 10.0.0.1", "./{} -e rdm -S all", "taskset -c 32 ./{} -p tcp -s 10.0.0.2 10.0.0.1", ""]
+    )
+    lines = [how.format(program)] if how else []
+    asked: dict[str, object] = {"tool": program} if not how and draw.random() < 0.7 else {}
+    records = draw.random() < 0.3
+    for size, _, _, time in rows:
+        printed = time if records else round(time, 2)
+        values["pingpong" if both == 2 else "unidirectional", size] = 8e-3 * size / printed
+    if records:
+        lines = ["---", f"{program} -S 65536 -o write :"]
+        for size, elapsed, rate, time in rows:
+            lines += [f"- {{ xfer_size: {size}, iterations: 1000, total: {1000 * size * both}, time: {elapsed / 1e6:f}, "
+                      f"MB/sec: {rate:f}, usec/xfer: {time:f}, Mxfers/sec: {1 / time:f} }}"]  # fmt: skip
+        return Paste("fabtests", "\n".join(lines) + "\n", values)
+    lines += [f"{'bytes':8}{'iters':8}{'total':8}{'time':>8} {'MB/sec':>10}{'usec/xfer':>13}{'Mxfers/sec':>13}"]
+    for size, elapsed, rate, time in rows:
+        unit, mark = next((u, m) for u, m in ((1 << 20, "m"), (1 << 10, "k"), (1, "")) if size >= u)
+        text = f"{size / unit:.1f}".removesuffix(".0") + mark
+        lines += [f"{text:8}{'1k':8}{'1.2g':8}{elapsed / 1e6:8.2f}s{rate:10.2f}{time:11.2f}{1 / time:11.2f}"]
+    return Paste("fabtests", "\n".join(lines) + "\n", values, asked, refusable=not (how or asked))
 
 
 def cxi(draw: random.Random) -> Paste:
-    """cxi_write_bw and its kin (libcxi), in either unit and one direction or both; or a latency test."""
-    if draw.random() < 0.1:
-        text = "    CXI RDMA Write Latency Test\nRDMA Size[B]  Writes  Min[us]  Max[us]  Mean[us]  StdDev[us]\n"
-        return Paste("cxi", f"{text}           8   10000     1.80     9.10      2.00        0.10\n", {}, refusable=True)
+    """cxi_write_bw and its kin (libcxi), in either unit and one direction or both; their latencies, in two forms."""
     verb, both, unit = draw.choice(["Write", "Read", "Send"]), draw.random() < 0.4, draw.choice(["Gb/s", "MB/s"])
-    head = f"    CXI RDMA {verb} Bandwidth Test\nDevice           : cxi0\nClient TX Mem    : GPU 0\n"
-    head += f"Bidirectional    : {'Enabled' if both else 'Disabled'}\n{'-' * 51}\n"
-    lines = [f"RDMA Size[B]      {verb}s  BW[{unit}]  PktRate[Mpkt/s]"]
+    latency = draw.random() < 0.4
+    head = f"    CXI RDMA {verb} {'Latency' if latency else 'Bandwidth'} Test\nDevice           : cxi0\n"
+    head += "Client TX Mem    : GPU 0\n"
+    if not latency:
+        head += f"Bidirectional    : {'Enabled' if both else 'Disabled'}\n"
+    size_title = draw.choice(["Bytes", "Send Size[B]"]) if verb == "Send" else "RDMA Size[B]"
     values: Values = {}
-    for size in (65536, 1 << 20):
-        rate = round(draw.uniform(40, 190), 2) if unit == "Gb/s" else round(draw.uniform(5e3, 2.4e4), 2)
-        lines += [f"{size:12d}{draw.choice(['1571328', '-']):>12}{rate:10.2f}{19.8:17.6f}"]
-        gigabits = rate if unit == "Gb/s" else 8e-3 * rate
-        values["bidirectional" if both else "unidirectional", size] = gigabits / (2 if both else 1)
-    return Paste("cxi", head + "\n".join(lines) + f"\n{'-' * 51}\n", values)
+    every = latency and draw.random() < 0.2  # --report-all, which has to be refused
+    lines = [f"   {verb}Num  Latency[us]", "         0        1.688", "-" * 51] if every else []
+    lines += [
+        f"{size_title:>12}      {verb}s  "
+        + ("   Min[us]     Max[us]    Mean[us]  StdDev[us]" if latency else f"BW[{unit}]  PktRate[Mpkt/s]")
+    ]
+    for size in (8, 65536, 1 << 20)[not latency :]:
+        if latency:
+            time = round(draw.uniform(1.5, 4) + size / 24e3, 2)
+            lines += [f"{size:12d}{10000:12d}{time - 0.1:12.2f}{time + 20:12.2f}{time:12.2f}{0.05:12.2f}"]
+            values[{"Write": "put", "Read": "get"}.get(verb, "pingpong"), size] = 8e-3 * size / time
+        else:
+            rate = round(draw.uniform(40, 190), 2) if unit == "Gb/s" else round(draw.uniform(5e3, 2.4e4), 2)
+            lines += [f"{size:12d}{draw.choice(['1571328', '-']):>12}{rate:10.2f}{19.8:17.6f}"]
+            gigabits = rate if unit == "Gb/s" else 8e-3 * rate
+            values["bidirectional" if both else "unidirectional", size] = gigabits / (2 if both else 1)
+    return Paste(
+        "cxi", head + "-" * 51 + "\n" + "\n".join(lines) + f"\n{'-' * 51}\n", {} if every else values, refusable=every
+    )
 
 
 def nvloom(draw: random.Random) -> Paste:
@@ -240,7 +281,44 @@ def nixl(draw: random.Random) -> Paste:
     return Paste("nixlbench", text, {} if several else values, refusable=several)
 
 
+def osu_in_other_languages(draw: random.Random) -> Paste:
+    """OMB-Py (python/util/osu_util_mpi.py) and OMB-J (java/mpi): other titles, and a rate in two units."""
+    java, name = draw.random() < 0.5, draw.choice(["Latency", "Bandwidth", "Bi", "Allreduce", "Alltoall"])
+    ranks = draw.choice([4, 16]) if name.startswith("All") else 2
+    both = "Bi-Bandwidth" if java else "Bi-Directional Bandwidth"
+    title = {"Bi": both}.get(name, name)
+    lines = [
+        f"# OSU {draw.choice(['', 'Open MPI '])}{title} Test"
+        if java
+        else f"# {draw.choice(['OMB-Py', 'OMB Python'])} MPI {title} Test"
+    ]
+    rate = name.startswith("B")
+    if java:
+        pair = f"# Size [B]\t\t{'Bandwidth [MB/s]' if rate else 'Latency [us]'}\tBandwidth [Gb/s]"
+        lines += ["# Size\t\tLat Avg[us]\t\tLat Min[us]\t\tLat Max[us]" if ranks > 2 else pair]
+    else:
+        lines += [f"# {'Size (B)':8}{'Bandwidth (MB/s)' if rate else 'Latency (us)':>18}"]
+    values: Values = {}
+    for power in range(16, 20):
+        size, value = 1 << power, round(draw.uniform(100, 9e3), 2)
+        time = 2 * size / value if name == "Bi" else size / value if rate else value
+        if java:
+            gigabits = 8e-3 * (value if rate else size / value)
+            more = f"{value - 1:.2f}\t\t\t{value + 1:.2f}" if ranks > 2 else f"{gigabits:.2f}"
+            lines += [f"{size}{'' if ranks > 2 else chr(9)}\t\t{value:.2f}\t\t\t{more}"]
+            time += ranks > 2
+        else:
+            lines += [f"{size:<10d}{value:18.2f}"]
+        operation = {"Latency": "pingpong", "Bandwidth": "unidirectional", "Bi": "bidirectional"}.get(
+            name, name.lower()
+        )
+        whole = size * ranks if name == "Alltoall" else size
+        values[operation, whole] = 8e-3 * whole / time
+    return Paste("osu", "\n".join(lines) + "\n", values, {"ranks": ranks} if ranks > 2 else {})
+
+
 MORE = {
+    "osu in other languages": osu_in_other_languages,
     **{"oneccl": oneccl, "fi_pingpong": fi_pingpong, "fabtests": fabtests, "cxi": cxi, "nvloom": nvloom, "p2p": p2p},
     **{"rocm": rocm_bandwidth_test, "ucx box": ucx_box, "ucx client": ucx_client, "nixl of today": nixl},
 }

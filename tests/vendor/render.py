@@ -81,6 +81,12 @@ class NcclTable:
     def wrong(self, placement: int) -> str:
         return "N/A" if placement and self.tool in ("sendrecv_perf", "alltoall_perf") else "0"
 
+    def redop(self, style: str) -> str:
+        """Of sendrecv it is the first of the options; others that reduce nothing had a blank once."""
+        if self.tool in ("all_reduce_perf", "reduce_scatter_perf", "reduce_perf", "sendrecv_perf"):
+            return "sum"
+        return "" if style == "rccl-tests" else "none"
+
     def text(self, style: str = "nccl-tests", timestamps: bool = False) -> str:
         """`style`: `nccl-tests` (2.19), `classic` (2.13: no version or name), `rccl-tests`, `2.9` (errors, no root)."""
         new, old = style == "nccl-tests", style == "2.9"
@@ -120,7 +126,8 @@ class NcclTable:
         ]
         bus = []
         for _, size, count, times in self.rows():
-            row = f"{size:12d}  {count:12d}  {'float':>{6 if old else 8}}" + ("" if old else f"  {'sum':>6}  {-1:6d}")
+            row = f"{size:12d}  {count:12d}  {'float':>{6 if old else 8}}"
+            row += "" if old else f"  {self.redop(style):>6}  {-1:6d}"
             for placement, time in enumerate(times):
                 algbw, busbw = self.bandwidths(size, time)
                 bus.append(busbw)

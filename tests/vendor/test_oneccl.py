@@ -6,7 +6,7 @@ import pytest
 
 from fabricheck.records.verdict import Verdict
 from tests.vendor.mutations import DATA
-from tests.vendor.reading import read_all, read_one
+from tests.vendor.reading import read_one
 
 
 def recorded(name: str) -> str:
@@ -31,8 +31,6 @@ def test_recorded_outputs_are_read(name: str, operation: str, ranks: int, first:
     assert (one.operation, one.bytes, one.ranks, one.wrong_bytes) == (operation, first, tuple(range(ranks)), 0)
     rows = [line.split() for line in recorded(name).splitlines() if line.strip()[:1].isdigit() and "|" not in line]
     assert {round(1e3 * float(row[4])) for row in rows} >= {int(each.times_ns[0]) for each in output.samples}
-    (pasted,) = read_all(recorded(name))
-    assert pasted.samples[0].times_ns.tolist() == one.times_ns.tolist()
 
 
 @pytest.mark.parametrize(
@@ -41,8 +39,6 @@ def test_recorded_outputs_are_read(name: str, operation: str, ranks: int, first:
         ("# All done\n", "", Verdict.INCOMPLETE),
         ("# All done\n", "FAILED\n", Verdict.FAIL),
         ("[1 4 16", "[1 4 8 16", Verdict.INCOMPLETE),
-        ("  buf_count:       1", "  buf_count:       2", Verdict.INVALID),
-        ("  inplace:         0", "  inplace:         1", Verdict.INVALID),
         ("# #processes: 2", "# #processes: 4", Verdict.INVALID),
         ("# Benchmarking: allreduce ", "# Benchmarking: allreduce bcast ", Verdict.INVALID),
         ("datatype: float32", "datatype: float64", Verdict.INVALID),

@@ -80,19 +80,6 @@ ALLTOALL_MPI = """\
 # Avg bus bandwidth    : 36.3583
 #
 """
-# https://github.com/NVIDIA/nccl-tests/issues/78: neither the options nor the devices were pasted.
-NO_HEADING = """\
-NCCL version 2.8.4+cuda10.1
-#
-#                                                     out-of-place                       in-place
-#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
-#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-    33554432       8388608   float     sum   1464.2   22.92   45.65    N/A   1458.1   23.01   45.84    N/A
-    67108864      16777216   float     sum   2659.1   25.24   50.28    N/A   3014.6   22.26   44.35    N/A
-   134217728      33554432   float     sum   4263.8   31.48   62.71    N/A   4647.4   28.88   57.53    N/A
-   268435456      67108864   float     sum   7946.8   33.78   67.29    N/A   7615.2   35.25   70.22    N/A
-   536870912     134217728   float     sum    16129   33.29   66.31    N/A    14383   37.33   74.36    N/A
-"""
 RECORDED = (DATA / "nccl_tests" / "h200x4_all_reduce.txt").read_text()
 
 
@@ -153,17 +140,6 @@ def test_without_the_columns_of_a_reduction() -> None:
     assert ([each.message for each in output.problems], len(output.samples)) == ([], 6)
 
 
-def test_ranks_and_program_can_be_said_where_the_text_does_not() -> None:
-    (output,) = read_all(NO_HEADING, tool="all_reduce_perf", ranks=256)
-    assert output.problems == ()
-    assert (output.ranks, len(output.samples), output.facts["options"]) == (256, 10, "not said")
-    for ranks in (128, 2):
-        (wrong,) = read_all(NO_HEADING, tool="all_reduce_perf", ranks=ranks)
-        assert any("busbw does not match" in each.message for each in wrong.problems)
-    (without,) = read_all(NO_HEADING, tool="all_reduce_perf")
-    assert without.samples == ()
-
-
 def test_a_version_with_its_commit() -> None:
     text = re.sub(r"(# nccl-tests version \S+)", r"\1 (b4d5bee)", RECORDED)
     assert read_one(text).version == read_one(RECORDED).version is not None
@@ -182,8 +158,3 @@ def test_different_tools_in_one_file_are_all_read(tmp_path: Path) -> None:
     content = json.loads(done.stdout)
     assert [each["tool"] for each in content] == ["osu_put_bw", "all_reduce_perf", "IMB-MPI1 PingPong"]
     assert not any(each["problems"] for each in content)
-    wrong = tmp_path / "wrong.txt"
-    wrong.write_text(RECORDED.replace("# Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED"))
-    shown = CliRunner().invoke(judge, [str(wrong)])
-    assert "FAIL" in shown.stdout
-    assert shown.exit_code == 3

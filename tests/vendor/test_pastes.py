@@ -67,13 +67,6 @@ def test_blanks_of_a_web_page(blank: str) -> None:
     assert read(PLAIN.replace(" ", blank)).samples and not read(PLAIN.replace(" ", blank)).problems
 
 
-@pytest.mark.parametrize(
-    "text", [text_of("nccl-tests_collapsed.txt"), "\n".join(" ".join(line.split()) for line in RCCL.split("\n"))]
-)
-def test_blanks_that_a_chat_lost_are_not_missed(text: str) -> None:
-    assert read(text).samples and not read(text).problems
-
-
 def with_log(*lines: str) -> VendorOutput:
     return read("".join(f"n1:1:2 [0] NCCL INFO {line}\n" for line in lines) + PLAIN)
 
@@ -98,37 +91,6 @@ def test_variables_of_any_library_are_read_and_secrets_are_not() -> None:
     text = "export NCCL_TOPO_FILE=/opt/x.xml\nmpirun -x UCX_TLS=rc,cuda -x HSA_NO_SCRATCH_RECLAIM=1 -x FI_API_KEY=abc\n"
     (output,) = read_all(text + PLAIN, tool=TOOL)
     assert output.variables == {"NCCL_TOPO_FILE": "/opt/x.xml", "UCX_TLS": "rc,cuda", "HSA_NO_SCRATCH_RECLAIM": "1"}
-
-
-# busbw / algbw, operation and root of a table that names no test; the test, where only one can be.
-UNNAMED = {
-    "allreduce": (1.75, "sum", -1, "all_reduce_perf"),
-    "reduce_scatter": (0.875, "sum", -1, "reduce_scatter_perf"),
-    "reduce": (1.0, "sum", 0, "reduce_perf"),
-    "sendrecv": (1.0, "none", -1, "sendrecv_perf"),
-    "allgather or alltoall": (0.875, "none", -1, None),
-    "gather or scatter": (0.875, "none", 0, None),
-}
-
-
-@pytest.mark.parametrize("case", UNNAMED)
-def test_a_table_tells_which_test_it_is_of_where_only_one_can_be(case: str) -> None:
-    factor, redop, root, wanted = UNNAMED[case]
-    head, _ = PLAIN.split("     1048576 ", 1)
-    rows, total = "", 0.0
-    for size, time in ((1048576, 34.0), (2097152, 40.0), (4194304, 60.0)):
-        algbw = size / 1e3 / time
-        half = f"  {time:6.2f} {algbw:6.2f} {algbw * factor:6.2f}      0"
-        count = size // 4 if factor in (1.0, 1.75) else size // 32
-        rows += f"{size:>12} {count:>13} {'float':>9} {redop:>7} {root:>7}{half}{half}\n"
-        total += round(algbw * factor, 2) / 3
-    (output,) = read_all(
-        head.replace("maxBytes 8388608", "maxBytes 4194304")
-        + f"{rows}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {total:g}\n#\n"
-    )
-    assert output.tool == (wanted or "nccl-tests")
-    assert [each.message for each in output.problems if wanted] == []
-    assert wanted or [each.verdict for each in output.problems] == [Verdict.INVALID]
 
 
 def test_wrong_data_are_told_whatever_else_is_not_known() -> None:

@@ -94,10 +94,7 @@ def test_the_numbers_of_osu_on_the_h200_node() -> None:
     assert latency.facts == {"library": "MPI", "accelerator": "CUDA", "datatype": "MPI_CHAR", "validation": "off"}
 
 
-def test_both_directions_are_halved_and_pairs_are_averaged() -> None:
-    both = _one(_osu("host_osu_bibw"), "bidirectional", 65536)
-    printed = float(_text("osu", "host_osu_bibw.txt").splitlines()[-1].split()[1])
-    assert both.goodput_gbps[0] / 8 * 1e3 == pytest.approx(printed / 2, rel=1e-4)
+def test_pairs_are_averaged() -> None:
     pairs = read_one(_text("osu", "host_osu_mbw_mr_4.txt"), ranks=4)
     assert pairs.problems == ()
     row = next(line for line in _text("osu", "host_osu_mbw_mr_4.txt").splitlines() if line.startswith("16384"))
@@ -116,12 +113,6 @@ def test_collectives_take_the_largest_time_and_the_whole_buffer() -> None:
     assert _osu("host_osu_bcast_tag").facts["time_over_ranks"] == "average"
 
 
-def test_the_buffer_of_alltoall_needs_the_number_of_ranks() -> None:
-    output = _osu("host_osu_alltoall_v4", ranks=None)
-    assert output.samples == ()
-    assert [each.verdict for each in output.problems] == [Verdict.INVALID]
-
-
 def test_the_numbers_of_nccl_tests() -> None:
     output = read_one(_text("nccl_tests", "h200x4_all_reduce.txt"))
     largest = _one(output, "allreduce", 1 << 29, "out-of-place")
@@ -138,9 +129,6 @@ def test_the_numbers_of_nccl_tests() -> None:
 def test_the_numbers_of_imb() -> None:
     output = read_one(_text("imb", "host_IMB-MPI1_impi2021.19_2ranks.txt"), ranks=2)
     assert output.tool == "IMB-MPI1 PingPong,Sendrecv,Allreduce,Alltoall"
-    assert _one(output, "pingpong", 65536).times_ns.tolist() == [17380]
-    assert _one(output, "pingpong", 65536).goodput_gbps[0] / 8 * 1e3 == pytest.approx(7539.02, rel=1e-3)
-    assert _one(output, "bidirectional", 65536).times_ns.tolist() == [16450]
     assert _one(output, "allreduce", 65536).times_ns.tolist() == [18880]
     assert _one(output, "alltoall", 131072).times_ns.tolist() == [12810]
     assert all(each.bytes > 0 for each in output.samples)
