@@ -51,7 +51,8 @@ class Loop {
         calls_(std::max<std::int64_t>({options.ccl.graph_calls, options.train, 1})),
         ring_(ring_for(options, measurement.operation, measurement.groups[0].ranks, measurement.bytes,
                        measurement.shape, device::present())),
-        times_(measurement.groups.size() * lanes_) {
+        times_(measurement.groups.size() * lanes_),
+        read_by_others_(transport.others_read(measurement.operation)) {
     for (const TrainingPart& part : measurement.parts) {
       Measurement alone = measurement;
       alone.operation = part.operation;
@@ -119,9 +120,9 @@ class Loop {
   // Iterations in which nothing but the operation happens between the barriers.
   void iterate(std::int64_t* times, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
-      // Others may still be reading what this rank sent when its own part is done.
-      if (verifies()) context_.shared.barrier();
+      if (verifies() && read_by_others_) context_.shared.barrier();
       if (work_) stamp();
+      if (work_) count_verifying();
       make_ready();
       context_.shared.barrier(wait_for_, notify_);
       plant_hang();
@@ -130,12 +131,14 @@ class Loop {
       if (work_) check(i + 1 == count);
       context_.shared.advance();
     }
+    if (work_) count_verifying();
   }
 
   std::int64_t timed_run() {
     const std::int64_t start = now_ns();
     const std::int64_t by_device = run();
-    return (by_device >= 0 ? by_device : now_ns() - start) / calls_;
+    ended_ns_ = now_ns();
+    return (by_device >= 0 ? by_device : ended_ns_ - start) / calls_;
   }
 
   // Round trips one after the other, whose times are pairs: of the last one, by the clock of who begins, and of the
@@ -149,6 +152,7 @@ class Loop {
       times[0] = notify_.empty() ? end - start : 0;
       start = end;
     }
+    ended_ns_ = start;
   }
 
   // The same of victims, whose times are pairs: alone, and beside the aggressors, which go on through all iterations of
@@ -167,7 +171,9 @@ class Loop {
         } else if (lane == 1) {
           stamp();
           const std::int64_t spent = contention_->attack(*work_);
+          ended_ns_ = now_ns();
           check(last);
+          count_verifying();
           for (std::int64_t i = 0; i < turn; ++i) first[2 * i] = spent / turn / calls_;
         }
       }
@@ -183,6 +189,7 @@ class Loop {
       contention_->begin();
       times[2 * i] = timed_run();
       check(last && i + 1 == count);
+      count_verifying();
       context_.shared.advance();
     }
     if (beside) contention_->end_attack();
@@ -190,6 +197,7 @@ class Loop {
 
   // Outside the clock.
   void make_ready() {
+    if (!is_memory_path(measurement_.operation)) return;
     const std::int64_t start = now_ns();
     for (const auto& [data, bytes] : uncached_) take_out_of_caches(data, bytes);
     if (work_) work_->rewind();
@@ -240,20 +248,18 @@ class Loop {
     // Nobody may still be reading what this rank sent before.
     context_.shared.barrier();
     for (const auto& verifier : verifiers_) verifier->fill();
-    totals_.verify_ns += now_ns() - start;
+    ended_ns_ = now_ns();
+    totals_.verify_ns += ended_ns_ - start;
   }
 
   void stamp() {
     if (!verifies()) return;
-    const std::int64_t start = now_ns();
     for (const auto& verifier : verifiers_) verifier->stamp();
-    totals_.verify_ns += now_ns() - start;
   }
 
   // Straight after the clock, so that what was said to be done before it was is seen.
   void check(bool last) {
     if (!verifies()) return;
-    const std::int64_t start = now_ns();
     if (options_.injected == "wrong-byte" && injected_here() && last) verifiers_.back()->plant_wrong_byte();
     for (const auto& verifier : verifiers_) {
       if (last) {
@@ -262,7 +268,14 @@ class Loop {
         verifier->check_stamps();
       }
     }
-    totals_.verify_ns += now_ns() - start;
+  }
+
+  // What passed since the operation ended; a clock read before each check and stamp would cost as much as they do.
+  void count_verifying() {
+    if (!verifies()) return;
+    const std::int64_t now = now_ns();
+    totals_.verify_ns += now - ended_ns_;
+    ended_ns_ = now;
   }
 
   // Brings the times of a batch to rank 0 and keeps the maximum over the ranks of each group. How many more iterations
@@ -447,6 +460,8 @@ class Loop {
   std::int64_t typical_ns_ = 0;  // of an iteration of the last batch; on rank 0
   std::int64_t call_ns_ = 0;     // of one operation of it; on rank 0
   std::int64_t readying_ns_ = 0;
+  std::int64_t ended_ns_ = 0;  // when the operation before did, or what was verified since
+  bool read_by_others_;        // whether others may read what this rank sent when its own part is done
   std::uint64_t wrong_ = 0;
 };
 

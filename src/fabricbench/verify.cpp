@@ -1,6 +1,7 @@
 #include "fabricbench/verify.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "fabricbench/device/content.hpp"
@@ -173,11 +174,17 @@ void Verifier::plant_wrong_byte() {
 }
 
 void Verifier::make_wrong(const pattern::Stretch& received, bool on_host) {
+  // No word has all bits set, nor a sum of small whole numbers. A short message shall differ in every byte.
+  if (summands_.ranks > 0 || received.bytes >= pattern::kLongestStride) {
+    if (on_host) {
+      std::memset(received.data, 0xFF, received.bytes);
+    } else {
+      context_.stream.set_byte(received.data, received.bytes, 0xFF);
+    }
+    return;
+  }
   const pattern::Pattern sent = pattern::of(received.source, moment_);
-  if (summands_.ranks > 0) {
-    // No sum of small whole numbers has all bits set.
-    context_.stream.set_byte(received.data, received.bytes, 0xFF);
-  } else if (on_host) {
+  if (on_host) {
     device::fill_on_host(received, sent, content_, true, false);
   } else {
     context_.stream.fill(received, sent, content_, true, false);

@@ -1,58 +1,74 @@
 #include "fabricbench/device/content.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 namespace fabricbench::device {
 namespace {
 
-// The words of a stretch that lie in it as a whole, of which most need no look at where they begin and end.
-class Whole {
- public:
-  explicit Whole(const pattern::Stretch& stretch)
-      : data_(static_cast<unsigned char*>(stretch.data)),
-        position_(stretch.position),
-        first_((stretch.position + 7) / 8),
-        end_((stretch.position + stretch.bytes) / 8) {}
-  bool has(std::uint64_t word) const { return first_ <= word && word < end_; }
-  unsigned char* place_of(std::uint64_t word) const { return data_ + (8 * word - position_); }
+// Calls for words of a stretch: `run` for those that lie in it as a whole, all at once, and `single` for others. They
+// have one seed, so that loops over them are quick.
+template <typename Single, typename Run>
+void for_words(const pattern::Stretch& stretch, std::uint64_t first, std::uint64_t end, const Single& single,
+               const Run& run) {
+  const std::uint64_t whole = std::clamp((stretch.position + 7) / 8, first, end);
+  const std::uint64_t end_of_whole = std::clamp((stretch.position + stretch.bytes) / 8, whole, end);
+  for (std::uint64_t word = first; word < whole; ++word) single(word);
+  if (whole < end_of_whole)
+    run(whole, end_of_whole, static_cast<unsigned char*>(stretch.data) + (8 * whole - stretch.position));
+  for (std::uint64_t word = end_of_whole; word < end; ++word) single(word);
+}
 
- private:
-  unsigned char* data_;
-  std::uint64_t position_;
-  std::uint64_t first_;
-  std::uint64_t end_;
-};
-
-// `value_of` gives the bytes of a word.
+// `value_of` gives the bytes of a word by its seed.
 template <typename Value>
-void write(const pattern::Stretch& stretch, const pattern::Words& words, const Value& value_of) {
-  const Whole whole(stretch);
-  for (std::uint64_t word = words.first; word < words.end; word += words.step) {
-    const std::uint64_t value = value_of(word);
-    if (whole.has(word)) {
-      std::memcpy(whole.place_of(word), &value, sizeof value);
-    } else {
-      write_word(stretch, word, value);
+void write(const pattern::Stretch& stretch, const pattern::Pattern& pattern, bool stamps_only, const Value& value_of) {
+  const auto single = [&](std::uint64_t word) { write_word(stretch, word, value_of(seed_of(pattern, word), word)); };
+  const auto run = [&](std::uint64_t word, std::uint64_t end, unsigned char* data) {
+    for (; word < end; ++word, data += 8) {
+      const std::uint64_t value = value_of(pattern.seed, word);
+      std::memcpy(data, &value, sizeof value);
     }
+  };
+  const pattern::Words stamps = words_of(stretch, pattern.stride, true);
+  for (std::uint64_t stamp = stamps.first; stamp < stamps.end; stamp += stamps.step) {
+    single(stamp);
+    if (!stamps_only) for_words(stretch, stamp + 1, std::min(stamp + stamps.step, stamps.end), single, run);
   }
 }
 
 template <typename Value>
-std::uint64_t count_wrong(const pattern::Check& check, const pattern::Stretch& stretch, const Value& value_of) {
-  if (check.stamps_only != 0) return pattern::wrong_in_stretch(check, stretch, value_of, 0, 1);
-  const Whole whole(stretch);
-  const pattern::Words words = words_of(stretch, check.moment.stride, false);
+std::uint64_t count_wrong(const pattern::Check& check, const pattern::Stretch& stretch, const pattern::Pattern& pattern,
+                          const Value& value_of) {
   std::uint64_t wrong = 0;
-  for (std::uint64_t word = words.first; word < words.end; word += words.step) {
-    const std::uint64_t value = value_of(word);
-    std::uint64_t there = value;
-    if (whole.has(word)) {
-      std::memcpy(&there, whole.place_of(word), sizeof there);
-    } else {
-      wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
+  const auto single = [&](std::uint64_t word) {
+    const std::uint64_t value = value_of(seed_of(pattern, word), word);
+    wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
+  };
+  const auto run = [&](std::uint64_t word, std::uint64_t end, const unsigned char* data) {
+    std::uint64_t difference = 0;
+    for (std::uint64_t i = word; i < end; ++i) {
+      std::uint64_t there = 0;
+      std::memcpy(&there, data + 8 * (i - word), sizeof there);
+      difference |= there ^ value_of(pattern.seed, i);
     }
-    if (there != value) wrong += static_cast<std::uint64_t>(pattern::differing_bytes(there, value));
+    for (; difference != 0 && word < end; ++word) single(word);
+  };
+  const auto spoil = [&](std::uint64_t word) { write_word(stretch, word, ~std::uint64_t{0}); };
+  const auto spoil_run = [](std::uint64_t word, std::uint64_t end, unsigned char* data) {
+    std::memset(data, 0xFF, 8 * (end - word));
+  };
+  const pattern::Words stamps = words_of(stretch, pattern.stride, true);
+  for (std::uint64_t stamp = stamps.first; stamp < stamps.end; stamp += stamps.step) {
+    single(stamp);
+    if (check.stamps_only == 0) {
+      for_words(stretch, stamp + 1, std::min(stamp + stamps.step, stamps.end), single, run);
+    } else if (check.line != pattern::kNoLine) {
+      const pattern::Words line = pattern::line_of(pattern.stride, stamp, check.line);
+      for_words(stretch, line.first, line.end, single, run);
+      const pattern::Words next = pattern::line_of(pattern.stride, stamp, check.next_line);
+      for_words(stretch, next.first, next.end, spoil, spoil_run);
+    }
   }
   return wrong;
 }
@@ -67,12 +83,12 @@ class Numbers {
   }
 
   // Whether a number depends on bits of its word alone, and the table takes less time than it saves.
-  static bool suit(const pattern::Pattern& pattern, const pattern::Words& words) {
-    return pattern.summands.apart == 1 && words.count() > kMost;
+  static bool suit(const pattern::Pattern& pattern, std::uint64_t words) {
+    return pattern.summands.apart == 1 && words > kMost;
   }
 
-  std::uint64_t operator()(std::uint64_t word) const {
-    const std::uint64_t mixed = bytes_of_word(pattern_, word);
+  std::uint64_t operator()(std::uint64_t seed, std::uint64_t word) const {
+    const std::uint64_t mixed = pattern::bytes_of_word(seed, word);
     std::uint64_t value = 0;
     for (std::uint64_t shift = 0; shift < 64; shift += 8 * pattern_.summands.format.bytes)
       value |= stored_[mixed >> shift & largest_] << shift;
@@ -91,13 +107,13 @@ class Numbers {
 void fill_on_host(const pattern::Stretch& stretch, const pattern::Pattern& pattern, Content content, bool inverted,
                   bool stamps_only) {
   const std::uint64_t flip = inverted ? ~std::uint64_t{0} : 0;
-  const pattern::Words words = words_of(stretch, pattern.stride, stamps_only);
+  const auto fill = [&](const auto& value_of) { write(stretch, pattern, stamps_only, value_of); };
   if (content == Content::bytes) {
-    write(stretch, words, [&](std::uint64_t word) { return bytes_of_word(pattern, word) ^ flip; });
-  } else if (Numbers::suit(pattern, words)) {
-    write(stretch, words, Numbers(pattern, false));
+    fill([flip](std::uint64_t seed, std::uint64_t word) { return pattern::bytes_of_word(seed, word) ^ flip; });
+  } else if (Numbers::suit(pattern, words_of(stretch, pattern.stride, stamps_only).count())) {
+    fill(Numbers(pattern, false));
   } else {
-    write(stretch, words, [&](std::uint64_t word) { return numbers_of_word(pattern, word, false); });
+    fill([&](std::uint64_t, std::uint64_t word) { return numbers_of_word(pattern, word, false); });
   }
 }
 
@@ -106,13 +122,16 @@ std::uint64_t count_wrong_on_host(const pattern::Check& check) {
   for (std::uint64_t i = 0; i < check.number; ++i) {
     const pattern::Stretch& stretch = check.stretches[i];
     const pattern::Pattern pattern = pattern::of(stretch.source, check.moment, check.summands);
-    const pattern::Words words = words_of(stretch, pattern.stride, check.stamps_only != 0);
+    const auto count = [&](const auto& value_of) { return count_wrong(check, stretch, pattern, value_of); };
+    const std::uint64_t stamps = words_of(stretch, pattern.stride, true).count();
+    const std::uint64_t words = check.stamps_only != 0 ? stamps * (1 + pattern::line_words(pattern.stride))
+                                                       : words_of(stretch, pattern.stride, false).count();
     if (check.summands.ranks == 0) {
-      wrong += count_wrong(check, stretch, [&](std::uint64_t word) { return bytes_of_word(pattern, word); });
+      wrong += count([](std::uint64_t seed, std::uint64_t word) { return pattern::bytes_of_word(seed, word); });
     } else if (Numbers::suit(pattern, words)) {
-      wrong += count_wrong(check, stretch, Numbers(pattern, true));
+      wrong += count(Numbers(pattern, true));
     } else {
-      wrong += count_wrong(check, stretch, [&](std::uint64_t word) { return numbers_of_word(pattern, word, true); });
+      wrong += count([&](std::uint64_t, std::uint64_t word) { return numbers_of_word(pattern, word, true); });
     }
   }
   return wrong;

@@ -106,9 +106,21 @@ struct Ring {
   std::uint64_t turns() const { return slots >= operations || slots < 3 ? 1 : (operations + slots - 3) / (slots - 2); }
 };
 
+// The seed of a word: that of the stamp, or of all other data.
+FABRICBENCH_EVERYWHERE inline std::uint64_t seed_of(const Pattern& pattern, std::uint64_t word) {
+  return (8 * word & (pattern.stride - 1)) == 0 ? pattern.stamp : pattern.seed;
+}
+
+// Quicker than mix(), and enough where the seed was mixed.
+FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(std::uint64_t seed, std::uint64_t word) {
+  std::uint64_t x = seed + word * 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 32)) * 0xBF58476D1CE4E5B9ULL;
+  return x ^ (x >> 32);
+}
+
 // The eight bytes at positions [8 word, 8 word + 8).
 FABRICBENCH_EVERYWHERE inline std::uint64_t bytes_of_word(const Pattern& pattern, std::uint64_t word) {
-  return mix(((8 * word & (pattern.stride - 1)) == 0 ? pattern.stamp : pattern.seed) ^ word);
+  return bytes_of_word(seed_of(pattern, word), word);
 }
 
 FABRICBENCH_EVERYWHERE inline std::uint8_t byte_at(const Pattern& pattern, std::uint64_t position) {
@@ -262,18 +274,18 @@ struct Check {
   std::uint64_t next_line = kNoLine;
 };
 
-// Calls for the words of a line of the stride that begins at `word`: all but its stamp, which is looked at anyway.
-template <typename Call>
-FABRICBENCH_EVERYWHERE void for_line(std::uint64_t stride, std::uint64_t word, std::uint64_t line, const Call& call) {
+// The words of a line of the stride that begins at `word`: all but its stamp, which is looked at anyway.
+FABRICBENCH_EVERYWHERE inline Words line_of(std::uint64_t stride, std::uint64_t word, std::uint64_t line) {
   const std::uint64_t count = line_words(stride);
-  for (std::uint64_t i = line == 0 ? 1 : 0; i < count; ++i) call(word + line * count + i);
+  const std::uint64_t first = word + line * count;
+  return {line == 0 ? first + 1 : first, first + count, 1};
 }
 
-// How many bytes are wrong in those words of a stretch that fall to worker `first` of `workers`. `value_of` gives what
-// a word has to hold.
-template <typename Value>
-FABRICBENCH_EVERYWHERE std::uint64_t wrong_in_stretch(const Check& check, const Stretch& stretch, const Value& value_of,
-                                                      std::uint64_t first, std::uint64_t workers) {
+// How many bytes are wrong in those words of stretch `number` that fall to worker `first` of `workers`.
+FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
+                                                             std::uint64_t first, std::uint64_t workers) {
+  const Stretch stretch = check.stretches[number];
+  const Pattern pattern = of(stretch.source, check.moment, check.summands);
   const std::uint64_t stride = check.moment.stride;
   const bool has_line = check.stamps_only != 0 && check.line != kNoLine;
   const Words words = words_of(stretch, stride, check.stamps_only != 0);
@@ -286,7 +298,8 @@ FABRICBENCH_EVERYWHERE std::uint64_t wrong_in_stretch(const Check& check, const 
   const auto is_whole = [&](std::uint64_t word) { return begin % 8 == 0 && word - first_whole < whole; };
   std::uint64_t wrong = 0;
   const auto look = [&](std::uint64_t word) {
-    const std::uint64_t value = value_of(word);
+    const std::uint64_t value =
+        pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
     if (is_whole(word) && words_there[word] == value) return;
     wrong += static_cast<std::uint64_t>(wrong_bytes(stretch, word, value));
   };
@@ -300,21 +313,12 @@ FABRICBENCH_EVERYWHERE std::uint64_t wrong_in_stretch(const Check& check, const 
   for (std::uint64_t word = words.first + first * words.step; word < words.end; word += workers * words.step) {
     look(word);
     if (!has_line) continue;
-    for_line(stride, word, check.line, look);
-    for_line(stride, word, check.next_line, spoil);
+    const Words line = line_of(stride, word, check.line);
+    for (std::uint64_t i = line.first; i < line.end; ++i) look(i);
+    const Words next = line_of(stride, word, check.next_line);
+    for (std::uint64_t i = next.first; i < next.end; ++i) spoil(i);
   }
   return wrong;
-}
-
-// The same of stretch `number`.
-FABRICBENCH_EVERYWHERE inline std::uint64_t wrong_in_stretch(const Check& check, std::uint64_t number,
-                                                             std::uint64_t first, std::uint64_t workers) {
-  const Stretch stretch = check.stretches[number];
-  const Pattern pattern = of(stretch.source, check.moment, check.summands);
-  const auto value_of = [&](std::uint64_t word) {
-    return pattern.summands.ranks > 0 ? numbers_of_word(pattern, word, true) : bytes_of_word(pattern, word);
-  };
-  return wrong_in_stretch(check, stretch, value_of, first, workers);
 }
 
 }  // namespace fabricbench::pattern

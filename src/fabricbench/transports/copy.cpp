@@ -24,6 +24,7 @@ class Copy final : public Transport {
   Copy(bool by_kernel, bool for_a_step, std::optional<device::Handles> wanted)
       : by_kernel_(by_kernel), for_a_step_(for_a_step), wanted_(wanted) {}
   bool has_library(Operation) const override { return false; }
+  bool others_read(Operation operation) const override { return is_reduction(operation); }
   bool has_transfers(Operation operation) const override {
     return operation != Operation::sparse_alltoallv && !is_training(operation) &&
            !(by_kernel_ && is_reduction(operation));

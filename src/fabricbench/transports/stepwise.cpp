@@ -30,6 +30,7 @@ class Stepwise final : public Transport {
 
   bool has_library(Operation operation) const override { return main_->has_library(operation); }
   bool has_transfers(Operation operation) const override { return main_->has_transfers(operation); }
+  bool others_read(Operation operation) const override { return main_->others_read(operation); }
   bool reaches(const Transfer& transfer) const override { return main_->reaches(transfer); }
   Implementation preferred(Operation operation) const override { return main_->preferred(operation); }
   std::uint64_t most_bytes() const override {

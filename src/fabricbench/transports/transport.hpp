@@ -83,6 +83,9 @@ class Transport {
     return type == DataType::float32 ? "" : "this library adds up float32 alone: leave out --datatype";
   }
 
+  // Whether others may still read what this rank sent when its own part is done.
+  virtual bool others_read(Operation) const { return false; }
+
   // The largest buffer that it can send.
   virtual std::uint64_t most_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
 
