@@ -80,8 +80,8 @@ def nominal(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
 
 
 def _without_spare_ports(facts: NodeFacts) -> NodeFacts:
-    """The node without ports that are down and that no GPU needs: those that are up serve all GPUs alike, and together
-    with them either these would not, or the same ones would."""
+    """The node without ports that are down and that no GPU needs: those that are up serve all GPUs equally, and
+    together with them either these would not, or the same ones would."""
     up = tuple(nic for nic in facts.nics if nic.up)
     near = _near_by_bridges(facts, up)
     if len(up) == len(facts.nics) or len(set(map(len, near))) != 1:
@@ -90,7 +90,7 @@ def _without_spare_ports(facts: NodeFacts) -> NodeFacts:
     if with_down != near and len(set(map(len, with_down))) == 1:
         return facts
     spare = few([nic.name for nic in facts.nics if not nic.up])
-    text = f"{spare}: left out: down, and the ports that are up serve all GPUs alike"
+    text = f"{spare}: left out: down, and the ports that are up serve all GPUs equally"
     return replace(facts, nics=up, notes_at={**facts.notes_at, "nics": (*facts.notes_at.get("nics", ()), text)})
 
 

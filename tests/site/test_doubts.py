@@ -51,16 +51,10 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
         [],
         set(),
     ),
-    "two kinds of ports": (h100(), [*NICS, nic("mlx5_9", "Ethernet", "100 Gb/sec (4X EDR)")], set()),
     "a Slingshot port at half rate": (
         mi300x(),
         [nic("cxi0", "cxi", "BS_200G"), nic("cxi1", "cxi", "BS_100G")],
         {("slow-port", "cxi1")},
-    ),
-    "a GPU whose driver lists no NVLink": (
-        changed(dark(h100(), 5), 5, nvlinks_total=0),
-        [],
-        {("missing-links", "gpu5")},
     ),
     "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
 }

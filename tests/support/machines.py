@@ -339,12 +339,12 @@ def _ibstat(machine: Machine, name: str, at: int) -> str:
     )
 
 
-def write_rocm(machine: Machine, folder: Path, rng: random.Random) -> Path:
-    """As rocm-smi or amd-smi print it, beside the models of rocm-smi, ibstat and lscpu."""
+def write_rocm(machine: Machine, folder: Path) -> Path:
+    """As rocm-smi prints it, or amd-smi, which has no NUMA nodes; beside the models of rocm-smi, ibstat and lscpu."""
     write_texts(machine, folder)
     (folder / "topo.txt").unlink()
     shown = machine.visible
-    short = rng.random() < 0.5
+    short = machine.knows_numa
     names = [f"GPU{at}" if short else _bus(index) for at, index in enumerate(shown)]
     titles = {"Weight": "WEIGHT TABLE:", "Hops": "HOPS TABLE:", "Link Type": "LINK TYPE TABLE:"}
     text = ""
@@ -360,8 +360,8 @@ def write_rocm(machine: Machine, folder: Path, rng: random.Random) -> Path:
             }[what]
             cells[shown.index(index)] = {"Link Type": "0" if short else "SELF"}.get(what, "0")
             text += f"{name:14}{' '.join(f'{cell:12}' for cell in cells)}\n"
-    numas = [machine.numa_of(index) if machine.knows_numa else -1 for index in shown]
-    text += "".join(f"GPU[{at}]\t\t: (Topology) Numa Node: {numa}\n" for at, numa in enumerate(numas)) if short else ""
+    for at, index in enumerate(shown if short else ()):
+        text += f"GPU[{at}]\t\t: (Topology) Numa Node: {machine.numa_of(index)}\n"
     (folder / "amd.txt").write_text(text)
     models = [f"GPU[{at}]\t\t: Card Series: \t\t{machine.board.name}" for at in range(len(shown))]
     (folder / "list.txt").write_text("\n".join(models) + "\n")
