@@ -361,9 +361,11 @@ class NcclTests(Block):
 
 
 def fits(table: Table, test: NcclTest, ranks: int) -> bool:
-    """Whether every row can be of `test`: its reduction, its root, its busbw, and where its data are checked agree."""
-    unchecked = test.operation in _UNCHECKED_IN_PLACE
-    return all(
+    """Whether every row can be of `test`: its reduction, root, busbw and sizes, and where its data are checked."""
+    unchecked, shares = test.operation in _UNCHECKED_IN_PLACE, ranks if test.shared else 1
+    elements = [row.values["count"] * ELEMENT_BYTES.get(row.tokens["type"], 0) for row in table.rows]
+    whole = all(row.size == shares * size for row, size in zip(table.rows, elements, strict=True))
+    return whole != (test.operation == "alltoallv") and all(
         (row.values["#wrong"] < 0 or (row.values.get("#wrong'", -1) < 0) == unchecked)
         and (row.tokens.get("redop", "none") != "none") == test.reduces
         and (row.values.get("root", -1.0) >= 0) == test.rooted
