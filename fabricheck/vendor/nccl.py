@@ -235,7 +235,8 @@ class NcclTests(Block):
         test = TESTS.get(self.name or "")
         if test is None:
             if self.name is None:
-                self.missing = f"--tool TEST  # one of {', '.join(self.fitting or TESTS)}"
+                ranks = "" if self.ranks is not None else " --ranks N"
+                self.missing = f"--tool TEST{ranks}  # one of {', '.join(self.fitting or TESTS)}"
             what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
             self.invalid(None, f"the output {what}")
         elif self.ranks is None:
