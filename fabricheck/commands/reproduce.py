@@ -50,6 +50,7 @@ def reproduce(
     from fabricheck.report.figures.paper import as_csv, draw
     from fabricheck.report.html import render_paper
     from fabricheck.report.paper_figures import conclusion, load_figures, measured, require_measured
+    from fabricheck.site.validation import require_partition
     from fabricheck.suite import output_folder, suite_root
     from fabricheck.wholefile import whole_file
 
@@ -68,6 +69,8 @@ def reproduce(
         if not sources:
             sources = (_measure(context, system, cited.figure.tests),)
         runs = _read(sources)
+        if system is not None:
+            require_partition(suite_root(), system)
         judge = SystemJudge.of(system) if system else SystemJudge.of_any(str(runs[0].header.get("system", "")))
     rehearsed = any_rehearsal(runs)
     rehearsal_note.say(rehearsed)

@@ -12,7 +12,6 @@ from fabricheck.diagnosis.causes import diagnose
 from fabricheck.diagnosis.network.blocked import find_blocked
 from fabricheck.diagnosis.network.pair_findings import find_swapped, judge_pairs
 from fabricheck.diagnosis.network.results import RETEST, SCREEN
-from fabricheck.diagnosis.ratios import find_slowdowns
 from fabricheck.errors import reason_of
 from fabricheck.judge.node_state import findings_of
 from fabricheck.judge.system import SystemJudge
@@ -76,7 +75,6 @@ def _of_one(run: CaseRun, judge: SystemJudge, again: Run | None = None) -> Itera
     if topology is not None and topology.network is not None and Path(run.run.path).name != RETEST:
         yield judge_pairs(run.run, topology, judge.policy, again)
         yield find_swapped(run.run, topology, judge.policy.equals_error)
-    yield find_slowdowns(run)
 
 
 def find_unused_gpus(runs: Sequence[CaseRun], judge: SystemJudge) -> Iterator[Finding]:

@@ -12,31 +12,6 @@ import numpy.typing as npt
 from fabricheck.judge.constants import BATCHES, CONFIDENCE, CORRELATION_TIMES, FEWEST, WIDTH_OF_TRIMMED
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a box plot shows, in the unit of the values; percentiles are linear between neighbours."""
-
-    count: int
-    min: float
-    p5: float
-    p25: float
-    median: float
-    p75: float
-    p95: float
-    max: float
-    mean: float
-
-
-def summarize(values: npt.ArrayLike) -> Summary:
-    """The summary of `values`, shape (n,), n ≥ 1; ValueError where there are none or one is not finite."""
-    data = _checked(values)
-    quantiles = np.percentile(data, [0, 5, 25, 50, 75, 95, 100])
-    low, p5, p25, median, p75, p95, high = (float(value) for value in quantiles)
-    # Rounding must not put the mean outside of the range.
-    mean = min(max(float(data.mean()), low), high)
-    return Summary(data.size, low, p5, p25, median, p75, p95, high, mean)
-
-
 def median_interval(
     values: npt.ArrayLike, confidence: float = 0.95, *, in_order: bool = False, rank_error: float = 0.0
 ) -> tuple[float, float]:

@@ -153,7 +153,7 @@ def render_html(
 def render_paper(cited: Cited, figures: Sequence[Figure], note: str) -> str:
     """A page of a paper's figure as text; `note`: what is to be said first, may be empty."""
     style = Markup(own_file("report.css"))
-    return _template("paper.html.j2").render(cited=cited, figures=figures, note=note, style=style)
+    return template("paper.html.j2").render(cited=cited, figures=figures, note=note, style=style)
 
 
 def _rows(views: Sequence[RunView]) -> list[_Row]:

@@ -82,6 +82,8 @@ class PaperFigure(BaseModel):
     """those that it shows; empty: all"""
     settings: list[str] = []
     """of the plan, that tell its series apart"""
+    both_schedules: bool = False
+    """alone and beside others, as series of their own"""
     between: Literal["gpus", "sockets", "nodes", "any"] = "gpus"
     over: Literal["size", "ranks", "pair", "distance", "active", "way"] = "size"
     bytes: str | None = None
@@ -213,7 +215,8 @@ def _is_shown(figure: PaperFigure, run: Run, samples: Samples) -> bool:
     is_far = len({rank.host for rank in members}) > 1
     if samples.wrong_bytes or samples.operation not in figure.operations:
         return False
-    if samples.schedule == "contended" and len(samples.ranks) < len(run.ranks):  # others went at the same time
+    is_beside_others = samples.schedule == "contended" and len(samples.ranks) < len(run.ranks)
+    if is_beside_others and not figure.both_schedules:
         return False
     if figure.transports and run.header["transport"] not in figure.transports:
         return False
@@ -253,6 +256,7 @@ def _name(figure: PaperFigure, run: Run, samples: Samples, *, several: bool) -> 
     settings = [plan[name] for name in figure.settings if plan.get(name) and plan[name] is not True]
     words = ["-".join(value) if isinstance(value, list) else str(value) for value in settings]
     operation = [samples.operation] if len(figure.operations) > 1 else []
+    words += [samples.schedule] if figure.both_schedules else []
     return ", ".join([*operation, transport, *words])
 
 

@@ -98,7 +98,7 @@ def render(
             break
         shown.append(text)
     if more := len(texts) - len(shown):
-        shown.append(f"{_INDENT}and {plural(more, 'more line')}, in the report")
+        shown.append(f"{_INDENT}and {plural(more, 'more line')}")
     return "\n".join(shown)
 
 

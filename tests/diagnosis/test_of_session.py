@@ -9,56 +9,13 @@ import pytest
 from fabricheck.diagnosis.of_session import find_all, find_unmeasured_nodes, find_unused_gpus, with_session_findings
 from fabricheck.judge.policy import Policy, load_policy
 from fabricheck.judge.system import SystemJudge
-from fabricheck.records.finding import Finding, split
-from fabricheck.records.run import Groups
+from fabricheck.records.finding import split
 from fabricheck.records.verdict import Verdict
-from tests.support.made_runs import GIB, MIB, made_case, made_run, made_samples, noisy
+from tests.support.made_runs import MIB, made_case, made_run, made_samples, noisy
 from tests.support.nodes import ROOT, system
 
 EMULATED = SystemJudge(system("emulated"), None, Policy())
 NODES = [f"nid{number:03d}" for number in range(1, 9)]
-
-
-def test_every_kind_of_finding_is_there_each_run_first() -> None:
-    pairs = [made_samples("unidirectional", (0, 1), MIB, 0.09, schedule="contended")]
-    rail = [made_samples("rail_unidirectional", range(8), MIB, 0.09, groups=Groups(2, 4, 1))]
-    victim = [
-        made_samples("victim_alltoall_incast", (0, 2), MIB, gbps, schedule=schedule)
-        for schedule, gbps in (("uncontended", 0.09), ("contended", 0.05))
-    ]
-    runs = [
-        made_case(made_run(NODES[:2], pairs)),
-        made_case(made_run([NODES[0]] * 4 + [NODES[1]] * 4, rail)),
-        made_case(made_run(NODES[:4], victim)),
-        *(
-            made_case(made_run(NODES[:nodes], [made_samples("alltoall", range(nodes), 2 * MIB, 0.1)]), test="Grows")
-            for nodes in (2, 4)
-        ),
-        *(
-            made_case(
-                made_run(["nid001"] * 2, [made_samples("pingpong", (0, 1), GIB, 100)], transport=way, devices=True)
-            )
-            for way in ("ccl", "mpi")
-        ),
-    ]
-    found = list(find_all(runs, SystemJudge(EMULATED.topology, None, Policy())))
-    assert {type(each) for each in found} == {Finding}
-    begins = (
-        "unidirectional contended mpi 1MiB goodput, same-switch",
-        "victim_alltoall_incast (mpi, openmpi): ",
-        "alltoall 2MiB (mpi, openmpi) by nodes: ",
-        "pingpong, 1 pair on 1 node, goodput of *CCL",
-    )
-    assert [begin for each in found for begin in begins if each.message.startswith(begin)] == list(begins)
-
-
-def test_without_a_topology_what_needs_none_is_said() -> None:
-    runs = [
-        made_case(made_run(["x"] * 2, [made_samples("pingpong", (0, 1), GIB, 100)], transport=way, devices=True))
-        for way in ("ccl", "mpi")
-    ]
-    (found,) = find_all(runs, SystemJudge(None, None, Policy()))
-    assert "neither is certainly faster" in found.message
 
 
 @pytest.mark.parametrize(("ranks", "said"), [(2, True), (4, False)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 from scipy.stats import binom
 
-from fabricheck.judge.statistics import fewest_for_interval, median_interval, ratio_interval, robust_mean, summarize
+from fabricheck.judge.statistics import fewest_for_interval, median_interval, ratio_interval, robust_mean
 
 values = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=300)
 
@@ -74,19 +74,8 @@ def test_a_series_that_drifts_has_a_wide_interval_and_equal_values_one_of_no_wid
     assert median_interval(np.ones(100), in_order=True) == (1, 1)
 
 
-@given(values)
-def test_a_summary_is_in_order(data: list[float]) -> None:
-    found = summarize(data)
-    assert found.count == len(data)
-    assert found.min <= found.p5 <= found.p25 <= found.median <= found.p75 <= found.p95 <= found.max
-    assert found.min <= found.mean <= found.max
-    assert (found.min, found.max) == (min(data), max(data))
-
-
 @pytest.mark.parametrize("bad", [[], [1.0, math.nan], [math.inf], [[1.0, 2.0]]])
 def test_what_has_no_statistics_is_refused(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="finite values"):
-        summarize(bad)
     with pytest.raises(ValueError, match="finite values"):
         median_interval(bad)
 

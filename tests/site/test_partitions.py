@@ -110,7 +110,11 @@ def test_expected_takes_a_partition() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["expected", "--system"], ["judge", str(CUDA), "--system"], ["reproduce", "sc24-6", str(CUDA), "--system"]],
+    [
+        ["expected", "--system"],
+        ["judge", str(CUDA), "--system"],
+        ["reproduce", "sc24-6", "--from", str(CUDA), "--system"],
+    ],
     ids=lambda command: command[0],
 )
 def test_a_partition_that_is_not_there_is_named(command: list[str]) -> None:
