@@ -192,7 +192,7 @@ def test_the_place_of_a_fault_stands_on_top() -> None:
     run = replace(pair_run(bad={(0, 3): Verdict.FAIL, (3, 0): Verdict.FAIL}), topology=SQUARE)
     source = render_html([pair_run(), run], title="t", system="s", problems=[problem], past=past_with_everything())
     assert source.index("A note.") < source.index('id="suspects"') < source.index('id="runs"')
-    titles = re.findall(r"<h3>.*?</span> (.*?)</h3>", source.split('id="suspects"')[1].split("</ul>")[0])
+    titles = re.findall(r"<h3>.*?</span> (.*?)</h3>", source.split('id="suspects"')[1].split("</section>")[0])
     assert titles == ["nid001 link GPU 0 - GPU 3", "nid002:hsn0", "n2:nic0 or n2"]
     # Every link leads somewhere, and that of the run to the one that is shown first.
     page = Page(source)
