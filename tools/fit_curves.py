@@ -2,8 +2,8 @@
 
     python -m tools.fit_curves        # what each curve of reference_values/parts should say
 
-Time = latency + pipeline x sqrt(latency x bytes / rate) + bytes / rate is linear in 1, sqrt(bytes) and bytes; the least
-squares of relative errors with none negative (Lawson and Hanson 1974) give its numbers.
+Time = latency + pipeline x sqrt(latency x bytes / rate) + bytes / rate is linear in 1, sqrt(bytes) and bytes (the root
+of FULL_BYTES at most); the least squares of relative errors with none negative (Lawson and Hanson 1974) give them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from fabricheck.judge.part_values import load_parts
-from fabricheck.topology.achievable import TimeOverSize
+from fabricheck.topology.achievable import FULL_BYTES, TimeOverSize
 from fabricheck.units import parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ def fitted(points: Sequence[tuple[str, float]]) -> tuple[TimeOverSize, float]:
     """The curve through points of size and time in us, and the largest relative error of a time."""
     sizes = np.array([float(parse_size(size)) for size, _ in points])
     times = np.array([time for _, time in points])
-    terms = np.stack([np.ones_like(sizes), np.sqrt(sizes), sizes], axis=1)
+    terms = np.stack([np.ones_like(sizes), np.sqrt(np.minimum(sizes, FULL_BYTES)), sizes], axis=1)
     (latency, root, per_byte), _ = nnls(terms / times[:, None], np.ones_like(times))
     curve = TimeOverSize(float(latency), float(8e-3 / per_byte), float(root / np.sqrt(latency * per_byte)))
     errors = [abs(curve.time_us(size) / time - 1) for size, time in zip(sizes, times, strict=True)]

@@ -264,10 +264,9 @@ def _judge(
         level = strongest_level(metric, expectation, reference, yardsticks, policy)
         floor = _floor(metric, expectation, latency)
         alarms = tuple(one for one in yardsticks if one.alarm)
-        loosest = _loosest(metric, alarms)
-        if loosest is not None and floor[0] is not None:  # what an owner accepts is not broken
+        if yardsticks and floor[0] is not None:  # what others measured or accept is not broken
             least = min if metric.better == "higher" else max
-            floor = (least(floor[0], loosest.bound), floor[1])
+            floor = (least(floor[0], *(one.bound for one in yardsticks)), floor[1])
         ceiling = _ceiling(metric, expectation, reference, latency, policy)
         decided = _decide(_Case(metric, value, interval, level, policy, *floor, *ceiling))
     return Judgement(

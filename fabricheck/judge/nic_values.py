@@ -71,9 +71,7 @@ def load_nics(path: Path) -> tuple[KnownNic, ...]:
 
 def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunContext) -> Iterator[Yardstick]:
     """What owners require of a NIC of this model and rate, by libfabric between two nodes: of large writes, and of the
-    latency of a message between hosts.
-
-    Owners differ, by platform: what the least of them requires. The NICs of a node are of one model.
+    latency of a message between hosts. The NICs of a node are of one model.
     """
     run, samples, topology = context.run, metric.samples, context.topology
     plan = run.header.get("plan", {})
@@ -87,21 +85,18 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
     memory = "gpu" if run.on_gpus and plan.get("buffers") in (None, "device-device") else "host"
     measured = (plan.get("access", "write"), samples.operation, metric.quantity)
     if measured == ("write", "unidirectional", "goodput") and samples.bytes >= FILLS_A_NIC:
-        tool, least = "ib_write_bw", min
+        tool = "ib_write_bw"
     elif measured == ("send", "pingpong", "latency") and samples.bytes <= INLINE_BYTES:
-        tool, least = "ib_write_lat", max
+        tool = "ib_write_lat"
     else:
         return
     layer = link_layer(model)
-    required = [
-        (nic, value)
-        for nic in nics
-        if model.startswith(nic.nic) and parse_rate(nic.rate) == rate
-        for value in nic.values
-        if layer is None or value.layer in (None, layer)
-        if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit) and value.alarm_of is not None
-    ]
-    if required:
-        nic, value = least(required, key=lambda pair: pair[1].value)
-        text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
-        yield alarm_of("part", value.value, text, value.source)
+    for nic in nics:
+        if not model.startswith(nic.nic) or parse_rate(nic.rate) != rate:
+            continue
+        for value in nic.values:
+            if value.alarm_of is None or (layer is not None and value.layer not in (None, layer)):
+                continue
+            if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit):
+                text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
+                yield alarm_of("part", value.value, text, value.source)

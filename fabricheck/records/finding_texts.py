@@ -393,8 +393,8 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "There is no reference, part value, published value, peer or model.",
         ("After 8 healthy sessions: `fabricheck calibrate --system {system} --write`",), "A metric"),
     "slow-once": CatalogueEntry("was slow once", _ENDED, _REPORTED,
-        "It misses its reference by no more than healthy launches do now and then, and no second launch ran. The next "
-        "session decides: if the same metrics are slow again, they are DEGRADED.",
+        "It misses its reference as healthy launches do now and then, and no second launch ran. "
+        "Slow again in the next session, it is DEGRADED.",
         (_AGAIN,), "A metric"),
     "slow-while-busy": CatalogueEntry("was slow on a busy machine", _ENDED, _REPORTED,
         "More than a third of the cores had other work before the test began. The test needs the processor or host "

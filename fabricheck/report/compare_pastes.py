@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from fabricheck.records.run import Samples
 from fabricheck.records.vendor_output import VendorOutput
@@ -10,35 +11,55 @@ from fabricheck.units import format_size
 
 # A goodput is of interest from here up, a time below.
 _SMALL = 64 << 10
-_Key = tuple[str, int, str]
+_Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class PastePair:
+    """Two outputs of one test: by operation and size the values of both, in us or GB/s, and what else differs."""
+
+    before: VendorOutput
+    after: VendorOutput
+    values: Mapping[_Key, tuple[float, float]]
+    differences: Mapping[str, tuple[str, str]]
+
+
+def comparisons(before: Sequence[VendorOutput], after: Sequence[VendorOutput]) -> Iterator[PastePair]:
+    """Yields one for each test of which both have an output with a size in common, the first with the first."""
+    others = [output for output in after if output.samples]
+    for output in before:
+        left = _values(output)
+        other = next((each for each in others if each.tool == output.tool and left.keys() & _values(each).keys()), None)
+        if other is not None:
+            others.remove(other)
+            right = _values(other)
+            values = {key: (left[key], right[key]) for key in left if key in right}
+            yield PastePair(output, other, values, _differences(output, other))
 
 
 def side_by_side(before: Sequence[VendorOutput], after: Sequence[VendorOutput]) -> Iterator[str]:
-    """Yields a line for each size that both outputs have, and one for what differs; nothing of different tests."""
-    others = {output.tool: output for output in after}
-    for output in before:
-        other = others.get(output.tool)
-        if other is None:
-            continue
-        left, right = _values(output), _values(other)
-        common = [key for key in left if key in right]
-        if common:
-            yield f"{output.tool}: {output.path} -> {other.path}"
-        for operation, size, placement in common:
-            first, second = left[operation, size, placement], right[operation, size, placement]
+    """Yields a line for each size that both outputs have, and one for what differs."""
+    compared = list(comparisons(before, after))
+    if not compared:
+        tools = (", ".join(dict.fromkeys(output.tool for output in side)) for side in (before, after))
+        yield f"not compared: no size of one test is in both ({' | '.join(tools)})"
+    for pair in compared:
+        yield f"{pair.before.tool}: {pair.before.path} -> {pair.after.path}"
+        for (operation, size), (first, second) in pair.values.items():
             unit = "us" if size < _SMALL else "GB/s"
             change = 100 * (second / first - 1)
-            what = " ".join(word for word in (operation, placement, format_size(size)) if word)
-            yield f"  {what:40} {first:>12.4g} {second:>12.4g} {unit:4} {change:+.1f}%"
-        for name, (old, new) in _differences(output, other).items():
+            yield f"  {operation} {format_size(size):28} {first:>12.4g} {second:>12.4g} {unit:4} {change:+.1f}%"
+        for name, (old, new) in pair.differences.items():
             yield f"  differs      {name}: {old or 'not said'} -> {new or 'not said'}"
 
 
 def _values(output: VendorOutput) -> dict[_Key, float]:
-    """By operation, size and placement the slowest of its measurements, in us or GB/s."""
+    """By operation and size the slowest of its measurements, in us or GB/s, out of place where it says so."""
     values: dict[_Key, float] = {}
     for sample in output.samples:
-        key = (sample.operation, sample.bytes, sample.placement)
+        if sample.placement == "in-place":
+            continue
+        key = (sample.operation, sample.bytes)
         value = _value(sample)
         slower = max if sample.bytes < _SMALL else min
         values[key] = slower(values.get(key, value), value)
@@ -56,7 +77,9 @@ def _differences(before: VendorOutput, after: VendorOutput) -> Mapping[str, tupl
     sides: list[dict[str, str]] = []
     for output in (before, after):
         said = {"version": output.version or "", "ranks": str(output.ranks or "")}
-        said |= {"hosts": " ".join(dict.fromkeys(output.hosts)), **output.facts, **output.variables}
+        said |= {"hosts": " ".join(dict.fromkeys(output.hosts)), "devices": " ".join(dict.fromkeys(output.devices))}
+        said |= {**output.facts, **output.variables}
+        said.pop("not read", None)
         sides.append(said)
     names = dict.fromkeys((*sides[0], *sides[1]))
     pairs = {name: (sides[0].get(name, ""), sides[1].get(name, "")) for name in names}

@@ -155,6 +155,11 @@ class _Answer:
         return self.number.problem is not None or any(not each.unjudged for each in judgements)
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is a latency."""
+        return self.run.judgements[-1].unit == "us"
+
+    @property
     def nodes(self) -> int:
         """On how many nodes its ranks were."""
         return len({rank.host for rank in self.run.run.ranks})
@@ -241,7 +246,11 @@ def _sizes(output: VendorOutput) -> Iterator[str]:
     for row in dict.fromkeys((rows[0].bytes, rows[-1].bytes)):
         sample = max((one for one in rows if one.bytes == row), key=lambda one: int(one.times_ns[0]))
         small = row < _SMALL
-        value = f"{float(sample.latency_us[0]):.4g} us" if small else f"{float(sample.goodput_gbps[0]) / 8:.4g} GB/s"
+        rate = float(sample.goodput_gbps[0]) / 8
+        if sample.operation in COLLECTIVES:
+            rate *= bus_factor(sample.operation, len(sample.ranks))
+        unit = "GB/s busbw" if sample.operation in COLLECTIVES else "GB/s"
+        value = f"{float(sample.latency_us[0]):.4g} us" if small else f"{rate:.4g} {unit}"
         yield f"  {'small' if small else 'large':12} {sample.operation} {format_size(row)}: {value}"
 
 
@@ -288,6 +297,8 @@ def _lines(
     same = [one for one in every if one.output is output and one is not answer and one.run.judgements][:1]
     for shown in (answer, *same):
         yield from _share(shown)
+    if not same:
+        yield from [line for line in _sizes(output) if line.split()[0] != ("small" if answer.is_small else "large")]
     if answer.number.problem is not None:
         yield f"  problem      {answer.number.problem.message.removeprefix(f'{path}: ')}"
     judged = run.judgements[-1]
@@ -328,7 +339,7 @@ def _share(answer: _Answer) -> Iterator[str]:
     else:
         share = "no value of healthy parts is known"
     only = "" if judged.is_judged else " (not judged: only above the minimum)"
-    yield f"  {'small' if judged.unit == 'us' else 'large':12} {size}: {value}, {share}{only}"
+    yield f"  {'small' if answer.is_small else 'large':12} {size}: {value}, {share}{only}"
 
 
 def _where(answer: _Answer) -> str:

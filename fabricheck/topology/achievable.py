@@ -2,7 +2,8 @@
 
 Time over size is latency + sqrt(latency x bytes / rate) + bytes / rate. The middle term is of collectives, whose steps
 are pipelined: k segments take (1 + k / steps) (latency + steps x bytes / (k x rate)), at best with a k that costs two
-such terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py).
+such terms; libraries overlap more than that, and tables show about one (tools/fit_curves.py). A segment fits into a
+library's buffers, so that the term ends to grow where links are full.
 """
 
 from __future__ import annotations
@@ -27,23 +28,25 @@ _MOVERS = {"copy": "copy", "kernel": "kernel", "ccl": "ccl", "mpi": "copy", "fab
 # What 16 B take between two H200, rounded up, in us (docs/results/h200-2026-11-22); NCCL takes as long over eight H100
 # (13 us to 17 us: NVIDIA/dgxc-benchmarking@841f546 nccl/README).
 _LATENCY_US = {"copy": 10.0, "kernel": 12.0, "ccl": 15.0, "mpi": 20.0, "fabric": 20.0}
-# What one more hop between nodes takes by NCCL: above 40 us (CommBench §5.2.4); 69 us and 164 us over two nodes by EFA
-# (awslabs/awsome-distributed-ai@0b55ba5 micro-benchmarks/nccl-tests/README.md).
-_HOP_US = {"EFA": 150.0, "other": 40.0}
-# Reductions on one GPU wait for its kernel, and how MPI does its collectives nobody knows.
+# What one more hop between nodes takes to start by NCCL: above 40 us (CommBench §5.2.4); 69 us and 164 us over two
+# nodes by EFA (awslabs/awsome-distributed-ai@0b55ba5 micro-benchmarks/nccl-tests/README.md); 41 us and 219 us by RoCE
+# (hisohara/ai-scripts@0780bb3 training/01_rccl-smoketest). The steps of a pipeline wait for the wire alone.
+_HOP_US = {"EFA": 150.0, "Ethernet": 200.0}
+_STEP_US = 40.0
+# Reductions on one GPU wait for its kernel, and how MPI does its large collectives nobody knows.
 _COLLECTIVES = {"ccl": COLLECTIVES, "copy": ("alltoall", "allgather", "broadcast")}
 _LEAST_START_UPS = 1000
 # How long TCP takes to start belongs to the system (NCCL: 36 us to 72 us, docs/results/two-gpu-nodes); from so many
 # generous start-ups on, it is 5% of a transfer at most.
 _LEAST_START_UPS_OF_SOCKETS = 20
-# The smallest collectives of which it is known how much of the links they fill (config/hardware.yaml).
-_FULL_BYTES = 512 << 20
+#: The smallest collectives of which it is known how much of the links they fill (config/hardware.yaml).
+FULL_BYTES = 512 << 20
 # Over this many nodes people measured 85% and more of what is said here (reference_values/parts); noise of others took
 # half of an allreduce over 1,024 GPUs (De Sensi §VI).
 _MOST_NODES, _MARGIN_OF_MORE = 8, 0.5
-# Rings over two to eight nodes had 96% and more of what is said here on InfiniBand, EFA and Slingshot (benchmarks/
-# published_values.csv, 59, 65a, 68, 69a, 77b, G1), and AMD requires 87% over RoCE (113).
-_MARGIN_OF_RINGS = 0.2
+# Rings over two to eight nodes had 86% to 106% of what is said here (benchmarks/published_values.csv: 59, 65a, 68, 69a,
+# 71a, 77b, G1, S5 to S12, B2, B3).
+_MARGIN_OF_RINGS = 0.15
 # AMD requires 45 GB/s of what this says is 82 (2 nodes of 8 MI300X: ROCm/cvs rccl_config.json);
 # about 75%: De Sensi §V-C.
 _MARGIN_OF_ALLTOALL = 0.45
@@ -59,8 +62,9 @@ class TimeOverSize:
 
     def time_us(self, bytes_: float) -> float:
         """The time of a transfer of so many bytes."""
-        ideal_us = 8e-3 * bytes_ / self.gbps
-        return self.latency_us + self.pipeline * math.sqrt(self.latency_us * ideal_us) + ideal_us
+        us_per_byte = 8e-3 / self.gbps
+        filling_us = math.sqrt(self.latency_us * us_per_byte * min(bytes_, FULL_BYTES))
+        return self.latency_us + self.pipeline * filling_us + us_per_byte * bytes_
 
     def value(self, quantity: str, bytes_: int) -> float:
         """Goodput in Gb/s, or latency in us."""
@@ -85,13 +89,19 @@ def achievable(question: Question, expected: float | None, quantity: str) -> Ach
     """
     if not expected or question.groups > 1:
         return None
-    between = question.nodes > 1 and question.operation in COLLECTIVES
-    whole = _collective_between_nodes(question, expected) if between else _of_expected(question, expected)
+    is_collective = question.operation in COLLECTIVES
+    if is_collective and question.transport == "mpi":
+        whole = _small_by_mpi(question, expected) if quantity == "latency" else None
+    elif is_collective and question.nodes > 1:
+        whole = _collective_between_nodes(question, expected)
+    else:
+        whole = _of_expected(question, expected)
     if whole is None or _start_is_unknown(question, whole.curve.gbps, quantity):
         return None
-    # Two ranks have no step to overlap with another.
-    pipelined = question.operation in COLLECTIVES and question.transport == "ccl" and question.ranks > 2
-    return replace(whole, curve=replace(whole.curve, latency_us=_latency_us(question), pipeline=float(pipelined)))
+    latency_us, pipeline = _LATENCY_US[question.transport], 0.0
+    if is_collective:
+        latency_us, pipeline = _of_steps(question, latency_us)
+    return replace(whole, curve=replace(whole.curve, latency_us=latency_us, pipeline=pipeline))
 
 
 def _start_is_unknown(question: Question, gbps: float, quantity: str) -> bool:
@@ -109,23 +119,28 @@ def _hops(question: Question) -> int:
     return question.nodes - 1 if rings else math.ceil(math.log2(question.nodes))
 
 
-def _latency_us(question: Question) -> float:
-    """By NCCL a node's GPUs take one step, nodes one hop after another."""
-    latency = _LATENCY_US[question.transport]
-    if question.operation not in COLLECTIVES:
-        return latency
+def _of_steps(question: Question, step_us: float) -> tuple[float, float]:
+    """The latency of a collective, in us, and its share of the pipeline's term.
+
+    By NCCL a node's GPUs take one step, nodes one hop after another. Two ranks have no step to overlap with another.
+    MPI doubles the ranks that have the data with each step, but in an alltoall.
+    """
+    if question.transport == "mpi" and question.operation != "alltoall":
+        return step_us * math.ceil(math.log2(question.ranks)), 0.0
     if question.transport != "ccl":
-        return latency * max(1, question.ranks - 1)
+        return step_us * max(1, question.ranks - 1), 0.0
     layers = {link_layer(nic.model) for nic in question.topology.nics}
-    hop = _HOP_US["EFA" if "EFA" in layers else "other"]
-    return latency + hop * _hops(question)
+    hop_us = max((_HOP_US.get(layer or "", _STEP_US) for layer in layers), default=_STEP_US)
+    hops = _hops(question)
+    latency_us = step_us + hops * hop_us
+    return latency_us, math.sqrt((step_us + hops * _STEP_US) / latency_us) if question.ranks > 2 else 0.0
 
 
 def _of_expected(question: Question, expected: float) -> Achievable | None:
     data = _payload(question)
     if data is None:
         return None
-    fills = question.operation not in COLLECTIVES or (question.bytes >= _FULL_BYTES and _fills(question))
+    fills = question.operation not in COLLECTIVES or (question.bytes >= FULL_BYTES and _fills(question))
     why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
     return Achievable(TimeOverSize(0.0, expected * data.share), why, data.margin if fills else None)
 
@@ -159,7 +174,7 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
     # Two ranks that add up send and receive as a pair does.
     known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
-    margin = data.margin if known else _MARGIN_OF_RINGS if question.bytes >= _FULL_BYTES else None
+    margin = data.margin if known else _MARGIN_OF_RINGS if question.bytes >= FULL_BYTES else None
     if len(question.node_gpus) > 1:
         inside, in_node = _inside(question), collective(question).expected
         if inside is None or in_node is None:
@@ -172,6 +187,13 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
         margin = _MARGIN_OF_MORE
     why = f"{data.share:.1%} is payload by {data.mover} over {data.technology}: {data.source}"
     return Achievable(TimeOverSize(0.0, rate), why, margin)
+
+
+def _small_by_mpi(question: Question, expected: float) -> Achievable | None:
+    """Whatever MPI does with larger messages, small ones take a latency each; unknown of ranks that share a GPU."""
+    alone = question.buffers is None and len(question.node_gpus) == question.per_node
+    why = "9 us to 25 us over two and four H200 by two libraries: docs/results/h200x4-2026-11-21"
+    return Achievable(TimeOverSize(0.0, expected), why) if alone else None
 
 
 def between_hosts(topology: Topology, expected: float | None, bytes_: int) -> float | None:

@@ -127,11 +127,6 @@ def test_a_command_says_how_many_runs_show_what_is_rare() -> None:
     assert calibrated(two(13)).runs_needed == 13
 
 
-def test_what_is_refused_for_one_reason_is_one_line() -> None:
-    (line,) = (each for each in calibration_lines(calibrated(two(1))) if "not enough" in each)
-    assert f"and 2 more (--json names them): not enough runs for a useful limit: {FEWEST - 1} more" in line
-
-
 def test_thousands_of_deviations_tell_a_light_tail_from_a_heavy_one() -> None:
     def factor(kind: str, metrics: int) -> float:
         values = runs_of(kind, np.random.default_rng(1), metrics, 20)

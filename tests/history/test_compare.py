@@ -66,12 +66,6 @@ def test_what_regressed_metrics_share_is_named() -> None:
     assert compared(fleet(10)).findings == ()
 
 
-def test_nothing_changed() -> None:
-    found = compared(fleet(20))
-    assert {each.verdict for each in found.metrics} == {ChangeVerdict.SAME}
-    assert found.exit_status == 0
-
-
 def test_too_noisy_to_say_is_not_green() -> None:
     found = compared([Made(f"m{each}", normal(each, 10, spread=0.2)) for each in range(20)])
     assert {each.verdict for each in found.metrics} == {ChangeVerdict.CANNOT_SAY}
@@ -174,13 +168,6 @@ def test_values_that_are_all_equal_say_nothing_of_neighbours() -> None:
         "lost": ChangeVerdict.REGRESSED,
     }
     assert {each["correlation"] for each in json.loads(to_json(found))["metrics"]} == {None}
-
-
-def test_values_that_are_all_equal_are_no_neighbours_of_others() -> None:
-    alone = compared(fleet(1)).metrics[0]
-    beside = compared([*fleet(1), *(Made(f"same{each}", [100.0] * 10) for each in range(5))]).metrics
-    (same,) = [each for each in beside if each.key == alone.key]
-    assert same.correlation == pytest.approx(alone.correlation)
 
 
 def test_sides_that_share_runs_are_refused() -> None:

@@ -69,9 +69,3 @@ def test_a_healthy_history_loses_one_session_in_a_hundred_at_most(sessions: int)
         frame = made(values_of(shape, seed, sessions), sessions)
         kept, _ = without_incidents(frame)
         assert frame.height - kept.height <= 0.01 * frame.height + 2, shape.name
-
-
-def test_an_incident_is_named_by_its_days_metrics_and_size() -> None:
-    worse, _ = with_incident(values_of(SHAPES[0], 1, 30), METRICS, 10, 4)
-    _, (line,) = without_incidents(made(worse, 30))
-    assert line == "4 sessions, 2026-01-11 to 2026-01-14, left out of 24 metrics: 26% slower than usual"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 Values = dict[tuple[str, int], float]
 
@@ -17,6 +18,6 @@ class Paste:
     tool: str
     text: str
     values: Values
-    asked: dict[str, object] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
     refusable: bool = False
     cut: bool = False

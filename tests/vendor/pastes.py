@@ -360,4 +360,6 @@ def draw_paste(kind: str, seed: int) -> Paste:
         lines = [line[start : start + 80] for line in lines for start in range(0, max(len(line), 1), 80)]
         refusable = True
     end = draw.choice(["\n", "\n", "\r\n"])
+    if draw.random() < 0.1:  # a browser's
+        lines = [line.replace(" ", draw.choice("\u00a0\u2007\u202f")) for line in lines]
     return replace(paste, text=end.join(lines), refusable=refusable, cut=cut)

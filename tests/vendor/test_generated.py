@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from fabricheck.vendor.block import Asked
-from fabricheck.vendor.paste import read_paste
+from fabricheck.report.compare_pastes import comparisons
 from tests.support.effort import effort
 from tests.vendor.paste import Values
 from tests.vendor.pastes import TOOLS, draw_paste
+from tests.vendor.reading import read_all
 
 
 def values_of(text: str, asked: dict[str, Any]) -> tuple[Values, list[str]]:
     """The rates that are read, of pairs the lowest, and the problems."""
     values: Values = {}
-    outputs = read_paste(text, "", Asked(**asked))
+    outputs = read_all(text, **asked)
     for output in outputs:
         for sample in output.samples:
             if sample.placement != "in-place":
@@ -44,12 +44,34 @@ def test_the_right_values_or_a_refusal(kind: str) -> None:
     assert refused <= readable // 2
 
 
+@pytest.mark.parametrize("kind", TOOLS)
+def test_before_and_after_are_compared_by_size(kind: str) -> None:
+    """Two outputs of one test have the values that each has by itself, and differ in nothing else that is not said."""
+    compared = 0
+    for seed in range(effort(200)):
+        sides = [TOOLS[kind](random.Random(100 * seed + number)) for number in range(2)]
+        before, after = (read_all(paste.text, **paste.asked) for paste in sides)
+        assert all(not pair.differences for pair in comparisons(before, before))
+        if any(output.problems for output in (*before, *after)):
+            continue
+        pairs = list(comparisons(before, after))
+        for key in {key for pair in pairs for key in pair.values}:
+            compared += 1
+            slowest = max if key[1] < 64 << 10 else min
+            for number, paste in enumerate(sides):
+                wanted = paste.values[key] / 8
+                wanted = 1e-3 * key[1] / wanted if slowest is max else wanted
+                measured = slowest(pair.values[key][number] for pair in pairs if key in pair.values)
+                assert measured == pytest.approx(wanted, rel=1e-2), (seed, key)
+    assert compared
+
+
 def seconds_of(text: str) -> float:
     """CPU time of reading a text, the least of two."""
     times = []
     for _ in range(2):
         begin = time.process_time()
-        read_paste(text)
+        read_all(text)
         times.append(time.process_time() - begin)
     return min(times)
 

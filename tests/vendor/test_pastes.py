@@ -62,11 +62,6 @@ def test_an_output_is_one_whatever_the_order_of_its_lines(order: str) -> None:
     assert (first.ranks, second.ranks) == (8, 8) and not first.problems and not second.problems
 
 
-@pytest.mark.parametrize("blank", ["\u00a0", "\u2007", "\u202f"])
-def test_blanks_of_a_web_page(blank: str) -> None:
-    assert read(PLAIN.replace(" ", blank)).samples and not read(PLAIN.replace(" ", blank)).problems
-
-
 def with_log(*lines: str) -> VendorOutput:
     return read("".join(f"n1:1:2 [0] NCCL INFO {line}\n" for line in lines) + PLAIN)
 

@@ -129,9 +129,6 @@ def test_the_numbers_of_nccl_tests() -> None:
 def test_the_numbers_of_imb() -> None:
     output = read_one(_text("imb", "host_IMB-MPI1_impi2021.19_2ranks.txt"), ranks=2)
     assert output.tool == "IMB-MPI1 PingPong,Sendrecv,Allreduce,Alltoall"
-    assert _one(output, "allreduce", 65536).times_ns.tolist() == [18880]
-    assert _one(output, "alltoall", 131072).times_ns.tolist() == [12810]
-    assert all(each.bytes > 0 for each in output.samples)
     four = read_one(_text("imb", "host_imb_4np2.txt"))
     assert four.ranks == 4
     assert _one(four, "sendrecv", 256).ranks == (0, 1, 2, 3)
