@@ -135,7 +135,13 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, help_of[name]) for name in names])
 
 
-@click.group(cls=_Commands, params=[_SITE], context_settings={"help_option_names": ["-h", "--help"]})
+# Of the commands only the names are needed here: click names the nearest where there is none.
+@click.group(
+    cls=_Commands,
+    commands={command.name: click.Command(command.name) for command in COMMANDS},
+    params=[_SITE],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="fabricheck")
 def cli() -> None:
     """Acceptance, nightly and upgrade checks for the paths between GPUs.

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fabricheck.errors import UserError
 
 if TYPE_CHECKING:
+    from fabricheck.fleet.nodes import Choice
     from fabricheck.fleet.record import Fleet
     from fabricheck.session.reframe import Selection
     from fabricheck.suite import Suite
@@ -39,8 +40,34 @@ class Wanted:
             raise UserError(
                 "--minutes and --short are for a run over many nodes: give --nodes; or --minutes with --tag burn-in"
             )
-        if self.many and only_list:
-            raise UserError("--list cannot be used with --nodes or --resume: leave them out")
+        if self.resume is not None and only_list:
+            raise UserError("--list cannot be used with --resume: leave one of them out")
+
+
+def nodes_wanted(suite: Suite, selection: Selection, wanted: Wanted) -> str:
+    """Say which nodes a run with --nodes would take, and the limit of its job; empty without --nodes.
+
+    Raises UserError as the run does.
+    """
+    from fabricheck.fleet.allocation import MINUTES
+    from fabricheck.fleet.nodes import states_of
+    from fabricheck.fleet.settings import partition_in
+    from fabricheck.topology.network import fold
+
+    if wanted.nodes is None:
+        return ""
+    partition = partition_in(suite.settings(selection.whole_system), selection.system)
+    choice = _choose(wanted.nodes, states_of(partition), partition, selection.whole_system)
+    nodes = f"{choice.count} of {fold(choice.nodes)}" if choice.count < len(choice.nodes) else fold(choice.nodes)
+    left = f"; left out: {fold(choice.unchecked)}" if choice.unchecked else ""
+    return f"nodes: {nodes}, in a job of {wanted.minutes or MINUTES} minutes at most{left}"
+
+
+def _choose(asked: str, states: Mapping[str, str], partition: Mapping[str, Any], system: str) -> Choice:
+    from fabricheck.fleet.nodes import SLURM, choose, slurm_partitions
+
+    partitions = slurm_partitions if partition["scheduler"] in SLURM else dict
+    return choose(asked, states, f"{system}:{partition['name']}", partitions)
 
 
 @contextlib.contextmanager
@@ -60,7 +87,7 @@ def fleet_of(
         yield None
         return
     from fabricheck.fleet.allocation import MINUTES, allocated
-    from fabricheck.fleet.nodes import SLURM, choose, slurm_partitions, states_of
+    from fabricheck.fleet.nodes import states_of
     from fabricheck.fleet.settings import partition_in
     from fabricheck.topology.network import fold
 
@@ -72,8 +99,7 @@ def fleet_of(
         states = _oldest_first(states, store, name)
     asked = before.asked if before else wanted.nodes or ""
     place = f"{name}:{partition['name']}"
-    partitions = slurm_partitions if partition["scheduler"] in SLURM else dict
-    choice = choose(before.wanted if before else asked, states, place, partitions)
+    choice = _choose(before.wanted if before else asked, states, partition, name)
     few = (
         ("with one or two nodes there are no peers: only references and floors are baselines",)
         if choice.count < 3

@@ -30,12 +30,17 @@ class _Shown:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
     "--system",
     help="A system below site_configs/, or system:partition: its topology and references.  [default: of the FILEs]",
 )
 @click.option("--output", type=FILE, required=True, help="The HTML file to write.")
+@click.option(
+    "--acceptance",
+    is_flag=True,
+    help="Write the acceptance document of the run in the folder FILE, to print and sign, and its rows as CSV.",
+)
 @click.option("--title", help="Its title.  [default: the system]")
 @click.option(
     "--test",
@@ -55,6 +60,7 @@ def report(
     files: tuple[Path, ...],
     system: str | None,
     output: Path,
+    acceptance: bool,
     title: str | None,
     test: str | None,
     keys: tuple[str, ...],
@@ -65,6 +71,7 @@ def report(
 
     \b
     fabricheck report *.jsonl --output report.html
+    fabricheck report output/runs/alps-20261122T020000Z --acceptance --output acceptance.html
     """
     from fabricheck.diagnosis.causes import diagnose
     from fabricheck.judge.overall import overall
@@ -76,6 +83,8 @@ def report(
 
     if system is not None:
         require_partition(suite_root(), system)
+    if acceptance:
+        context.exit(_accept(files, output, title))
     shown = _of_files(files, output, system, test, keys)
     diagnosis = diagnose(shown.judged, (), ())
     write_html(
@@ -103,12 +112,41 @@ def report(
     context.exit(EXIT_CODES[overall(shown.judged, diagnosis.problems)[0]])
 
 
+def _accept(files: Sequence[Path], output: Path, title: str | None) -> int:
+    """Write the acceptance document of one run, and return the exit status."""
+    from fabricheck.jsonfile import read_json
+    from fabricheck.records.verdict import EXIT_CODES
+    from fabricheck.report.acceptance import write_acceptance
+    from fabricheck.session.outcome import judge_session
+    from fabricheck.session.reframe_report import VERDICT, read_session
+    from fabricheck.suite import Suite, suite_root
+
+    folder = files[0]
+    if len(files) != 1 or not (folder / VERDICT).is_file():
+        raise UserError(f"{folder}: --acceptance needs the folder of one run, below output/runs/, that has {VERDICT}")
+    system = str(read_json(folder / VERDICT).get("system"))
+    outcome = judge_session(read_session(folder), Suite(suite_root()), system)
+    unchecked = outcome.fleet.unchecked if outcome.fleet is not None else {}
+    problems = [*outcome.problems, *(problem for run in outcome.judged for problem in run.all_problems)]
+    lines = [f"{node} was not tested: {why}" for node, why in unchecked.items()]
+    lines += dict.fromkeys(f"{problem.verdict.value}: {problem.message}" for problem in problems)
+    table = write_acceptance(
+        outcome.judged, output, title=title or system, system=system, verdict=outcome.verdict, exclusions=lines
+    )
+    click.echo(
+        f"{outcome.verdict.value}: the document is {output}, its rows are {table}, all figures {folder / VERDICT}"
+    )
+    return EXIT_CODES[outcome.verdict]
+
+
 def _of_files(files: Sequence[Path], output: Path, system: str | None, test: str | None, keys: Sequence[str]) -> _Shown:
     from fabricheck.diagnosis.of_session import with_session_findings
     from fabricheck.judge.system import ByHand, SystemJudge, without_references
     from fabricheck.records.case import parse_attribute
 
     for file in files:
+        if file.is_dir():
+            raise UserError(f"{file}: is a folder: give result files, or --acceptance with the folder of a run")
         if output.exists() and file.exists() and output.samefile(file):
             raise UserError(f"--output {output} is a result file, which the report would overwrite: name another file")
     judges = cache(lambda name: SystemJudge.of(system) if system else SystemJudge.of_any(name))

@@ -149,7 +149,7 @@ def run(
     output = remember_output(output or output_folder(suite.root))
     kept_in, name = None if no_store else store or output / "store", selection.whole_system
     if only_list:
-        return _list(suite, selection, output)
+        return _list(suite, selection, wanted, output)
     from fabricheck.session.suite_run import run_suite
 
     ready = functools.partial(_get_ready, suite, name, kept_in)
@@ -271,9 +271,13 @@ def lock_output(context: click.Context, suite: Suite, selection: Selection, outp
         context.exit(EXIT_CODES[Verdict.INCOMPLETE])
 
 
-def _list(suite: Suite, selection: Selection, output: Path) -> None:
+def _list(suite: Suite, selection: Selection, wanted: Wanted, output: Path) -> None:
+    from fabricheck.commands.fleet import nodes_wanted
     from fabricheck.session.check_files import require_tags
+    from fabricheck.session.progress import past_seconds
     from fabricheck.session.reframe import list_suite
+    from fabricheck.session.reframe_report import REPORT
+    from fabricheck.units import plural
 
     require_tags(suite.root / "checks", selection.tags)
     try:
@@ -285,7 +289,17 @@ def _list(suite: Suite, selection: Selection, output: Path) -> None:
             require_ready(suite, selection.whole_system, None)  # which has better words for a mistake in its files
         raise
     click.echo(listing.notes, err=True, nl=False)
-    click.echo("\n".join(listing.cases))
+    past = past_seconds(output / "runs", selection.whole_system, REPORT)
+    times = [past.get(case.rpartition(" @")[0]) for case in listing.cases]
+    for case, seconds in zip(listing.cases, times, strict=True):
+        click.echo(case if seconds is None else f"{case}  {seconds:.0f} s")
+    known = [seconds for seconds in times if seconds is not None]
+    text = f"{sum(known):.0f} s the last time" if known else "no earlier run has their times"
+    if 0 < len(known) < len(times):
+        text += f", of {len(known)} of them"
+    click.echo(f"fabricheck: {plural(len(times), 'test')}: {text}", err=True)
+    if nodes := nodes_wanted(suite, selection, wanted):
+        click.echo(f"fabricheck: {nodes}", err=True)
 
 
 def _say(outcome: Outcome, system: str, *, is_short: bool) -> None:

@@ -251,7 +251,10 @@ class _Table:
         price = self.price - self.prior + speaks
         # Of rows that may not cross a component those that it explains do.
         taken = is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
-        return _Fit(gained - price, price, np.where(taken, own, np.nan))
+        # A part that is at fault in other questions may get slow, or heal, within this one, which costs DOUBT once.
+        for_a_while = slow & (self.share == 1) & ~self.uneven[self.column] & ~is_in[self.cell]
+        once = DOUBT / np.maximum(np.bincount(self.cell, for_a_while), 1)[self.cell]
+        return _Fit(gained - price, price, np.where(taken, own, np.where(for_a_while, once, np.nan)))
 
     def _before(self, chosen: _Chosen, left_out: int = -1) -> Floats:
         """The misfit of each row that the chosen columns but one leave."""
@@ -326,8 +329,9 @@ class _Table:
         before = self._before(chosen, best)
         fit = self._fit(before)
         gains = fit.gains
-        explains = self.slow[self.row] & (fit.misfit < before[self.row])
-        rows = self.row[explains & (self.column == best)]
+        explains = self.slow[self.row] & (fit.misfit <= before[self.row]) & (fit.misfit < self.most[self.row])
+        own = chosen[best][0]
+        rows = np.flatnonzero(self.slow & (own <= before) & (own < self.most))
         shared = np.bincount(self.column[explains & np.isin(self.row, rows)], minlength=len(self.columns))
         count = np.bincount(self.column[explains], minlength=len(self.columns))
         gains[[each for each in chosen if each != best]] = -np.inf

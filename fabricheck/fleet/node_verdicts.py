@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fabricheck.diagnosis.coverage import coverage_of
@@ -77,16 +77,18 @@ def verdict_of_fleet(
     nodes = frozenset(fleet.nodes)
     for finding in dict.fromkeys((*fleet.excluded, *of_launches)):
         evidence.setdefault(finding.node, []).append(finding)
-    for run in judged:
-        hosts = dict.fromkeys(_node(rank.host, nodes) for rank in run.run.ranks)
-        if len(hosts) == 1 and (host := next(iter(hosts))):
-            evidence.setdefault(host, []).extend(_of_run(run, host))
     for problem in problems:
         node = _node(problem.node, nodes)
         if node:
             evidence.setdefault(node, []).append(problem)
         elif problem.components:
             elsewhere.append(problem)
+    for run in judged:
+        hosts = dict.fromkeys(_node(rank.host, nodes) for rank in run.run.ranks)
+        if len(hosts) == 1 and (host := next(iter(hosts))):
+            own = evidence.setdefault(host, [])
+            explained = {name for finding in own if run.run.path in finding.files for name in finding.metrics}
+            own.extend(_of_run(run, host, explained))
     busy = {_node(host, nodes) for run in judged for host in busy_hosts(run.run)}
     named = [node for node in fleet.nodes if evidence.get(node)]
     bad = tuple(BadNode(node, _worst_first(evidence[node]), node in busy) for node in named)
@@ -106,15 +108,16 @@ def _node(host: str, nodes: frozenset[str]) -> str:
     return next((each for each in (host, short_host(host)) if each in nodes), "")
 
 
-def _of_run(run: RunJudgement, host: str) -> Iterator[Finding]:
-    """What a run on one node alone says against it."""
+def _of_run(run: RunJudgement, host: str, explained: Collection[str]) -> Iterator[Finding]:
+    """What a run on one node alone says against it, but for the metrics whose cause on it is known."""
     if run.final_verdict is Verdict.PASS:
         return
     own = (Component.of_node(host),)
     for problem in run.all_problems:
         yield problem if problem.components else replace(problem, components=own)
     test = run.test.partition(" @")[0]
-    bad = [each.finding for each in run.judgements if each.verdict is not Verdict.PASS]
+    unexplained = [each for each in run.judgements if each.name not in explained]
+    bad = [each.finding for each in unexplained if each.verdict is not Verdict.PASS]
     for verdict in TELLING:
         findings = [each for each in bad if each.verdict is verdict]
         if findings:

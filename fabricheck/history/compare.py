@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -42,6 +42,7 @@ from fabricheck.records.component import Component
 from fabricheck.records.finding import Finding
 from fabricheck.records.finding_texts import code_of_slow
 from fabricheck.records.verdict import Verdict
+from fabricheck.units import plural
 
 
 class ChangeVerdict(str, Enum):
@@ -183,23 +184,33 @@ def compare(
             if software[0].get(name) != software[1].get(name)
         ),
         unequal=_unequal_runs(chosen[0], chosen[1], metrics),
-        advice=tuple(
-            _more_sessions(system, name, rows["session"].n_unique())
-            for name, rows in zip(("base", "candidate"), chosen, strict=True)
-            if rows["session"].n_unique() < FEWEST_FOR_MIDDLE
-        ),
+        advice=tuple(_advice(system, chosen, metrics, options)),
         left_out=(*left_out, *left_out_before),
     )
 
 
-def _more_sessions(system: str, side: str, sessions: int) -> str:
-    """What to do about a side of too few sessions: one line."""
-    missing = FEWEST_FOR_MIDDLE - sessions
-    has, times = "session" if sessions == 1 else "sessions", {1: "once", 2: "twice"}[missing]
-    return (
-        f"the {side} has {sessions} {has}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a regression: run {times} "
-        f"more with the same software, settings and tag, such as: fabricheck run --system {system} --tag nightly"
-    )
+def _advice(
+    system: str, sides: Sequence[pl.DataFrame], metrics: Sequence[MetricChange], options: CompareOptions
+) -> Iterator[str]:
+    """Yields what to run for an answer: a line for each side of too few sessions, else how many more are needed."""
+    sessions = [rows["session"].n_unique() for rows in sides]
+    run = f"fabricheck run --system {system} --tag nightly"
+    for name, number in zip(("base", "candidate"), sessions, strict=True):
+        if number < FEWEST_FOR_MIDDLE:
+            times = {1: "once", 2: "twice"}[FEWEST_FOR_MIDDLE - number]
+            yield (
+                f"the {name} has {plural(number, 'session')}, and fewer than {FEWEST_FOR_MIDDLE} cannot show a "
+                f"regression: run {times} more with the same software, settings and tag, such as: {run}"
+            )
+    unknown = [metric.smallest_change for metric in metrics if metric.verdict is ChangeVerdict.CANNOT_SAY]
+    smallest = float(np.median(unknown)) if unknown else math.inf
+    if min(sessions) >= FEWEST_FOR_MIDDLE and math.isfinite(smallest):
+        # Errors shrink as the root of the number of sessions.
+        more = math.ceil(min(sessions) * max((smallest / options.margin) ** 2 - 1, 0.0)) or 1
+        yield (
+            f"{plural(len(unknown), 'metric')} would show a loss of {smallest:.1%}, and the margin is "
+            f"{options.margin:.0%}: run about {plural(more, 'more session')} of each side, such as: {run}"
+        )
 
 
 def _findings(

@@ -155,11 +155,13 @@ def _judge_nodes(
     ):
         for position in outlier.members:
             group = alike[position]
-            every = _numbers(group, range(len(group.equals.members)))
             judgements = verdicts[group.run]
-            for number in every:
+            # Of a node with a slow part those that are slow themselves.
+            least = outlier.centre + outlier.excess / 2
+            slow = tuple(member.number for member in group.equals.members if member.worse > least)
+            for number in slow:
                 judgements[number] = _slower(judgements[number], outlier, equals.kind, "node")
-            yield Unequal(group.run, every, outlier)
+            yield Unequal(group.run, slow, outlier)
 
 
 def _peers(count: int, what: str = "") -> str:

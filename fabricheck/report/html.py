@@ -68,13 +68,18 @@ def write_html(
 
     The file appears whole or not at all. Raises UserError where it cannot be written, or exists and is not a page.
     """
+    require_page(path)
+    text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
+    with refused(f"the report {path}", "written"), whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def require_page(path: Path) -> None:
+    """Raise UserError where a page cannot be written to `path` without loss."""
     if not path.name:
         raise UserError(f"the report cannot be written to {str(path)!r}: name a file")
     if path.is_file() and not _is_page(path):
         raise UserError(f"{path} exists already and is not an HTML page: give the report another name")
-    text = render_html(runs, title=title, system=system, diagnosis=diagnosis, past=past)
-    with refused(f"the report {path}", "written"), whole_file(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
 
 
 def _is_page(path: Path) -> bool:
@@ -115,7 +120,7 @@ def render_html(
         problems_of_run = tuple(Explained.of(each.finding, system, each.message, [judged.test]) for each in untold)
         views.append(run_view(judged, f"run{len(views) + 1}", problems_of_run, marks=marks))
     style, script = own_file("report.css"), own_file("report.js")
-    return _template("report.html.j2").render(
+    return template("report.html.j2").render(
         title=title,
         system=system,
         verdict=verdict,
@@ -148,7 +153,7 @@ def _rows(views: Sequence[RunView]) -> list[_Row]:
     """The runs, the worst first, with what is shown of each when it is opened."""
     rows, used = [], 0
     for view in views:
-        body = _template("run.html.j2").render(run=view) if used < _MOST_CHARACTERS else ""
+        body = template("run.html.j2").render(run=view) if used < _MOST_CHARACTERS else ""
         used += len(body)
         rows.append(_Row(view, Markup(body)))
     return rows
@@ -157,10 +162,11 @@ def _rows(views: Sequence[RunView]) -> list[_Row]:
 def prepare_page() -> None:
     """What a page takes a second for before anything is known that is to be on it."""
     for name in _environment().list_templates(extensions=["j2"]):
-        _template(name)
+        template(name)
 
 
-def _template(name: str) -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A template of this package; what comes from elsewhere is escaped in it."""
     return _environment().get_template(name)
 
 

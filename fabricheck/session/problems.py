@@ -17,7 +17,8 @@ from fabricheck.results.start_failures import start_failures
 
 # What a scheduler's command for a job says where it refuses one.
 _REFUSED = re.compile(r"(?:sbatch|srun|salloc|qsub|bsub|flux)\b.*?\berror: .+", re.IGNORECASE)
-# Where a build says why it ended, before all that failed for that reason.
+# ReFrame on a build that reached its limit; and where a build says why it ended, before all that failed for that.
+_TIMED_OUT = re.compile(r"job timed out \([\d.]+s > ([\d.]+)s\)")
 _ERROR = re.compile(r"^fabricheck: |\berror\b[: ]", re.IGNORECASE)
 
 
@@ -154,6 +155,9 @@ def _of_build(case: Case) -> str:
     """The error of a build that failed, and where the rest of it is."""
     if case.folder is None or not (case.phase or "").startswith("compile"):
         return ""
+    if (limit := _TIMED_OUT.search(case.reason or "")) is not None:
+        minutes = float(limit[1]) / 60
+        return f"it reached its limit of {minutes:.0f} minutes: run with -- --setvar={case.test}.build_time_limit=1h"
     file = case.folder / "rfm_build.err"
     if not file.is_file():
         return ""

@@ -8,9 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
@@ -31,42 +29,99 @@ _OVERHEAD_S, _END_S = 1.0, 2.5
 
 
 @dataclass
-class Progress:
-    """Follows ReFrame's output. `show` takes a line that stays, `mark` what is under way, which is written over.
+class TimeLeft:
+    """How long a run still takes: the tests that are prepared or counted by ReFrame and have not begun, each as long as
+    the last time (`past`, seconds by name), else as its plan says, corrected by those that have ended. Builds count for
+    nothing.
 
-    `past`: seconds that each test took the last time, by name.
+    A test has ended when it is judged, or the next one begins in the same job.
     """
+
+    past: Mapping[str, float] = field(default_factory=dict)
+    begun: int = 0
+    _costs: dict[str, float] = field(default_factory=dict)
+    _prepared: Counter[str] = field(default_factory=Counter)  # and not begun
+    _unjudged: set[str] = field(default_factory=set)  # and begun
+    _running: tuple[str, float] | None = None
+    _rest: int = 0  # tests that have not ended, as ReFrame counts them
+    _spent: float = 0.0
+    _cost: float = 0.0
+
+    def plan(self, name: str, seconds: float) -> None:
+        """A test was prepared that takes `seconds` at most."""
+        self._costs[name] = self.past.get(name, seconds + _OVERHEAD_S)
+        if self._running is None or self._running[0] != name:
+            self._prepared[name] += 1
+
+    def begin(self, name: str, now: float) -> None:
+        """A test began at `now` (s)."""
+        self._close(now)
+        self.begun += 1
+        self._prepared[name] -= self._prepared[name] > 0
+        self._unjudged.add(name)
+        self._running = name, now
+
+    def end(self, name: str, rest: int, now: float) -> None:
+        """A test was judged at `now` (s); `rest` tests have not ended, as ReFrame counts them."""
+        self._rest = rest
+        self._unjudged.discard(name)
+        if self._running is not None and self._running[0] == name:
+            self._close(now)
+
+    def _close(self, now: float) -> None:
+        if self._running is not None and not _is_build(self._running[0]):
+            self._spent += now - self._running[1]
+            self._cost += self._cost_of(self._running[0])
+        self._running = None
+
+    def _cost_of(self, name: str) -> float:
+        known = self._costs or self.past or {"": 1.0}
+        return known.get(name) or self.past.get(name) or sum(known.values()) / len(known)
+
+    def text(self, now: float) -> str:
+        """In words, `now` in seconds of the monotonic clock; empty where nothing is known yet."""
+        if not self._cost and not self.past:
+            return ""
+        factor = self._spent / self._cost if self._cost else 1.0
+        seconds = sum(self._cost_of(name) * times for name, times in self._prepared.items())
+        to_come = self._rest - self._prepared.total() - len(self._unjudged)
+        seconds += self._cost_of("") * max(to_come, 0)
+        seconds = factor * seconds + _END_S
+        if self._running is not None and not _is_build(self._running[0]):
+            seconds += max(factor * self._cost_of(self._running[0]) - (now - self._running[1]), 0.0)
+        return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
+
+
+@dataclass
+class Progress:
+    """Follows ReFrame's output. `show` takes a line that stays, `mark` what is under way, which is written over."""
 
     show: Callable[[str], None]
     mark: Callable[[str], None] | None = None
-    past: Mapping[str, float] = field(default_factory=dict)
     width: int = _LINE
     clock: Callable[[], float] = time.monotonic
-    _left: TimeLeft = field(init=False)
+    left: TimeLeft = field(default_factory=TimeLeft)
     _reasons: set[str] = field(default_factory=set)
     _waiting: _Ended | None = None
-
-    def __post_init__(self) -> None:
-        self._left = TimeLeft(self.past)
 
     def line(self, text: str) -> None:
         """One line of ReFrame's output."""
         if (match := _STATUS.match(text)) is not None:
             self.flush()
             status, place, total, name, _, why = match.groups()
-            self._left.end(name, int(total) - int(place), self.clock())
+            self.left.end(name, int(total) - int(place), self.clock())
             self._waiting = _Ended(name, status, int(place), int(total), why=why or "")
         elif self._waiting is not None and (value := _VALUE.match(text)) is not None:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
         elif self._waiting is not None and (failed := _FAILED.match(text)) is not None:
             self._waiting.why = _last_word(Path(failed[2])) or f"in its {failed[1]} phase"
         elif (planned := _PLANNED.match(text)) is not None:
-            self._left.plan(planned[1], float(planned[2]) - float(planned[3]), self.clock())
+            self.left.plan(planned[1], float(planned[2]) - float(planned[3]))
         elif (begun := _BEGIN.match(text)) is not None:
             self.flush()
-            self._left.begin(begun[1], self.clock())
+            self.left.begin(begun[1], self.clock())
             if self.mark is not None:
-                self.mark(f"{self._left.begun:>3}  {_short(begun[1])} …  {self._left.text(self.clock())}"[: self.width])
+                self.mark(f"{self.left.begun:>3}  {_short(begun[1])} …  {self.left.text(self.clock())}"[: self.width])
             elif _is_build(begun[1]):  # minutes, where it is the first
                 self.show(f"     {_short(begun[1])} …"[: self.width])
 
@@ -76,7 +131,7 @@ class Progress:
         if self._waiting is None:
             return
         test, self._waiting = self._waiting, None
-        left = self._left.text(self.clock()) if test.number < test.total else ""
+        left = self.left.text(self.clock()) if test.number < test.total else ""
         place = f"{test.number:>{len(str(test.total))}}/{test.total}"
         said = test.says
         if test.status == "SKIP":
@@ -90,80 +145,6 @@ class Progress:
         whole = test.status == "SKIP" or len(said) <= room - _NAME  # why a check is left out stands nowhere else
         said = said if whole else f"{said[: max(room - _NAME - 1, 0)]}…"
         self.show(f"{place}  {name:<{_NAME}}  {test.verdict:<{max(len(test.verdict), 4)}}  {said}{end}".rstrip())
-
-
-@dataclass
-class TimeLeft:
-    """How long a run still takes: what its tests took the last time (`past`, seconds by name), else what they take at
-    most by their plans, both corrected by how long those took that have ended. Builds count for neither.
-
-    A test has ended when it is judged, or the next one begins in the same job.
-    """
-
-    past: Mapping[str, float]
-    begun: int = 0
-    _seen: set[str] = field(default_factory=set)
-    _open: Counter[str] = field(default_factory=Counter)  # begun and not judged
-    _plans: Counter[str] = field(default_factory=Counter)  # how many tests of a name are to come
-    _costs: dict[str, float] = field(default_factory=dict)
-    _current: tuple[str, float] | None = None
-    _rest: int | None = None  # tests that have not ended, as ReFrame counts them
-    _spent: float = 0.0
-    _cost: float = 0.0
-    _prepared: list[float] = field(default_factory=list)  # when each test of a shared job was
-
-    def plan(self, name: str, seconds: float, now: float) -> None:
-        """A test was prepared at `now` (s) that takes `seconds` at most."""
-        if self._current is None or self._current[0] != name:
-            self._plans[name] += 1
-            self._prepared.append(now)
-        self._costs[name] = seconds + _OVERHEAD_S
-
-    def begin(self, name: str, now: float) -> None:
-        """A test began at `now` (s)."""
-        self._close(now)
-        self.begun += 1
-        self._open[name] += 1
-        self._seen.add(name)
-        self._plans[name] -= self._plans[name] > 0
-        self._current = name, now
-
-    def end(self, name: str, rest: int, now: float) -> None:
-        """A test was judged at `now` (s); `rest` tests have not ended, as ReFrame counts them."""
-        self._rest = rest
-        self._open[name] -= self._open[name] > 0
-        self._seen.add(name)
-        self._plans[name] -= self._plans[name] > 0 and (self._current is None or self._current[0] != name)
-        if self._current is not None and self._current[0] == name:
-            self._close(now)
-
-    def _close(self, now: float) -> None:
-        if self._current is not None and not _is_build(self._current[0]):
-            self._spent += now - self._current[1]
-            self._cost += self._cost_of(self._current[0])
-        self._current = None
-
-    def _cost_of(self, name: str) -> float:
-        known = [*self._costs.values()] or [1.0]
-        return self.past.get(name) or self._costs.get(name) or sum(known) / len(known)
-
-    def text(self, now: float) -> str:
-        """In words, `now` in seconds of the monotonic clock; empty where nothing is known yet."""
-        factor = self._spent / self._cost if self._cost > 0 else 1.0
-        if not self._cost and not self.past:
-            return ""
-        # Tests that have not begun: those planned, those of the last time, and the rest, which cost as others do.
-        known = [name for name, times in self._plans.items() for _ in range(times)]
-        rest = None if self._rest is None else max(self._rest - len(known) - self._open.total(), 0)
-        known += [name for name in self.past if name not in {*self._seen, *known} and not _is_build(name)][:rest]
-        others = max((self._rest or 0) - len(known) - self._open.total(), 0)
-        seconds = factor * (sum(map(self._cost_of, known)) + others * self._cost_of(""))
-        # Tests of a shared job are judged after it, which takes as long as it took to prepare them.
-        gaps = [later - earlier for earlier, later in pairwise(self._prepared)]
-        seconds += _END_S + median(gaps or [0.0]) * (self._plans.total() + self._open.total())
-        if self._current is not None and not _is_build(self._current[0]):
-            seconds += max(factor * self._cost_of(self._current[0]) - (now - self._current[1]), 0.0)
-        return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
 
 
 def _is_build(name: str) -> bool:

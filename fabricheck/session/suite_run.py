@@ -196,7 +196,7 @@ def run_suite(
             count, said = reframe.listed(), (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
             listed = require_listed(command, said, count, settings, folder)
             if progress is not None:
-                progress.past = past_seconds(folder.parent, selection.whole_system, REPORT)
+                progress.left.past = past_seconds(folder.parent, selection.whole_system, REPORT)
             leave_started(folder, Started.now(selection.whole_system, listed, selection.chosen))
             ended = reframe.run(progress)
     except UserError:
@@ -238,9 +238,7 @@ def launch(
     report = folder / REPORT
     command = [*with_checks(files), *own.arguments(), *_places(folder)]
     if progress is not None:
-        names = {case.name for case in cases}
-        past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
-        progress.past = {name: seconds for name, seconds in past.items() if name in names}
+        progress.left.past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
     with start(command, environment, folder / OUTPUT) as reframe:
         _, ended_by = reframe.run(progress)
     scrub(folder, environment)

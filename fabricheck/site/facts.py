@@ -81,8 +81,10 @@ def _read_facts(directory: Path) -> NodeFacts:
     if nvml.get("gpus"):
         vendor, (gpus, links) = "nvidia", _of_nvml(nvml["gpus"], on_bus, table, numa_nodes, problems)
     else:
-        names = texts.names_of_list(pasted.get(texts.NVIDIA_SMI_LIST, ""))
-        vendor, gpus, links = _of_tools(directory, table, numa_nodes, names, gres=gres, notes=notes["links"])
+        listed = (pasted.get(tool, "") for tool in (texts.NVIDIA_SMI_LIST, texts.ROCM_SMI_NAMES))
+        names = texts.names_of_list("\n".join(listed))
+        tables = {tool: text for tool, name in _TABLES if (text := pasted.get(tool) or _text(directory / name))}
+        vendor, gpus, links = _of_tools(directory, tables, table, numa_nodes, names, gres=gres, notes=notes["links"])
         if gpus and gres and not names:
             notes["gpus"].append(f"{gres} is Slurm's name of the GPUs: `nvidia-smi -L` in the folder has the whole one")
     gpus, links = with_data_sheets(gpus, links, _gres(slurm, len(gpus)))
@@ -117,10 +119,16 @@ def _read_facts(directory: Path) -> NodeFacts:
     )
 
 
+# By the tool, the file in which a capture keeps its table.
+_TABLES = (
+    (texts.ROCM_SMI_TOPO, capture.ROCM_SMI_TOPO),
+    (texts.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO),
+    (texts.XPU_SMI_TOPO, capture.XPU_SMI_TOPO),
+)
 # What names the models of GPUs, where the source has none.
 _ASK_MODEL = {
     "nvidia": "the models of the GPUs are not in the captures: add the output of `nvidia-smi -L` to the folder",
-    "amd": "the models of the GPUs are not in the captures: run `fabricheck capture` on the node",
+    "amd": "the models of the GPUs are not in the captures: add the output of `rocm-smi --showproductname`",
 }
 
 
@@ -200,6 +208,7 @@ def _of_nvml(
 
 def _of_tools(
     directory: Path,
+    tables: Mapping[str, str],
     table: TopoTable | None,
     numa_nodes: tuple[int, ...],
     names: Mapping[int, str],
@@ -207,23 +216,20 @@ def _of_tools(
     gres: str,
     notes: list[str],
 ) -> tuple[str, tuple[FoundGpu, ...], list[FoundLink]]:
-    """The vendor, GPUs and links, by the source that knows most."""
+    """The vendor, GPUs and links, by the source that knows most. `tables`: of AMD's and Intel's tools."""
     amd = read_json(directory / capture.AMD)
-    tables = [directory / name for name in (capture.ROCM_SMI_TOPO, capture.AMD_SMI_TOPO) if (directory / name).exists()]
-    tiles = directory / capture.XPU_SMI_TOPO
     if table is not None and table.rows:
         return "nvidia", *from_nvidia_topo(table, names, gres, notes)
     if amd:
         return "amd", *from_kfd(amd, numa_nodes)
-    if tables:
-        return "amd", *from_rocm_topo(tables[0], numa_nodes, notes)
-    if tiles.exists():
+    if texts.ROCM_SMI_TOPO in tables:
+        return "amd", *from_rocm_topo(tables[texts.ROCM_SMI_TOPO], names, numa_nodes, notes)
+    if texts.XPU_SMI_TOPO in tables:
         more = (directory / capture.XPU_SMI_DISCOVERY, directory / capture.INTEL)
-        return "intel", *from_xpu_smi(tiles, *more, notes)
+        return "intel", *from_xpu_smi(tables[texts.XPU_SMI_TOPO], *more, notes)
     if names:
-        raise UserError(
-            f"{len(names)} GPUs are named, and no source has their links: add the output of `nvidia-smi topo -m`"
-        )
+        tools = f"`{texts.NVIDIA_SMI_TOPO}` or `{texts.ROCM_SMI_TOPO}`"
+        raise UserError(f"{len(names)} GPUs are named, and no source has their links: add the output of {tools}")
     return "none", (), []
 
 

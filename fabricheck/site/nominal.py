@@ -69,6 +69,7 @@ def _rated(link: FoundLink, gpu: FoundGpu) -> FoundLink:
 def nominal(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
     """The node as it should be, but for the codes that are accepted, with all doubts."""
     doubts: list[Doubt] = []
+    facts = _without_spare_ports(facts)
     for rule in (_hidden, _lost, _ports_down, _links, _pcie, _slow_ports):
         less, better = rule(facts)
         changed = better != facts
@@ -76,6 +77,28 @@ def nominal(facts: NodeFacts, accepted: Collection[str]) -> NodeFacts:
         if not any(doubt.code in accepted for doubt in less):
             facts = better
     return replace(facts, doubts=tuple(doubts), nics=tuple(nic for nic in facts.nics if nic.up))
+
+
+def _without_spare_ports(facts: NodeFacts) -> NodeFacts:
+    """The node without ports that are down and that no GPU needs: those that are up serve all GPUs equally, and
+    together with them either these would not, or the same ones would."""
+    up = tuple(nic for nic in facts.nics if nic.up)
+    near = _near_by_bridges(facts, up)
+    if len(up) == len(facts.nics) or len(set(map(len, near))) != 1:
+        return facts
+    with_down = _near_by_bridges(facts, facts.nics)
+    if with_down != near and len(set(map(len, with_down))) == 1:
+        return facts
+    spare = few([nic.name for nic in facts.nics if not nic.up])
+    text = f"{spare}: left out: down, and the ports that are up serve all GPUs equally"
+    return replace(facts, nics=up, notes_at={**facts.notes_at, "nics": (*facts.notes_at.get("nics", ()), text)})
+
+
+def _near_by_bridges(facts: NodeFacts, nics: Sequence[FoundNic]) -> list[list[str]]:
+    """Of each GPU the nearest ports; none where not all have one below their host bridge."""
+    places = places_of(facts.gpus, nics, facts.table)[0] or {}
+    levels = {min(of_gpu.values())[1] for of_gpu in places.values()}
+    return [nearest(of_gpu) for of_gpu in places.values()] if levels <= {"PIX", "PXB", "PHB"} else []
 
 
 _Rule = tuple[list[Doubt], NodeFacts]

@@ -38,6 +38,7 @@ _ONE_HOP, _SAME_GPU, _OF_TWO_GPUS = 15, 13, 41
 _DIRECT = (_ONE_HOP, _SAME_GPU, _OF_TWO_GPUS)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _KFD = "the kernel's KFD"
+_ROCM_SMI = "rocm-smi --showtopo"
 
 
 def from_kfd(
@@ -45,42 +46,68 @@ def from_kfd(
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """GPUs and links of `fabricheck.state.capture.amd_facts`."""
     of_node = {entry["node"]: index for index, entry in enumerate(entries)}
-    whole = not any(each["weight"] in (_SAME_GPU, _OF_TWO_GPUS) for entry in entries for each in entry["links"])
+    ends = _ends(entries, of_node)
+    partitioned = any(end.startswith("card") for end in ends)
     gpus, links = [], []
-    for index, entry in enumerate(entries):
-        numa = known_numa(entry["numa_node"], numa_nodes)
+    joined: set[tuple[str, str]] = set()
+    for index, (entry, end) in enumerate(zip(entries, ends, strict=True)):
+        # The kernel knows the PCI device at the first partition of a GPU.
+        device = entries[ends.index(end)]
+        numa = known_numa(device["numa_node"], numa_nodes)
+        cpu = cpu_of(numa, numa_nodes)
         clock, bits = entry["memory_clock_mhz"], entry["memory_bus_bits"]
         source = f"{_KFD}: memory clock of {clock} MHz, two transfers a cycle, {bits} bit"
-        model = short_model(entry["model"] or "unknown")
+        model = short_model(device["model"] or "unknown")
         memory = memory_gbps(clock, bits)
         to_cpu, counted = None, 0
         for link in entry["links"]:
             peer, rate, count = of_node.get(link["to"]), *_parallel(link)
-            if peer is None and link["kind"] == "xgmi":
-                to_cpu = FoundLink(
-                    (f"gpu{index}", cpu_of(numa, numa_nodes)), "Infinity Fabric to the CPU", count, rate, _KFD
-                )
-            elif peer is not None and link["kind"] == "xgmi" and link["weight"] in _DIRECT:
-                counted += count
-                if peer < index:
-                    continue  # counted from the other end
-                found_link = FoundLink((f"gpu{index}", f"gpu{peer}"), "Infinity Fabric", count, rate, _KFD)
-                links.append(link_of_arch(found_link, entry["arch"]) if link["weight"] == _ONE_HOP else found_link)
-        links_of_gpu = counted if whole else None
-        gpus.append(FoundGpu(index, model, entry["arch"], numa, entry["pci"], memory, source, links_of_gpu))
+            if link["kind"] != "xgmi":
+                continue
+            if peer is None:
+                to_cpu = FoundLink((end, cpu), "Infinity Fabric to the CPU", count, rate, _KFD)
+                continue
+            # All partitions of a GPU share its links.
+            other = ends[peer] if ends[peer] != end else f"gpu{index}"
+            if link["weight"] not in _DIRECT or other == end:
+                continue
+            counted += count
+            if (other, end) not in joined and (end, other) not in joined:
+                joined.add((end, other))
+                technology = "Infinity Fabric" if ends[peer] != end else "Infinity Fabric in the GPU"
+                links.append(link_of_arch(FoundLink((end, other), technology, count, rate, _KFD), entry["arch"]))
+        links_of_gpu = None if partitioned else counted
+        gpus.append(FoundGpu(index, model, entry["arch"], numa, device["pci"], memory, source, links_of_gpu))
         generation, width = pcie_generation(entry["link_speed"] or ""), entry["link_width"] or ""
+        if entry is not device:
+            continue
         if to_cpu is not None:
             links.append(to_cpu)
         elif generation and width.isdecimal():
-            links.append(pcie_link(f"gpu{index}", cpu_of(numa, numa_nodes), generation, int(width), "the kernel"))
+            links.append(pcie_link(end, cpu, generation, int(width), "the kernel"))
         else:
-            links.append(FoundLink((f"gpu{index}", cpu_of(numa, numa_nodes)), "link to the CPU", 1, None, _KFD))
+            links.append(FoundLink((end, cpu), "link to the CPU", 1, None, _KFD))
     return tuple(gpus), links
+
+
+def _ends(entries: Sequence[Mapping[str, Any]], of_node: Mapping[int, int]) -> list[str]:
+    """By index what has the links of a GPU: itself, or the card of which it is a partition."""
+    ends: list[str] = []
+    for index, entry in enumerate(entries):
+        peers = [
+            link for link in entry["links"] if link["to"] in of_node
+        ]  # a link to the CPU may have this weight, too
+        of_card = [of_node[link["to"]] for link in peers if link["weight"] == _SAME_GPU]
+        first = min(of_card, default=index)
+        ends.append(
+            ends[first] if first < index else f"card{index // (1 + len(of_card))}" if of_card else f"gpu{index}"
+        )
+    return ends
 
 
 def link_of_arch(link: FoundLink, arch: str) -> FoundLink:
     """The links of two GPUs at the nominal rate of their architecture, where that has one of its own."""
-    if arch not in _XGMI:
+    if arch not in _XGMI or link.technology != "Infinity Fabric":
         return link
     generation, rate = _XGMI[arch]
     source = f"AMD's white papers, {arch}; {link.source}"
@@ -96,34 +123,43 @@ def _parallel(link: Mapping[str, Any]) -> tuple[float | None, int]:
 
 
 def from_rocm_topo(
-    path: Path, numa_nodes: tuple[int, ...], notes: list[str]
+    text: str, names: Mapping[int, str], numa_nodes: tuple[int, ...], notes: list[str]
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
-    """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU.
+    """`rocm-smi --showtopo` or `amd-smi topology`: weight, hops and kind of each pair, NUMA node of each GPU. `names`:
+    their models, if known.
 
     Links are the pairs of XGMI with no GPU between, by weight: hops are 1 for every pair of an MI250. How many parallel
     links they are is not in there. Raises UserError for another text.
     """
-    text = _ESCAPES.sub("", path.read_text(encoding="utf-8"))
+    text = _ESCAPES.sub("", text)
     hops, kinds, weights = _matrix(text, "hops"), _matrix(text, "type"), _matrix(text, "weight")
     if not hops or not kinds:
-        raise UserError(f"{path}: has no tables of hops and link types: it is not the output of rocm-smi --showtopo")
+        raise UserError("a text without tables of hops and link types is not the output of rocm-smi --showtopo")
     nodes = {int(a): int(b) for a, b in re.findall(r"GPU\[(\d+)\]\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
     size = len(hops)
     numas = [known_numa(nodes.get(index), numa_nodes) for index in range(size)]
-    gpus = tuple(FoundGpu(index, "unknown", "unknown", numa) for index, numa in enumerate(numas))
     told = len(weights) == size and any(cell.isdecimal() and cell != "0" for row in weights for cell in row)
     direct, wanted = (weights, {*map(str, _DIRECT)}) if told else (hops, {"1"})
     if not told:
-        notes.append(f"{path.name} has no weights: pairs of one hop are taken as linked, which is wrong for MI250")
+        notes.append("rocm-smi has no weights: pairs of one hop are taken as linked, which is wrong for MI250")
     pairs = [(a, b) for a, b in itertools.combinations(range(size), 2) if kinds[a][b] == "XGMI"]
     pairs = [(a, b) for a, b in pairs if direct[a][b] in wanted]
     notes.append(
         "the output does not have the number of Infinity Fabric links of a pair: every count is 1, correct it by hand"
     )
-    notes.append("rocm-smi --showtopo has no models, architectures and rates to the CPU: fill them in")
-    links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, path.name) for a, b in pairs]
+    links = [FoundLink((f"gpu{a}", f"gpu{b}"), "Infinity Fabric", 1, _XGMI_GBPS, _ROCM_SMI) for a, b in pairs]
+    gpus = tuple(
+        FoundGpu(
+            index,
+            short_model(names.get(index, "unknown")),
+            "unknown",
+            numa,
+            links=sum(index in pair for pair in pairs) if told and names else None,
+        )
+        for index, numa in enumerate(numas)
+    )
     links += [
-        FoundLink((f"gpu{gpu.index}", cpu_of(gpu.numa, numa_nodes)), "link to the CPU", 1, None, path.name)
+        FoundLink((f"gpu{gpu.index}", cpu_of(gpu.numa, numa_nodes)), "link to the CPU", 1, None, _ROCM_SMI)
         for gpu in gpus
     ]
     return gpus, links
@@ -160,7 +196,7 @@ _TILE = re.compile(r"\s*GPU (\d+)/(\d+)")
 _XE_LINK = re.compile(r"XL(\d+)")
 
 
-def _tiles(path: Path) -> tuple[list[tuple[int, int]], dict[tuple[int, int], str]]:
+def _tiles(text: str) -> tuple[list[tuple[int, int]], dict[tuple[int, int], str]]:
     """Card and number of each tile of `xpu-smi topology -m` in its order, and what joins each pair: `MDF`, `XL16`,
     `XL*`, `SYS`.
 
@@ -168,7 +204,7 @@ def _tiles(path: Path) -> tuple[list[tuple[int, int]], dict[tuple[int, int], str
     UserError for another file.
     """
     tiles, rows = [], []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         match = _TILE.match(line)
         if match is None:  # also the line of the columns' names, which is indented
             continue
@@ -177,7 +213,7 @@ def _tiles(path: Path) -> tuple[list[tuple[int, int]], dict[tuple[int, int], str
             tiles.append((int(match[1]), int(match[2])))
             rows.append(cells)
     if not tiles or any(len(cells) < len(tiles) for cells in rows):
-        raise UserError(f"{path}: has no table of tiles: it is not the output of `xpu-smi topology -m`")
+        raise UserError("a text without a table of tiles is not the output of `xpu-smi topology -m`")
     return tiles, {(a, b): rows[a][b] for a, b in itertools.combinations(range(len(tiles)), 2)}
 
 
@@ -208,7 +244,7 @@ def read_json(path: Path) -> Any:
 
 
 def from_xpu_smi(
-    topology: Path, discovery: Path, intel: Path, notes: list[str]
+    topology: str, discovery: Path, intel: Path, notes: list[str]
 ) -> tuple[tuple[FoundGpu, ...], list[FoundLink]]:
     """`xpu-smi topology -m` and `discovery -j`, with the kernel's word on PCIe links: a tile is a GPU."""
     tiles, joined = _tiles(topology)

@@ -14,6 +14,9 @@ from fabricheck.state import capture
 
 NVIDIA_SMI_TOPO = "nvidia-smi topo -m"
 NVIDIA_SMI_LIST = "nvidia-smi -L"
+ROCM_SMI_TOPO = "rocm-smi --showtopo"
+ROCM_SMI_NAMES = "rocm-smi --showproductname"
+XPU_SMI_TOPO = "xpu-smi topology -m"
 NCCL_TOPOLOGY = "NCCL_TOPO_DUMP_FILE"
 LSCPU = "lscpu"
 IBSTAT = "ibstat"
@@ -22,8 +25,11 @@ SRUN_MPI = "srun --mpi=list"
 SCONTROL_CONFIG = "scontrol show config"
 # By the tool, what only its output has.
 _MARKS = {
-    NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0\b", re.MULTILINE),
+    NVIDIA_SMI_TOPO: re.compile(r"^[ \t\x1b\[\dm]*GPU0[ \t].*\n[ \t\x1b\[\dm]*GPU0[ \t\x1b\[\dm]+X\b", re.MULTILINE),
     NVIDIA_SMI_LIST: re.compile(r"^[ \t]*GPU \d+: .*\(UUID: ", re.MULTILINE),
+    ROCM_SMI_TOPO: re.compile(r"Hops between two GPUs|^HOPS TABLE", re.MULTILINE),
+    ROCM_SMI_NAMES: re.compile(r"^GPU\[0\]\s*: Card [Ss]eries:", re.MULTILINE),
+    XPU_SMI_TOPO: re.compile(r"^\s*GPU 0/0[ |].*\n\s*GPU 0/0[ |]", re.MULTILINE),
     NCCL_TOPOLOGY: re.compile(r"<system version=\"\d+\">"),
     LSCPU: re.compile(r"^ *NUMA node\(s\): ", re.MULTILINE),
     IBSTAT: re.compile(r"^CA '\S+'$", re.MULTILINE),
@@ -95,9 +101,12 @@ def ports_of_ibstat(text: str) -> list[dict[str, Any]]:
     return ports
 
 
+_NAMES = re.compile(r"^[ \t]*GPU (\d+): (.*?) \(UUID: |^GPU\[(\d+)\]\s*: Card [Ss]eries:\s*(.+?)\s*$", re.MULTILINE)
+
+
 def names_of_list(text: str) -> dict[int, str]:
-    """By index, the model of each GPU in `nvidia-smi -L`."""
-    return {int(index): name for index, name in re.findall(r"^[ \t]*GPU (\d+): (.*?) \(UUID: ", text, re.MULTILINE)}
+    """By index, the model of each GPU in `nvidia-smi -L` or `rocm-smi --showproductname`."""
+    return {int(match[1] or match[3]): match[2] or match[4] for match in _NAMES.finditer(text)}
 
 
 def slurm_of_texts(texts: Mapping[str, str]) -> dict[str, str]:
@@ -139,7 +148,7 @@ def read_nccl_topology(text: str) -> dict[str, Any]:
     return {
         "nvml": {"gpus": gpus},
         "numa": {"nodes": nodes, "cores": 0, "sockets": len(nodes)},
-        "nics": sorted(ports, key=lambda port: str(port["name"])),
+        "nics": sorted(ports, key=lambda port: int(port.pop("dev"))),
     }
 
 
@@ -156,6 +165,7 @@ def _below(
             ports.append(
                 {
                     "name": net.get("name"),
+                    "dev": net.get("dev", "0"),
                     "kind": "InfiniBand" if pci.get("class", "").startswith("0x0207") else "Ethernet",
                     "rate": f"{int(net.get('speed', '0')) // 1000} Gb/sec",
                     "numa_node": numa,

@@ -88,9 +88,15 @@ def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | No
             on_one_line({"name": f"gpu{gpu.index}", "index": gpu.index, "model": gpu.model}) for gpu in facts.gpus
         ]
     content["cpus"] = [on_one_line({"name": f"numa{node}"}) for node in facts.numa_nodes]
+    switches = []
     if facts.has_switch:
         reduces = {"in_network_reduction": True} if facts.switch_reduces else {}
-        content["switches"] = [on_one_line({"name": "nvswitch", "model": "NVSwitch", **reduces})]
+        switches.append(on_one_line({"name": "nvswitch", "model": "NVSwitch", **reduces}))
+    cards = {end for link in facts.links for end in link.ends if end.startswith("card")}  # of partitions
+    for card in sorted(cards, key=lambda end: int(end[4:])):
+        switches.append(on_one_line({"name": card, "model": facts.gpus[0].model}))
+    if switches:
+        content["switches"] = switches
     content["nics"] = [
         on_one_line({"name": one.name, "model": one.model, "rate": _rate(one.rate_gbps), "source": one.source})
         for one in facts.nics

@@ -140,15 +140,10 @@ def _of_expected(question: Question, expected: float) -> Achievable | None:
     data = _payload(question)
     if data is None:
         return None
-    fills = question.operation not in COLLECTIVES or (question.bytes >= FULL_BYTES and _fills(question))
+    # NCCL keeps the links as busy as it can with more than two GPUs of a node.
+    fills = question.operation not in COLLECTIVES or (question.bytes >= FULL_BYTES and len(question.node_gpus) > 2)
     why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
     return Achievable(TimeOverSize(0.0, expected * data.share), why, data.margin if fills else None)
-
-
-def _fills(question: Question) -> bool:
-    """Whether a collective keeps the links as busy as it can: NCCL's do so with more than two GPUs of a node, but for
-    an alltoall, whose messages meet by chance."""
-    return len(question.node_gpus) > 2 and question.operation != "alltoall"
 
 
 def _collective_between_nodes(question: Question, expected: float) -> Achievable | None:

@@ -64,9 +64,13 @@ def through_nics(question: Question) -> Limits:
 def _pair_between(question: Question, all_nics: float) -> tuple[float, float | None, float, str]:
     """Nominal, expected and highest plausible Gb/s, and why. Expected is None where a link on the path is unknown."""
     topology = question.topology
-    own = [own_nic for gpu in question.gpus if (own_nic := nic.nic_of(topology, gpu))]
-    used = _nics_told(question) or own or topology.nics
+    own = [nic.nics_of(topology, gpu) for gpu in question.gpus]
+    told = _nics_told(question)
+    used = told or tuple(used_nic for nics in own for used_nic in nics) or topology.nics
     rate = min(used_nic.rate_gbps for used_nic in used)
+    if question.transport == "ccl" and not told:
+        # *CCL spreads the channels of a pair over all NICs next to the GPU (ncclTopoGetLocalNet, NCCL's src/graph).
+        rate *= max(1, min(map(len, own), default=1))
     if question.transport == "fabric":
         return _pair_by_nics(question, rate, all_nics)
     expected = rate

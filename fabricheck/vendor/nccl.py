@@ -235,7 +235,8 @@ class NcclTests(Block):
         test = TESTS.get(self.name or "")
         if test is None:
             if self.name is None:
-                self.missing = f"--tool TEST  # one of {', '.join(self.fitting or TESTS)}"
+                ranks = "" if self.ranks is not None else " --ranks N"
+                self.missing = f"--tool TEST{ranks}  # one of {', '.join(self.fitting or TESTS)}"
             what = "does not name its test: give --tool" if self.name is None else "is of a test that is not known here"
             self.invalid(None, f"the output {what}")
         elif self.ranks is None:
@@ -361,9 +362,11 @@ class NcclTests(Block):
 
 
 def fits(table: Table, test: NcclTest, ranks: int) -> bool:
-    """Whether every row can be of `test`: its reduction, its root, its busbw, and where its data are checked agree."""
-    unchecked = test.operation in _UNCHECKED_IN_PLACE
-    return all(
+    """Whether every row can be of `test`: its reduction, root, busbw and sizes, and where its data are checked."""
+    unchecked, shares = test.operation in _UNCHECKED_IN_PLACE, ranks if test.shared else 1
+    elements = [row.values["count"] * ELEMENT_BYTES.get(row.tokens["type"], 0) for row in table.rows]
+    whole = all(row.size == shares * size for row, size in zip(table.rows, elements, strict=True))
+    return whole != (test.operation == "alltoallv") and all(
         (row.values["#wrong"] < 0 or (row.values.get("#wrong'", -1) < 0) == unchecked)
         and (row.tokens.get("redop", "none") != "none") == test.reduces
         and (row.values.get("root", -1.0) >= 0) == test.rooted

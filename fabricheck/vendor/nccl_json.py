@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from fabricheck.records.vendor_output import VendorOutput
 from fabricheck.records.verdict import Verdict
@@ -104,7 +104,9 @@ class _Bounds(_Model):
 
 
 class _Average(_Model):
-    bandwidth: _Number
+    """Until 2.17.8 it was misspelt."""
+
+    bandwidth: _Number = Field(validation_alias=AliasChoices("bandwidth", "bandwidith"))
     okay: _Text = ""
 
 
@@ -115,7 +117,9 @@ class _Report(_Model):
     config: _Options
     results: list[_Result]
     out_of_bounds: _Bounds | None = None
-    average_bus_bandwidth: _Average | None = None
+    average_bus_bandwidth: _Average | None = Field(
+        None, validation_alias=AliasChoices("average_bus_bandwidth", "average_bus_bandwidith")
+    )
     errors: list[str] = []
     end_time: _Text | None = None
 

@@ -21,15 +21,6 @@ from tests.support.synthetic import pair_run, rank
 pytestmark = pytest.mark.browser
 
 
-def wait_until(page: Page, expression: str) -> None:
-    """Playwright's own wait_for_function needs `eval`, which the page forbids."""
-    for _ in range(100):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never true: {expression}")
-
-
 def open_all(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
 
@@ -127,17 +118,6 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, everything: Shown, wi
     page = open_page([run], shown=everything, viewport=viewport).page
     open_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_the_colours_follow_the_scheme(open_page: Open) -> None:
-    page = open_page([pair_run()], color_scheme="light").page
-    open_all(page)
-    ink = "getComputedStyle(document.querySelector('.chart text')).fill"
-    paper = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(ink), page.evaluate(paper)
-    page.emulate_media(color_scheme="dark")
-    wait_until(page, f"{ink} !== '{light[0]}'")
-    assert page.evaluate(paper) != light[1]
 
 
 def test_on_paper_it_is_dark_on_white(open_page: Open, everything: Shown) -> None:

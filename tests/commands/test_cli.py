@@ -98,6 +98,7 @@ def test_a_run_is_judged_by_the_model_of_its_system(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["jugde"], "judge"),
         (["judge", "none.jsonl"], "'none.jsonl' cannot be read"),
         (["judge", str(HOST), "--system", "nowhere"], "no system 'nowhere'"),
         (["judge", str(HOST), "--references", "none.yaml"], "none.yaml: cannot be read"),

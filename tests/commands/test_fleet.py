@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabricheck.commands.fleet import Wanted, fleet_of
+from fabricheck.commands.fleet import Wanted, fleet_of, nodes_wanted
 from fabricheck.errors import UserError
 from fabricheck.fleet.allocation import allocated
 from fabricheck.fleet.nodes import choose
@@ -84,6 +84,16 @@ def test_idle_nodes_are_those_that_waited_longest(
     assert "idle nodes are taken in Slurm's order" in capsys.readouterr().err
     with pytest.raises(UserError, match="idle:x is not among"):
         chosen(site, "idle:x", site / "output" / "store")
+
+
+def test_a_list_says_which_nodes_a_run_would_take_and_asks_for_no_job(site: Path, tmp_path: Path) -> None:
+    suite, selection = Suite(site), Selection("emulated:two-leaves", tags=("smoke",))
+    Wanted("all", None, 5).check(is_short=False, only_list=True)
+    assert "nid[002" in nodes_wanted(suite, selection, Wanted("nid[002,004]", None, 5))
+    assert nodes_wanted(suite, selection, Wanted(None, None, None)) == ""
+    with pytest.raises(UserError, match="idle:x is not among"):
+        nodes_wanted(suite, selection, Wanted("idle:x", None, 5))
+    assert not (tmp_path / "salloc.log").exists()
 
 
 def test_a_job_that_gets_fewer_nodes_says_which_it_did_not_get(site: Path, tmp_path: Path) -> None:

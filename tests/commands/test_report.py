@@ -103,3 +103,10 @@ def test_mistakes_are_one_line(suite: Path, capsys: pytest.CaptureFixture[str]) 
     assert run("report", result, "--system", "local", "--output", result) == 2
     assert "is a result file" in capsys.readouterr().err
     assert result.read_bytes() == HOST.read_bytes()
+
+
+def test_an_acceptance_document_is_of_a_run_and_a_page_of_files(suite: Path) -> None:
+    assert run("report", HOST, "--acceptance", "--output", suite / "acceptance.html") == 2
+    assert run("report", suite, "--acceptance", "--output", suite / "acceptance.html") == 2
+    assert run("report", suite, "--output", suite / "page.html") == 2
+    assert not (suite / "acceptance.html").exists() and not (suite / "page.html").exists()

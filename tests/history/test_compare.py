@@ -71,6 +71,7 @@ def test_too_noisy_to_say_is_not_green() -> None:
     assert {each.verdict for each in found.metrics} == {ChangeVerdict.CANNOT_SAY}
     assert found.exit_status == 4
     assert all(each.smallest_change > 0.05 for each in found.metrics)
+    assert len(found.advice) == 1  # there is always something to do
 
 
 def test_one_run_a_side_of_an_unknown_metric_says_nothing() -> None:

@@ -373,6 +373,16 @@ def test_a_build_that_failed_says_why_and_where(tmp_path: Path, text: str, says:
     assert "\n" not in message
 
 
+def test_a_build_that_reached_its_limit_names_it(tmp_path: Path) -> None:
+    (tmp_path / "rfm_build.err").write_text("make: *** Error 2\n")
+    reason = "job error: [jobid=7] job timed out (900.123456s > 900.0s)"
+    (case,) = read(
+        tmp_path, [record(result="fail", fail_phase="compile_wait", fail_reason=reason, stagedir=str(tmp_path))]
+    )
+    (problem,) = [each for each in problems_of(case) if each.code == "test-failed"]
+    assert " 15 minutes" in problem.message and ".build_time_limit=" in problem.message
+
+
 def test_no_report_no_cases(tmp_path: Path) -> None:
     assert read_cases(tmp_path / "report.json") == ()
 

@@ -51,23 +51,12 @@ CASES: dict[str, tuple[Gpus, list[dict[str, Any]], set[tuple[str, str]]]] = {
         [],
         set(),
     ),
-    "two kinds of ports": (h100(), [*NICS, nic("mlx5_9", "Ethernet", "100 Gb/sec (4X EDR)")], set()),
     "a Slingshot port at half rate": (
         mi300x(),
         [nic("cxi0", "cxi", "BS_200G"), nic("cxi1", "cxi", "BS_100G")],
         {("slow-port", "cxi1")},
     ),
-    "a GPU whose driver lists no NVLink": (
-        changed(dark(h100(), 5), 5, nvlinks_total=0),
-        [],
-        {("missing-links", "gpu5")},
-    ),
     "one NVLink of A100 down": (dark(a100(), 1, keep=11), [], {("missing-links", "gpu1")}),
-    "an MI300X without one of its links": (
-        [amd_gpu(at, [xgmi(to) for to in range(2, 10) if to != at and {at, to} != {2, 5}]) for at in range(2, 10)],
-        [],
-        {("missing-links", "gpu0"), ("missing-links", "gpu3")},
-    ),
 }
 
 

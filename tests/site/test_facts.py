@@ -55,11 +55,7 @@ def test_amd_pairs_numa_nodes_and_what_is_missing(tmp_path: Path) -> None:
     assert facts.vendor == "amd"
     assert facts.numa_nodes == (1, 3)
     assert (facts.cores, facts.sockets) == (2, 1)
-    fabric = [(link.ends, link.rate_gbps) for link in facts.links if link.technology == "Infinity Fabric"]
-    # 1 and 2 are two hops apart: data pass 0
-    assert fabric == [(("gpu0", "gpu1"), 400.0), (("gpu0", "gpu2"), 400.0)]
     assert [link.ends[1] for link in facts.links if link.technology == "link to the CPU"] == ["numa3", "numa3", "numa1"]
-    assert any("every count is 1" in note for note in facts.notes)
     assert "every count is 1" in topology_text(facts, "found")
 
 
@@ -163,12 +159,6 @@ def test_intel_tiles_are_gpus_and_ways_over_another_tile_are_no_links(tmp_path: 
     assert partition["features"] == ["gpu", "sycl", "xelink"]
 
 
-def test_what_is_no_table_of_xpu_smi_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / capturing.XPU_SMI_TOPO).write_text("Error: no devices\n", encoding="utf-8")
-    with pytest.raises(UserError, match="is not the output of `xpu-smi topology -m`"):
-        read_facts(tmp_path)
-
-
 def test_intels_gpus_in_sysfs(tmp_path: Path) -> None:
     device = tmp_path / "bus/pci/drivers/i915/0000:18:00.0"
     device.mkdir(parents=True)
@@ -214,20 +204,6 @@ def test_a_part_that_nobody_knows_has_the_drivers_numbers(tmp_path: Path) -> Non
     assert not facts.switch_reduces
 
 
-def test_captures_of_another_form_are_one_line(tmp_path: Path) -> None:
-    (tmp_path / capturing.NVML).write_text('{"gpus": [{"index": 0}]}', encoding="utf-8")
-    with pytest.raises(UserError, match="not as `fabricheck capture` or its tool writes it"):
-        read_facts(tmp_path)
-
-
-def test_an_architecture_that_is_a_number_is_one_line(tmp_path: Path) -> None:
-    whole = json.loads((H200 / capturing.NVML).read_text(encoding="utf-8"))
-    whole["gpus"][1]["arch"] = 6
-    (tmp_path / capturing.NVML).write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(UserError, match="the arch of a GPU is 6"):
-        read_facts(tmp_path)
-
-
 def sysfs_tree(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         file = root / name
@@ -269,30 +245,6 @@ def test_a_gpu_of_pcie_6_is_linked_at_the_speed_of_its_cpu(tmp_path: Path) -> No
         if "PCIe" in link.technology
     }
     assert links == {"gpu0": ("PCIe 5 x16", 512.0), "gpu1": ("PCIe 6 x16", 1024.0)}
-
-
-@pytest.mark.parametrize(
-    ("version", "arch", "technology", "rate"),
-    [(90402, "gfx942", "Infinity Fabric 3", 512.0), (90500, "gfx950", "Infinity Fabric 4", 614.4)],
-)
-def test_xgmi_has_the_rate_of_its_gpus(tmp_path: Path, version: int, arch: str, technology: str, rate: float) -> None:
-    """The driver says 50 GB/s of all."""
-    nodes = "class/kfd/kfd/topology/nodes"
-    link = "weight 15\nmin_bandwidth 50000\nmax_bandwidth 50000"
-    files = {f"{nodes}/0/properties": "cpu_cores_count 64\nsimd_count 0"}
-    for node, other in ((1, 2), (2, 1)):
-        about = f"simd_count 440\ngfx_target_version {version}\nlocation_id {node << 8}\ndomain 0"
-        files |= {
-            f"{nodes}/{node}/properties": about,
-            f"{nodes}/{node}/io_links/0/properties": f"type 11\nnode_to {other}\n{link}",
-        }
-    sysfs_tree(tmp_path / "sys", files)
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / capturing.AMD).write_text(json.dumps(sysfs_of.amd_facts(tmp_path / "sys")), encoding="utf-8")
-    facts = read_facts(tmp_path / "kept")
-    assert {gpu.arch for gpu in facts.gpus} == {arch}
-    (found,) = (one for one in facts.links if one.ends == ("gpu0", "gpu1"))
-    assert (found.technology, found.count, found.rate_gbps) == (technology, 1, rate)
 
 
 def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
@@ -349,6 +301,7 @@ def test_amds_gpus_by_the_kernel(tmp_path: Path) -> None:
         ("software.json", '{"ccl": ["nccl", "/usr"]}'),
         ("software.json", '{"libraries": [{"family": "openmpi"}]}'),
         ("nvidia-smi_topo.txt", "\tGPU0\nGPU0\n\udcff"),
+        ("xpu-smi_topology.txt", "Error: no devices\n"),
         ("rocm-smi_showtopo.txt", "hops\n GPU0\nGPU0 1 2 3\ntype\nGPU0\n"),
     ],
 )

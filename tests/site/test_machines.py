@@ -14,17 +14,29 @@ from fabricheck.site.facts import read_facts
 from fabricheck.site.found import NodeFacts
 from fabricheck.site.nominal import CODES
 from fabricheck.site.write import topology_text
-from fabricheck.state import capture
 from tests.support.captured import capture_of, nvidia_gpus
 from tests.support.effort import effort
-from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_texts
-from tests.support.nodes import ROOT
+from tests.support.machines import FAULTS, Machine, cut, draw_machine, write_json, write_nccl, write_rocm, write_texts
 
-SOURCES = ("json", "texts", "sinfo")
+# What NCCL's file does not show: ports and GPUs that do not work. It names no models.
+_NOT_IN_NCCL = ("port down", "GPU lost", "GPU hidden", "no NVLinks")
+WRITERS = {"json": write_json, "texts": write_texts, "nccl": write_nccl, "rocm": write_rocm}
 
 
 def written(machine: Machine, source: str, folder: Path) -> Path:
-    return write_json(machine, folder) if source == "json" else write_texts(machine, folder, listed=source == "texts")
+    return WRITERS[source](machine, folder) if source in WRITERS else write_texts(machine, folder, listed=False)
+
+
+def sources_of(machine: Machine) -> list[str]:
+    """Those that have all of this machine."""
+    board, fault = machine.board, machine.fault
+    if machine.partitions > 1 or board.c2c or machine.functions > 1 or machine.spare:
+        return ["json"]
+    in_texts = fault not in ("slow slot", "GPU hidden")
+    if board.is_amd:
+        return ["json"] + ["rocm"] * (in_texts and board.links == 1 and not machine.storage)
+    in_nccl = fault not in _NOT_IN_NCCL and machine.knows_numa and not machine.storage
+    return ["json"] + ["texts"] * in_texts + ["sinfo"] * (in_texts and board.gres != "") + ["nccl"] * in_nccl
 
 
 def shape(facts: NodeFacts) -> dict[str, object]:
@@ -41,25 +53,28 @@ def shape(facts: NodeFacts) -> dict[str, object]:
 
 def expected_shape(machine: Machine) -> dict[str, object]:
     board, links = machine.board, []
+    parts = machine.partitions
     numas = [machine.numa_of(index) if machine.knows_numa else None for index in range(machine.gpus)]
+    ends = [f"gpu{index}" if parts == 1 else f"card{index}" for index in range(machine.gpus)]
     for index, numa in enumerate(numas):
         cpu, rate = f"numa{numa or 0}", {4: 256.0, 5: 512.0}.get(board.pcie, 0.0)
         to_cpu = ("NVLink-C2C", board.c2c, 720.0) if board.c2c else (f"PCIe {board.pcie} x16", 1, rate)
-        links.append((f"gpu{index}", cpu, *to_cpu))
+        links.append((ends[index], cpu, *to_cpu))
         if board.is_amd:
-            peers = [f"gpu{peer}" for peer in range(index + 1, machine.gpus)]
-            links += [(f"gpu{index}", peer, "Infinity Fabric 3", board.links, 512.0) for peer in peers]
+            links += [(ends[index], peer, "Infinity Fabric 3", board.links, 512.0) for peer in ends[index + 1 :]]
+            inside = [f"gpu{index * parts + part}" for part in range(parts) if parts > 1]
+            links += [(ends[index], part, "Infinity Fabric in the GPU", 1, 6553.6) for part in inside]
             continue
         end = f"gpu{index ^ 1}" if board.paired else "nvswitch"
         if board.links and not (board.paired and index % 2):
             rate = {3: 200.0, 4: 200.0, 5: 400.0}[board.generation]
             links.append((f"gpu{index}", end, f"NVLink{board.generation}", board.links, rate))
     return {
-        "GPUs": [(index, board.arch, numa) for index, numa in enumerate(numas)],
+        "GPUs": [(at, board.arch, numas[at // parts]) for at in range(machine.gpus * parts)],
         "links": sorted(links),
         "ports": sorted((name, float(machine.rate)) for name in machine.names),
         "order": machine.names,
-        "scheme": {0: "", machine.gpus: "one-to-one"}.get(len(machine.names), "packed"),
+        "scheme": {0: "", machine.gpus * parts: "one-to-one"}.get(len(machine.names), "packed"),
         "switch": bool(board.links) and not board.paired and not board.is_amd,
     }
 
@@ -68,11 +83,7 @@ def expected_shape(machine: Machine) -> dict[str, object]:
 def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     machine = draw_machine(rng)
-    source = rng.choice([each for each in SOURCES if each != "sinfo" or machine.board.gres])
-    if machine.board.is_amd or machine.board.c2c:
-        source = "json"
-    if machine.fault in ("slow slot", "GPU hidden") and source != "json":
-        return  # no text has it
+    source = rng.choice(sources_of(machine))
     facts = read_facts(written(machine, source, tmp_path / "node"))
     where = f"seed {seed}: {machine}, {source}"
     if source == "sinfo" and machine.board.gres == "a100" and machine.fault == "no NVLinks":
@@ -80,9 +91,12 @@ def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) 
         return
     got, wanted = shape(facts), expected_shape(machine)
     links, wanted_links = got.pop("links"), wanted.pop("links")
+    if source == "rocm" and machine.names:
+        wanted["scheme"] = "dynamic"  # no table has the places of ports
     assert got == wanted, where
     # Links between CPUs, which no source has, are asked for where nothing else joins the GPUs.
-    assert [link for link in links if link[2] != "link between CPUs" and link[0][:3] == "gpu"] == wanted_links, where  # type: ignore[attr-defined]
+    of_gpus = [link for link in links if link[2] != "link between CPUs" and link[0][:3] in ("gpu", "car")]  # type: ignore[attr-defined]
+    assert of_gpus == wanted_links, where
     codes = [doubt.code for doubt in facts.doubts]
     assert {*codes} == ({FAULTS[machine.fault]} if machine.fault else set()), where
     # The files have what should be, or the doubt says that they have not; accepted, they have what is.
@@ -124,13 +138,6 @@ def test_an_older_table_has_the_numa_nodes_by_their_cores(seed: int, tmp_path: P
     file.write_text("\n".join(lines))
     facts = read_facts(folder)
     assert [gpu.numa for gpu in facts.gpus] == [machine.numa_of(at) for at in range(machine.gpus)]
-
-
-def test_a_table_of_rocm_has_its_numa_nodes_beside_a_pasted_lscpu(tmp_path: Path) -> None:
-    (tmp_path / capture.ROCM_SMI_TOPO).write_text((ROOT / "tests/data/site/rocm-smi_topology.txt").read_text())
-    nodes = "".join(f"NUMA node{node} CPU(s): {16 * node}-{16 * node + 15}\n" for node in range(4))
-    (tmp_path / "cpu.txt").write_text(f"NUMA node(s): 4\n{nodes}")
-    assert [gpu.numa for gpu in read_facts(tmp_path).gpus] == [3, 3, 1]
 
 
 def test_links_of_ga102_are_narrower_than_those_of_their_generation(tmp_path: Path) -> None:

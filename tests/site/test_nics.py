@@ -30,18 +30,8 @@ def test_the_drivers_table_pairs_each_gpu_with_its_own() -> None:
     assert notes == ["mlx5_9: left out of the topology: near no GPU"]
 
 
-def test_numa_nodes_are_the_last_word() -> None:
-    found, _, _ = associate([gpu(0, numa=0), gpu(1, numa=1)], (nic("a", numa=0), nic("b", numa=1)), None)
-    assert found is not None and (found.scheme, found.source) == ("one-to-one", "NUMA nodes in /sys")
-
-
 @pytest.mark.parametrize("nics", [(nic("a"), nic("b")), (nic("a", numa=0), nic("b", numa=0), nic("c", numa=0))])
 def test_what_nobody_says_is_dynamic(nics: tuple[FoundNic, ...]) -> None:
     found, left, _ = associate([gpu(0, numa=0), gpu(1, numa=0)], nics, None)
     assert found is not None and found.scheme == "dynamic"
     assert left == nics
-
-
-def test_without_gpus_or_nics_there_is_none() -> None:
-    assert associate([], (nic("a"),), None) == (None, (nic("a"),), [])
-    assert associate([gpu(0)], (), None) == (None, (), [])

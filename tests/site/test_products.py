@@ -128,9 +128,7 @@ def test_a_product_is_known_and_has_what_its_data_sheet_says(product: str, tmp_p
     ("product", "change"),
     [
         ("DGX H100", lambda files: files["nics"].pop(5)),
-        ("MI300X OAM", lambda files: files["nics"].pop(0)),
         ("LUMI", lambda files: files["nics"].pop(3)),
-        ("DGX H100", lambda files: files["nvml"].pop(7)),
         ("AWS p5", lambda files: files["nics"].pop(20)),
     ],
 )

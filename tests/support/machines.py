@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from tests.support.captured import amd_gpu, capture_of, xgmi
 
@@ -75,6 +77,9 @@ class Machine:
     storage: bool = False  # one more port, slower and near no GPU
     behind: int = 1  # GPUs that share a bridge with each other and their ports
     knows_numa: bool = True  # a guest's PCI devices may have no NUMA node
+    partitions: int = 1  # of each of AMD's GPUs
+    functions: int = 1  # PCI functions by which a node sees each port
+    spare: int = 0  # more ports, into which no cable is plugged
     fault: str = ""
     place: int = 0
 
@@ -83,6 +88,10 @@ class Machine:
         """The GPUs that the driver shows, by the index that they should have."""
         lost = self.fault in ("GPU lost", "GPU hidden")
         return [index for index in range(self.gpus) if not lost or index != self.place]
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        return tuple(f"mlx5_{88 + at}" for at in range(self.spare))
 
     def numa_of(self, index: int) -> int:
         return index * self.numa // self.gpus
@@ -120,6 +129,10 @@ def draw_machine(rng: random.Random) -> Machine:
     machine = Machine(
         board, gpus, numa, kind, names, rate, storage, behind, knows_numa=bool(board.c2c) or rng.random() < 0.8
     )
+    if board.arch == "gfx942" and ports <= gpus and rng.random() < 0.3:
+        return replace(machine, partitions=rng.choice((2, 8)), storage=False, behind=1)
+    if ports >= 1 and rng.random() < 0.2:
+        return replace(machine, functions=2) if rng.random() < 0.5 else replace(machine, spare=rng.choice((1, 2)))
     if rng.random() < 0.5:
         return machine
     faults = ["port down"] * (ports > 1) + ["port slow"] * (ports > 2) + ["slow slot"] * (not board.c2c)
@@ -189,23 +202,26 @@ def write_json(machine: Machine, folder: Path) -> Path:
 
 
 def _kfd(machine: Machine) -> list[dict[str, Any]]:
-    """AMD's GPUs as the kernel lists them."""
+    """AMD's GPUs as the kernel lists them; of a partition other than the first it knows no PCI device."""
     gpus = []
-    for index in machine.visible:
+    parts = machine.partitions
+    for index, part in itertools.product(machine.visible, range(parts)):
         links = [
-            xgmi(2 + other, most=64000 * machine.board.links)
-            for other in machine.visible
+            xgmi(2 + other * parts + peer, 15 if parts == 1 else 41, most=64000 * machine.board.links)
+            for other, peer in itertools.product(machine.visible, range(parts))
             if other != index and machine.links_between(index, other)
         ]
+        inside = range(2 + index * parts, 2 + (index + 1) * parts)
+        links += [xgmi(peer, 13, 819200, 819200) for peer in inside if peer != inside[part]]
         speed = "16.0 GT/s PCIe" if _is(machine, "slow slot", index) else "32.0 GT/s PCIe"
-        numa = machine.numa_of(index) if machine.knows_numa else None
-        more = {
+        more: dict[str, Any] = {
             "model": machine.board.name,
-            "numa_node": numa,
+            "numa_node": machine.numa_of(index) if machine.knows_numa else None,
             "pci": _place(machine, index, index % 2),
             "link_speed": speed,
         }
-        gpus.append(amd_gpu(2 + index, links, **more))
+        unknown = dict.fromkeys((*more, "link_width")) if part else {}
+        gpus.append(amd_gpu(inside[part], links, **{**more, **unknown}))
     return gpus
 
 
@@ -224,19 +240,21 @@ _STORAGE = "mlx5_77"
 
 def _ports(machine: Machine) -> list[dict[str, Any]]:
     ports: list[dict[str, Any]] = []
-    for at, name in enumerate(machine.names):
-        ports.append(
-            {
-                "name": name,
-                "kind": machine.kind,
-                "rate": f"{_gbps(machine, at)} Gb/sec",
-                "numa_node": machine.numa_of(machine.gpu_of(at)) if machine.knows_numa else None,
-                "pci": _place(machine, machine.gpu_of(at), 8 + at),
-                "driver": "mlx5_core",
-                "card": "MT4129",
-                "up": not _is(machine, "port down", at),
-            }
-        )
+    for at, name in enumerate((*machine.names, *machine.spares)):
+        place = _place(machine, machine.gpu_of(at), 8 + at) if at < len(machine.names) else f"pci0000:e{at % 16:x}/0"
+        port = {
+            "name": name,
+            "kind": machine.kind,
+            "rate": f"{_gbps(machine, at)} Gb/sec",
+            "numa_node": machine.numa_of(machine.gpu_of(at)) if machine.knows_numa else None,
+            "pci": place,
+            "driver": "mlx5_core",
+            "card": "MT4129",
+            "up": at < len(machine.names) and not _is(machine, "port down", at),
+        }
+        ports.append(port)
+        for function in range(1, machine.functions):
+            ports.append({**port, "name": f"{name}_v{function}", "pci": f"{place[:-1]}{function}", "virtual": True})
     if machine.storage:
         slower = {"name": _STORAGE, "rate": f"{machine.rate // 2} Gb/sec", "pci": "pci0000:f0/0000:f1:00.0", "up": True}
         ports.append({**ports[0], **slower})
@@ -319,6 +337,70 @@ def _ibstat(machine: Machine, name: str, at: int) -> str:
         f"\t\tPhysical state: {'Polling' if down else 'LinkUp'}\n\t\tRate: {_gbps(machine, at)}\n"
         f"\t\tLink layer: {machine.kind}\n"
     )
+
+
+def write_rocm(machine: Machine, folder: Path) -> Path:
+    """As rocm-smi prints it, or amd-smi, which has no NUMA nodes; beside the models of rocm-smi, ibstat and lscpu."""
+    write_texts(machine, folder)
+    (folder / "topo.txt").unlink()
+    shown = machine.visible
+    short = machine.knows_numa
+    names = [f"GPU{at}" if short else _bus(index) for at, index in enumerate(shown)]
+    titles = {"Weight": "WEIGHT TABLE:", "Hops": "HOPS TABLE:", "Link Type": "LINK TYPE TABLE:"}
+    text = ""
+    for what, title in titles.items():
+        text += f"===== {what} between two GPUs =====\n" if short else f"\n{title}\n"
+        text += f"{'':14}{' '.join(f'{name:12}' for name in names)}\n"
+        for name, index in zip(names, shown, strict=True):
+            joined = [machine.links_between(index, other) > 0 for other in shown]
+            cells = {
+                "Weight": ["15" if direct else "40" for direct in joined],
+                "Hops": ["1" if direct else "2" for direct in joined],
+                "Link Type": ["XGMI" if direct else "PCIE" for direct in joined],
+            }[what]
+            cells[shown.index(index)] = {"Link Type": "0" if short else "SELF"}.get(what, "0")
+            text += f"{name:14}{' '.join(f'{cell:12}' for cell in cells)}\n"
+    for at, index in enumerate(shown if short else ()):
+        text += f"GPU[{at}]\t\t: (Topology) Numa Node: {machine.numa_of(index)}\n"
+    (folder / "amd.txt").write_text(text)
+    models = [f"GPU[{at}]\t\t: Card Series: \t\t{machine.board.name}" for at in range(len(shown))]
+    (folder / "list.txt").write_text("\n".join(models) + "\n")
+    return folder
+
+
+_SPEEDS = {3: "8.0", 4: "16.0", 5: "32.0"}
+
+
+def write_nccl(machine: Machine, folder: Path) -> Path:
+    """As NCCL dumps its topology (NCCL_TOPO_DUMP_FILE): GPUs and ports that work, below bridges and CPUs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    root = ElementTree.Element("system", version="1")
+    cpus = [ElementTree.SubElement(root, "cpu", numaid=str(node)) for node in range(machine.numa)]
+    group = max(machine.behind, machine.gpus // max(len(machine.names), 1)) if machine.names else 1
+    bridges: dict[int, ElementTree.Element] = {}
+
+    def device(parent: ElementTree.Element, bus: str, kind: str, width: int = 16) -> ElementTree.Element:
+        speed = f"{_SPEEDS[machine.board.pcie]} GT/s PCIe"
+        more = {"class": kind, "link_speed": speed, "link_width": str(width)}
+        return ElementTree.SubElement(parent, "pci", {"busid": bus, **more})
+
+    for dev, index in enumerate(machine.visible):
+        at = index // group
+        bridges.setdefault(at, device(cpus[machine.numa_of(index)], f"0000:{at:02x}:1f.0", "0x060400"))
+        pci = device(bridges[at], _bus(index), "0x030200", 16 >> _is(machine, "slow slot", index))
+        gpu = ElementTree.SubElement(pci, "gpu", dev=str(dev), sm=machine.board.arch[3:])
+        peers = [other for other in range(machine.gpus) if other != index and machine.links_between(index, other)]
+        target = (_bus(peers[0]), "0x030200") if machine.board.paired else ("ffff:ff:ff.0", "0x068000")
+        if peers:
+            count = str(machine.board.links)
+            ElementTree.SubElement(gpu, "nvlink", target=target[0], count=count, tclass=target[1])
+    for at, name in enumerate(machine.names):
+        bridge = bridges[machine.gpu_of(at) // group]
+        kind = "0x020700" if machine.kind == "InfiniBand" else "0x020000"
+        nic = ElementTree.SubElement(device(bridge, f"0000:{at:02x}:1e.0", kind), "nic")
+        ElementTree.SubElement(nic, "net", name=name, speed=str(1000 * _gbps(machine, at)))
+    (folder / "system.txt").write_text(ElementTree.tostring(root, "unicode"))
+    return folder
 
 
 def cut(folder: Path, rng: random.Random) -> Path:

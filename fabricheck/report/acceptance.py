@@ -1,0 +1,122 @@
+"""The acceptance document: what was tested and how, and a row for each node and part, as HTML for paper and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from fabricheck.diagnosis.coverage import coverage_of
+from fabricheck.errors import UserError, refused
+from fabricheck.judge.overall import badness, rehearsed
+from fabricheck.judge.verdicts import RunJudgement
+from fabricheck.records.judgement import Judgement
+from fabricheck.records.rehearsal import REHEARSAL
+from fabricheck.records.run import Rank
+from fabricheck.records.verdict import Verdict
+from fabricheck.report.content import facts_of, name_of_group, number, short_name, unit_shown
+from fabricheck.report.html import own_file, require_page, template
+from fabricheck.report.summary import machine, summarise_counts
+from fabricheck.wholefile import whole_file
+
+HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "reference", "unit", "verdict")
+
+
+@dataclass(frozen=True)
+class AcceptanceRow:
+    """What a test measured of a part of a node: the worst of its metrics, of so many. Empty: there is none."""
+
+    node: str
+    part: str
+    test: str
+    metrics: int
+    measured: str
+    nominal: str
+    expected: str
+    reference: str
+    unit: str
+    verdict: str
+
+
+def acceptance_rows(runs: Sequence[RunJudgement]) -> list[AcceptanceRow]:
+    """The rows by node and part, in the order of the runs: a pair of GPUs of a node counts for both."""
+    metrics: dict[tuple[str, str, str], list[Judgement]] = {}
+    for run in runs:
+        ranks = {rank.rank: rank for rank in run.run.ranks}
+        for metric in run.judgements:
+            own = [ranks[rank] for rank in metric.samples.ranks if rank in ranks]
+            hosts = dict.fromkeys(rank.host for rank in own)
+            parts = dict.fromkeys((rank.host, _part(rank, len(own), len(hosts))) for rank in own)
+            for node, part in parts:
+                metrics.setdefault((node, part, f"{short_name(run)}: {name_of_group(metric)}"), []).append(metric)
+    return [_row(*key, metrics[key]) for key in sorted(metrics, key=lambda key: (key[0], len(key[1]), key[1]))]
+
+
+def _part(rank: Rank, ranks: int, nodes: int) -> str:
+    """What a metric between so many ranks is about on the node of one of them."""
+    if nodes > 1:
+        return "network"
+    if ranks > 2:
+        return "all together"
+    return f"GPU {rank.device.index}" if rank.device is not None else f"rank {rank.rank}"
+
+
+def _row(node: str, part: str, test: str, metrics: Sequence[Judgement]) -> AcceptanceRow:
+    worst = min(metrics, key=badness)
+    reference = worst.reference.value if worst.reference is not None else None
+    values = (worst.value, worst.expectation.nominal, worst.expectation.expected, reference)
+    measured, nominal, expected, known = ("" if value is None else number(value) for value in values)
+    verdict = worst.verdict.value
+    if worst.verdict is Verdict.PASS and not worst.is_judged:
+        verdict = "PASS (minimum only)"
+    unit = unit_shown(worst.unit)
+    return AcceptanceRow(node, part, test, len(metrics), measured, nominal, expected, known, unit, verdict)
+
+
+def write_acceptance(
+    runs: Sequence[RunJudgement],
+    path: Path,
+    *,
+    title: str,
+    system: str,
+    verdict: Verdict,
+    exclusions: Sequence[str],
+) -> Path:
+    """Write the document to `path` and its rows beside it, and return where these are.
+
+    `exclusions`: what was not tested or is not right, a line each. Raises UserError where a file cannot be written.
+    """
+    require_page(path)
+    table = path.with_suffix(".csv")
+    if table == path:
+        raise UserError(f"{path}: name the document, such as acceptance.html; its rows are beside it as CSV")
+    rows = acceptance_rows(runs)
+    facts = [facts_of(run) for run in runs]
+    text = template("acceptance.html.j2").render(
+        title=title,
+        system=system,
+        verdict=verdict,
+        rehearsal=REHEARSAL if rehearsed(runs) else "",
+        counted=summarise_counts(runs),
+        coverage=coverage_of(runs).message,
+        machine=machine(runs),
+        nodes=sorted({rank.host for run in runs for rank in run.run.ranks}),
+        days=sorted({fact.started for fact in facts}),
+        programs=list(dict.fromkeys(fact.program for fact in facts)),
+        libraries=list(dict.fromkeys(library for fact in facts for library in fact.libraries)),
+        exclusions=exclusions,
+        head=HEAD,
+        rows=[astuple(row) for row in rows],
+        style=Markup(own_file("acceptance.css")),
+    )
+    with refused(f"the document {path}", "written"), whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    cells = io.StringIO(newline="")
+    csv.writer(cells).writerows([HEAD, *(astuple(row) for row in rows)])
+    with refused(f"the table {table}", "written"), whole_file(table) as unfinished:
+        unfinished.write_text(cells.getvalue(), encoding="utf-8")
+    return table
