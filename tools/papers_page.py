@@ -82,7 +82,7 @@ def main() -> None:
             note = f"{REHEARSAL}: " if any_rehearsal(runs) else ""
             # Without what the paper concluded, which stands above it.
             _, _, answer = conclusion(cited, rows).partition(f"{cited.figure.concluded}.")
-            sections[name].append(f"**{session.of.capitalize()}**: {note}{answer.strip() or 'drawn.'}\n")
+            sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {note}{answer.strip() or 'drawn.'}\n")
             sections[name] += list(_files(f"{name}-{session.system}", cited, drawn))
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 

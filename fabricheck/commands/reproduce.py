@@ -49,7 +49,7 @@ def reproduce(
     from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
     from fabricheck.report.figures.paper import as_csv, draw
     from fabricheck.report.html import render_paper
-    from fabricheck.report.paper_figures import conclusion, load_figures, measured, require_measured
+    from fabricheck.report.paper_figures import conclusion, load_figures, measured
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import output_folder, suite_root
     from fabricheck.wholefile import whole_file
@@ -75,7 +75,9 @@ def reproduce(
     rehearsed = any_rehearsal(runs)
     rehearsal_note.say(rehearsed)
     rows = {shown: measured(cited.figure, shown, runs, judge) for shown in cited.figure.quantities}
-    require_measured(cited, [row for shown in rows.values() for row in shown])
+    if not cited.figure.not_here and not any(rows.values()):
+        tests = ", ".join(cited.figure.tests)
+        raise UserError(f"nothing here is of this figure: run {tests}, and give that run")
     drawn = [draw(cited, shown, rows[shown]) for shown in rows]
     note = cited.figure.not_here or (REHEARSAL if rehearsed else "")
     output = output or output_folder(suite_root()) / "papers"
@@ -114,9 +116,10 @@ def _read(sources: Sequence[Path]) -> list[Run]:
         except UserError as error:
             click.echo(f"fabricheck: left out: {error}", err=True)
             continue
+        runs.append(run)
         for problem in run.problems:
             click.echo(f"fabricheck: left out: {problem.message}", err=True)
-        runs += [] if run.problems else [run]
+    runs = [run for run in runs if not run.problems]
     if not runs:
         raise UserError(f"{', '.join(map(str, sources))}: no complete results of fabricbench in there")
     return runs

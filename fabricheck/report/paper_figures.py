@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.errors import UserError
 from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.published import Published, load_published
 from fabricheck.judge.statistics import median_interval, ratio_interval
@@ -184,7 +183,6 @@ def measured(figure: PaperFigure, shown: Shown, runs: Iterable[Run], judge: Syst
     libraries = {_mpi_of(run) for run in complete if run.header["transport"] == "mpi"}
     size = _size_of(figure, shown, complete)
     rows: dict[tuple[str, float, str], Measured] = {}
-    is_way = figure.over == "way"
     for run in complete:
         expect = expect_from_topology(run, judge.topology, judge.policy) if judge.topology is not None else None
         for samples in run.samples:
@@ -193,7 +191,9 @@ def measured(figure: PaperFigure, shown: Shown, runs: Iterable[Run], judge: Syst
             name = _name(figure, run, samples, several=len(libraries) > 1)
             place, at = _place(figure, run, samples, judge.topology.network if judge.topology is not None else None)
             series = name
-            if is_way:  # operations stand beside each other, each with its ways; or the ways of the one that there is
+            if (
+                figure.over == "way"
+            ):  # operations stand beside each other, each with its ways; or the ways of the one that there is
                 at, _, series = name.partition(", ") if len(figure.operations) > 1 else (name, "", name)
             row = rows.setdefault((name, place, at), Measured(name, series, at, place))
             row.values[samples.ranks] = samples.goodput_gbps if shown == "goodput" else samples.latency_us
@@ -292,8 +292,7 @@ def conclusion(cited: Cited, measured: Mapping[Shown, Sequence[Measured]]) -> st
     if claim is None:
         return f"The paper: {concluded}."
     shown = cited.figure.quantities[0]
-    is_way = cited.figure.over == "way"
-    ratios = list(_ratios(claim, measured[shown], higher=shown == "goodput", are_ways=is_way))
+    ratios = list(_ratios(claim, measured[shown], higher=shown == "goodput", are_ways=cited.figure.over == "way"))
     if not ratios:
         return f"The paper: {concluded}. Nothing was measured here that could tell."
     least, most = claim.least or 0.0, claim.most or float("inf")
@@ -304,8 +303,7 @@ def conclusion(cited: Cited, measured: Mapping[Shown, Sequence[Measured]]) -> st
     else:
         answer = "is open here"
     ends = f"{min(low for low, _ in ratios):.2f} to {max(high for _, high in ratios):.2f}"
-    since = f" from {claim.from_size} on" if claim.from_size else ""
-    return f"The paper: {concluded}. That {answer}: {claim.series} is at {ends} of {claim.than}{since}."
+    return f"The paper: {concluded}. That {answer}: {claim.series} is at {ends} of {claim.than}."
 
 
 def _ratios(claim: Claim, rows: Sequence[Measured], *, higher: bool, are_ways: bool) -> Iterator[tuple[float, float]]:
@@ -349,22 +347,12 @@ def _ratio(row: Measured, other: Measured, *, higher: bool) -> tuple[float, floa
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-def paper_text(value: Published) -> str:
-    """Return a published value with its unit and source."""
-    number = " to ".join(f"{end:g}" for end in dict.fromkeys(value.ends))
-    relation = "" if value.relation in ("is", "from_to") else f"{value.relation.replace('_', ' ')} "
-    return f"{value.what}: {relation}{number} {value.unit} ({value.source})"
-
-
 def points_by_place(cited: Cited, shown: Shown) -> dict[str, list[str]]:
-    """Return the texts of a figure's points by the name of their place."""
+    """Return a figure's points by the name of their place: the values with their unit and source."""
     texts: dict[str, list[str]] = defaultdict(list)
     for point, value, _ in cited.points(shown):
-        texts[str(point.at)].append(f"{point.system}, {paper_text(value)}")
+        number = " to ".join(f"{end:g}" for end in dict.fromkeys(value.ends))
+        relation = "" if value.relation in ("is", "from_to") else f"{value.relation.replace('_', ' ')} "
+        text = f"{point.system}, {value.what}: {relation}{number} {value.unit} ({value.source})"
+        texts[str(point.at)].append(text)
     return texts
-
-
-def require_measured(cited: Cited, rows: Sequence[Measured]) -> None:
-    """Raises UserError where nothing was measured of a figure that could be."""
-    if not rows and not cited.figure.not_here:
-        raise UserError(f"nothing here is of this figure: run {', '.join(cited.figure.tests)}, and give that run")

@@ -102,7 +102,8 @@ def _read_facts(directory: Path) -> NodeFacts:
         hostname=str(host.get("hostname", "")),
         vendor=vendor,
         gpus=gpus,
-        numa_nodes=numa_nodes or (0,),
+        # Without a list of them, those that have GPUs.
+        numa_nodes=numa_nodes or tuple(sorted({gpu.numa for gpu in gpus if gpu.numa is not None})) or (0,),
         cores=cores,
         sockets=sockets,
         nics=nics,

@@ -162,10 +162,12 @@ def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
     text = _ESCAPES.sub("", text)
     # A terminal's copy has blanks for tabs.
     between = "\t" if "\t" in text else " {2,}"
-    table = [[cell.strip() for cell in re.split(between, line)] for line in text.splitlines()]
-    header = next((cells for cells in table if "GPU0" in cells), None)
-    if header is None:
+    # Pasted, a table may be indented, and its header may have lost the blanks at its start.
+    table = [[cell.strip() for cell in re.split(between, line.lstrip())] for line in text.splitlines()]
+    head = next((cells for cells in table if cells[0] == "GPU0"), None)
+    if head is None:
         raise UserError("a table without GPUs is not the output of `nvidia-smi topo -m`")
+    header = ["", *head]
     # Newer versions number the NICs and name them below: `NIC0: mlx5_0`.
     names = dict(re.findall(r"^[ \t]*(NIC\d+): (\S+)", text, re.MULTILINE))
     ends = {at: names.get(cell, cell) for at, cell in enumerate(header) if re.fullmatch(r"(GPU|NIC)\d+|mlx\w+", cell)}
@@ -176,10 +178,10 @@ def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
     of_nics = {
         names.get(cells[0], cells[0]): {name: cells[at] for at, name in ends.items()}
         for cells in table
-        if cells is not header and re.fullmatch(r"NIC\d+|mlx\w+", cells[0]) and len(cells) > max(ends)
+        if cells is not head and re.fullmatch(r"NIC\d+|mlx\w+", cells[0]) and len(cells) > max(ends)
     }
     for cells in table:
-        if cells is header or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= last:
+        if cells is head or not re.fullmatch(r"GPU\d+", cells[0]) or len(cells) <= last:
             continue
         row = {name: cells[at] for at, name in ends.items()}
         if not all(_CELL.fullmatch(cell) for cell in row.values()):
@@ -199,7 +201,7 @@ def read_topo(text: str, cpus: Mapping[int, str]) -> TopoTable:
             f"nvidia-smi topo has no whole row of {gpus}: it is cut off or has lost blanks: capture it again"
         )
     # That of `topo -mp` shows PCIe where there are NVLinks; its legend has none.
-    return TopoTable(rows, numa, of_nics, hides_links="Legend:" in text and "NV#" not in text)
+    return TopoTable(rows, numa, of_nics, hides_links="Legend:" in text and not re.search(r"\bNV(\d|#)", text))
 
 
 def from_nvidia_topo(

@@ -135,8 +135,10 @@ def from_rocm_topo(
     hops, kinds, weights = _matrix(text, "hops"), _matrix(text, "type"), _matrix(text, "weight")
     if not hops or not kinds:
         raise UserError("a text without tables of hops and link types is not the output of rocm-smi --showtopo")
-    nodes = {int(a): int(b) for a, b in re.findall(r"GPU\[(\d+)\]\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
+    nodes = {int(a): int(b) for a, b in re.findall(r"GPU ?\[?(\d+)\]?\s*: \(Topology\) Numa Node:\s*(\d+)", text)}
     size = len(hops)
+    # ROCm 5 prints the unknown one, -1, without its sign.
+    numa_nodes = numa_nodes or tuple(sorted({node for node in nodes.values() if node < 1 << 31}))
     numas = [known_numa(nodes.get(index), numa_nodes) for index in range(size)]
     told = len(weights) == size and any(cell.isdecimal() and cell != "0" for row in weights for cell in row)
     direct, wanted = (weights, {*map(str, _DIRECT)}) if told else (hops, {"1"})

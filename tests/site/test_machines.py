@@ -84,7 +84,10 @@ def test_every_source_gives_the_node_as_it_should_be(seed: int, tmp_path: Path) 
     rng = random.Random(seed)
     machine = draw_machine(rng)
     source = rng.choice(sources_of(machine))
-    facts = read_facts(written(machine, source, tmp_path / "node"))
+    folder = written(machine, source, tmp_path / "node")
+    if source != "json" and machine.knows_numa and rng.random() < 0.3:
+        (folder / "lscpu.txt").unlink(missing_ok=True)  # the tables name NUMA nodes, too
+    facts = read_facts(folder)
     where = f"seed {seed}: {machine}, {source}"
     if source == "sinfo" and machine.board.gres == "a100" and machine.fault == "no NVLinks":
         assert facts.notes_at["gpus"], where  # an A100 for PCIe without bridges would look the same

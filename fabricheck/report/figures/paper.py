@@ -46,7 +46,8 @@ def _places(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> dict[str, f
     if cited.figure.over in ("ranks", "active"):
         return {name: float(name) for name in named}
     order = {row.at: row.place for row in rows}
-    return {name: float(place) for place, name in enumerate(sorted(named, key=lambda name: (order.get(name, 9), name)))}
+    names = sorted(named, key=lambda name: (order.get(name, 9), name))
+    return dict(zip(names, map(float, range(len(names))), strict=True))
 
 
 def _x_axis(over: str, places: Mapping[str, float]) -> Axis:

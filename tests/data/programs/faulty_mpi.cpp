@@ -1,11 +1,13 @@
-// Between the program and its MPI library, of messages that hold data. FAULT is MUTATION:WHICH: what comes of a
-// message, and of which ones once there were 20: `all`, `first` or `last` of a window, `rest` (all but its first), or
-// each so many (a number). What a rank gets of a collective is one message.
+// Between the program and its MPI library, of messages that hold data. FAULT is MUTATION:WHICH:FIRST:BEGIN:END: what
+// comes of bytes [BEGIN, END) of a message, in thousandths of it, and of which ones once there were FIRST: `all`,
+// `first` or `last` of a window, `rest` (all but its first), `once` (a single message), or each so many (a number).
+// What a rank gets of a collective is one message.
 #include <mpi.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,8 +33,23 @@ static void report() {
   std::fflush(file);
 }
 
+struct Fault {
+  std::string mutation, which;
+  std::size_t first = 0, begin = 0, end = 0;
+};
+
+static Fault fault_of(const std::string& text) {
+  Fault fault;
+  std::istringstream words(text);
+  std::getline(words, fault.mutation, ':');
+  std::getline(words, fault.which, ':');
+  char colon = 0;
+  words >> fault.first >> colon >> fault.begin >> colon >> fault.end;
+  return fault;
+}
+
 static bool is_meant(const std::string& which, std::size_t place, std::size_t count) {
-  if (arrived <= 20) return false;
+  if (which == "once") return harmed == 0;
   if (which == "all") return true;
   if (which == "first") return place == 0;
   if (which == "last") return place + 1 == count;
@@ -103,14 +120,6 @@ static bool deliver(const std::string& mutation, std::size_t place) {
     put(now);
     for (std::size_t at = 0; at + 4 <= now.size(); at += 4) message.to[at] = message.to[at + 1] = 0;
     return true;
-  } else if (mutation == "hole") {
-    const std::size_t begin = now.size() / 3, end = begin + std::min<std::size_t>(64, now.size() - begin);
-    std::memcpy(message.to, now.data(), begin);
-    std::memcpy(message.to + end, now.data() + end, now.size() - end);
-    return true;
-  } else if (mutation == "part") {
-    std::memcpy(message.to, now.data(), now.size() - now.size() / 16 - 1);
-    return true;
   } else if (mutation == "shift") {
     std::memcpy(message.to + now.size() / 16, now.data(), now.size() - now.size() / 16);
     return now.size() >= 16;
@@ -122,16 +131,30 @@ static bool deliver(const std::string& mutation, std::size_t place) {
   return true;
 }
 
+// Delivers what the fault leaves alone of a message, which is the rest of it from then on.
+static void keep_range(Message& message, const Fault& fault) {
+  const std::size_t size = message.now.size();
+  const std::size_t begin = std::min(size * fault.begin / 1000, size - 1);
+  const std::size_t end = std::max(begin + 1, size * fault.end / 1000);
+  std::memcpy(message.to, message.now.data(), begin);
+  std::memcpy(message.to + end, message.now.data() + end, size - end);
+  message.to += begin;
+  message.now = Bytes(&message.now[begin], &message.now[begin] + (end - begin));
+}
+
 static void deliver_window() {
-  const std::string fault = std::getenv("FAULT");
-  const auto colon = fault.find(':');
+  static const Fault fault = fault_of(std::getenv("FAULT"));
   for (const Message& message : late) std::memcpy(message.to, message.now.data(), message.now.size());
   late.clear();
+  for (Message& message : window) keep_range(message, fault);
   for (std::size_t place = 0; place < window.size(); ++place) {
     ++arrived;
     const Bytes now = window[place].now;
-    if (is_meant(fault.substr(colon + 1), place, window.size())) {
-      harmed += deliver(fault.substr(0, colon), place) ? 1 : 0;
+    if (arrived > static_cast<long>(fault.first) && is_meant(fault.which, place, window.size())) {
+      const bool harms = deliver(fault.mutation, place);
+      // What had not to be new is right without a delivery.
+      const bool differs = std::memcmp(window[place].to, now.data(), now.size()) != 0;
+      harmed += harms && (differs || fault.mutation == "double") ? 1 : 0;
     } else {
       std::memcpy(window[place].to, now.data(), now.size());
     }
