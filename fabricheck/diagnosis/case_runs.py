@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from fabricheck.records.case import Case
 from fabricheck.records.run import Run
-from fabricheck.records.verdict import Verdict
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,15 +48,3 @@ class CaseRun:
     def label(self) -> str:
         """Transport and environment, for a line about this run."""
         return ", ".join(filter(None, (self.transport, self.environment)))
-
-    @property
-    def is_evidence(self) -> bool:
-        """Whether a conclusion may rest on it: a complete run of fabricbench in which nothing else was measured."""
-        header = self.run.header
-        return (
-            self.trusted
-            and self.run.footer is not None
-            and header.get("program") == "fabricbench"
-            and header["plan"].get("injected") is None
-            and not any(each.verdict in (Verdict.INVALID, Verdict.INCOMPLETE) for each in self.run.problems)
-        )

@@ -282,7 +282,7 @@ def test_a_typo_in_a_topology_takes_no_node_away_and_hides_no_fault(tmp_path: Pa
 def test_a_file_system_that_hangs_takes_no_node_away(tmp_path: Path) -> None:
     """Where a module is read from it: before doctor runs at all."""
     hangs = "from fabricheck import prolog; prolog.guard.__defaults__ = (0.3,)\n"
-    os.mkfifo(tmp_path / "click.py")
+    (tmp_path / "click.py").write_text("import time\ntime.sleep(30)\n")
     done = prolog(tmp_path, code=hangs)
     assert (done.returncode, done.stdout) == (0, "")
     assert "no response in 0.3 s" in done.stderr
