@@ -57,7 +57,10 @@ class Recorded:
     system: str
 
 
-SESSIONS = (Recorded("four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),)
+SESSIONS = (
+    Recorded("four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
+    Recorded("one H200, a week later", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
+)
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6a00", "#8f8f8f")
 
 
@@ -83,7 +86,7 @@ def main() -> None:
             # Without what the paper concluded, which stands above it.
             _, _, answer = conclusion(cited, rows).partition(f"{cited.figure.concluded}.")
             sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {note}{answer.strip() or 'drawn.'}\n")
-            sections[name] += list(_files(f"{name}-{session.system}", cited, drawn))
+            sections[name] += list(_files(f"{name}-{session.archive.split('-')[0]}", cited, drawn))
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 
 
