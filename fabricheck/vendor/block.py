@@ -259,7 +259,10 @@ class Block:
         """
         if len(rows) < 2 or all("\t" in row.line.text for row in rows):
             return
-        ends = np.array([[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows])
+        places = [[match.span() for match in re.finditer(r"\S+", row.line.text)] for row in rows]
+        if len({len(spans) for spans in places}) > 1:
+            return self.invalid(rows[0].line, "the rows have different numbers of columns: some were lost or added")
+        ends = np.array(places)
         if (ends[:, 1:, 0] - ends[:, :-1, 1] == 1).all():
             return
         ends = np.concatenate([np.zeros((len(rows), 1, 2), int), ends[:, self.aligned_from :]], axis=1)
