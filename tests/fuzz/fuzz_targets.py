@@ -251,7 +251,9 @@ def _of_results(folder: Path) -> Iterator[Target]:
     yield Target("judge, a vendor's output", vendor, lambda file, was: ["judge", file, "--json", *ranks_of(was)])
     shown = [file for file in results if file.stem in SHOWN_BY]
     yield Target(
-        "reproduce", shown, lambda file, was: ["reproduce", SHOWN_BY[was.stem], "--from", file, "--output", file.parent]
+        "reproduce",
+        shown,
+        lambda file, was: ["reproduce", SHOWN_BY[was.stem], "--from", file, "--output", folder / "out"],
     )
     # Long results have more of the same lines, and a page that takes longer to be written.
     short = [file for file in results if file.stat().st_size < 15_000]
