@@ -19,7 +19,7 @@ from fabricheck.judge.statistics import median_interval, ratio_interval
 from fabricheck.judge.system import SystemJudge
 from fabricheck.records.judgement import Expectation
 from fabricheck.records.metrics import SMALLEST_GOODPUT_BYTES, Quantity
-from fabricheck.records.operations import kernel_settings
+from fabricheck.records.operations import PAIRS, kernel_settings
 from fabricheck.records.run import Run, Samples
 from fabricheck.topology.network import DISTANCES, Network
 from fabricheck.units import format_size, parse_size
@@ -213,10 +213,11 @@ def _is_shown(figure: PaperFigure, run: Run, samples: Samples) -> bool:
             return False
     members = [rank for rank in run.ranks if rank.rank in samples.ranks]
     is_far = len({rank.host for rank in members}) > 1
-    if samples.wrong_bytes or samples.operation not in figure.operations:
-        return False
     is_beside_others = samples.schedule == "contended" and len(samples.ranks) < len(run.ranks)
-    if is_beside_others and not figure.both_schedules:
+    # Pairs of nodes go in rounds in which no node takes part twice.
+    if is_beside_others and not figure.both_schedules and not (is_far and samples.operation in PAIRS):
+        return False
+    if samples.wrong_bytes or samples.operation not in figure.operations:
         return False
     if figure.transports and run.header["transport"] not in figure.transports:
         return False
