@@ -1,6 +1,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from fabricheck.records.operations import STRIPING
 from fabricheck.rfm import FabricbenchCheck
 
 
@@ -45,14 +46,7 @@ class Striping(rfm.RunOnlyRegressionTest, FabricbenchCheck):
 
     descr = "one message in stripes over all GPUs, as a whole, in pieces and step by step"
     transport = parameter(["copy", "ccl", "mpi"])
-    operations = [
-        "striping",
-        "striping_pipelined",
-        "striping_split",
-        "striping_translate",
-        "striping_assemble",
-        "striping_direct",
-    ]
+    operations = [*STRIPING]
     sizes = {"host": "1KiB,16MiB", "other": "1KiB,1GiB"}
     ranks = 4
     least_ranks = 4

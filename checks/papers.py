@@ -1,6 +1,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from fabricheck.records.operations import STRIPING
 from fabricheck.rfm import FabricbenchCheck, NodePairsCheck
 
 
@@ -91,14 +92,7 @@ class StripingOfNodes(rfm.RunOnlyRegressionTest, FabricbenchCheck):
     descr = "one message in stripes over all NICs of two nodes, step by step"
     transport = parameter(["ccl", "mpi"])
     nodes = 2
-    operations = [
-        "striping",
-        "striping_pipelined",
-        "striping_split",
-        "striping_translate",
-        "striping_assemble",
-        "striping_direct",
-    ]
+    operations = [*STRIPING]
     schedules = ["uncontended"]
     sizes = {"host": "2MiB", "other": "1GiB"}
     ranks = 2

@@ -15,7 +15,7 @@ from fabricheck.judge.system import SystemJudge
 from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
 from fabricheck.report.figures.chart import MOST_COLORED, Figure
 from fabricheck.report.figures.paper import as_csv, draw
-from fabricheck.report.html import render_paper
+from fabricheck.report.html import own_file, render_paper
 from fabricheck.report.paper_figures import Cited, conclusion, load_figures, measured
 from fabricheck.results.fabricbench import read_run
 
@@ -61,7 +61,6 @@ SESSIONS = (
     Recorded("four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
     Recorded("one H200, a week later", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
 )
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6a00", "#8f8f8f")
 
 
 def main() -> None:
@@ -119,13 +118,11 @@ def _files(name: str, cited: Cited, drawn: list[Figure]) -> Iterator[str]:
 def _alone(svg: str, figure: Figure) -> str:
     """A drawing of the page as a file of its own, with its colours and legend."""
     lines = figure.chart.lines[:MOST_COLORED]
-    colors = "".join(f".k{place}{{color:{color}}}" for place, color in enumerate(_COLORS))
-    style = (
-        "text{font:12px sans-serif}.tick{stroke:#c9ced4}polyline{fill:none;stroke:currentColor;stroke-width:2}"
-        f"polygon{{fill:currentColor;fill-opacity:.2}}.other{{color:#888}}.point{{stroke:#888;stroke-width:2}}{colors}"
-    )
+    # Rules of the page that are about charts; a file of its own has no dark mode.
+    rules = re.findall(r"^\.(?:chart|k\d|expected).*$", own_file("report.css"), re.MULTILINE)
+    style = " ".join([".chart { --ink: #1c2024; --line: #c9ced4; }", *rules])
     legend = "".join(
-        f'<text class="k{place}" fill="currentColor" x="{220 * (place % 3)}" y="{338 + 18 * (place // 3)}">'
+        f'<text class="k{place}" style="fill: currentColor" x="{220 * (place % 3)}" y="{338 + 18 * (place // 3)}">'
         f"{escape(line.label)}</text>"
         for place, line in enumerate(lines)
     )

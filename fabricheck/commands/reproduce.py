@@ -92,16 +92,17 @@ def reproduce(
 def _measure(context: click.Context, system: str | None, tests: Sequence[str]) -> Path:
     """The folder of a run of these tests. Raises UserError where there is none."""
     from fabricheck.commands.run import run
+    from fabricheck.session.abandoned import judged_runs
     from fabricheck.suite import output_folder, suite_root
 
     if system is None:
         raise UserError("give --system to measure it, or --from with a run that did")
     with contextlib.suppress(click.exceptions.Exit):  # its verdict is on the terminal
         context.invoke(run, system=system, names=tuple(rf"^{test}\b" for test in tests))
-    runs = sorted((output_folder(suite_root()) / "runs").glob(f"{system.partition(':')[0]}-*"))
+    runs = judged_runs(output_folder(suite_root()) / "runs", system.partition(":")[0])
     if not runs:
         raise UserError(f"the run of {', '.join(tests)} left no results")
-    return runs[-1]
+    return max(runs)
 
 
 def _read(sources: Sequence[Path]) -> list[Run]:

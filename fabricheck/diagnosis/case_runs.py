@@ -21,7 +21,6 @@ class CaseRun:
     test: str = ""
     environment: str = ""
     partition: str = ""
-    tags: tuple[str, ...] = ()
     trusted: bool = True
     shortened: str = ""
     slurm_nodes: str = ""
@@ -30,8 +29,8 @@ class CaseRun:
     def of_case(cls, run: Run, case: Case) -> CaseRun:
         """A run of a session: of one that just ended, or of a stored one."""
         shortened = str(case.attributes.get("shortened", ""))
-        trusted, nodes = case.trusts_its_run, str(case.attributes.get("slurm_nodes", ""))
-        return cls(run, case.test, case.environment, case.partition, case.tags, trusted, shortened, nodes)
+        nodes = str(case.attributes.get("slurm_nodes", ""))
+        return cls(run, case.test, case.environment, case.partition, case.trusts_its_run, shortened, nodes)
 
     @classmethod
     def of_file(cls, run: Run) -> CaseRun:

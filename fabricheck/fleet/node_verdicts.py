@@ -109,7 +109,7 @@ def _node(host: str, nodes: frozenset[str]) -> str:
 
 
 def _of_run(run: RunJudgement, host: str, explained: Collection[str]) -> Iterator[Finding]:
-    """What a run on one node alone says against it, but for the metrics whose cause on it is known."""
+    """What a run on one node says against that node, without the metrics whose cause is known already."""
     if run.final_verdict is Verdict.PASS:
         return
     own = (Component.of_node(host),)

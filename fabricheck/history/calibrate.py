@@ -82,9 +82,9 @@ class Calibration:
     """The references of a system, those refused, and the runs that they are of.
 
     `runs_needed`: how many of each metric would show what healthy sessions do as rarely as parts may be beyond their
-    bounds. `together`: how the metrics
-    of a part stray together; None where it is unknown which metrics cross one part. `once`: by unit, how many times as
-    far lie the bounds of one launch (`Reference.once`). `left_out`: past incidents, a line each.
+    bounds. `together`: how the metrics of a part stray together; None where it is unknown which metrics cross one part.
+    `once`: by unit, how many times as far lie the bounds of one launch (`Reference.once`). `left_out`: past incidents,
+    a line each.
     """
 
     system: str

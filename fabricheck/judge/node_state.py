@@ -43,7 +43,7 @@ _NEEDS_NO_REASON = ("", "no-baseline", "implausible-value")
 
 
 def _worst_first(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """What is only told comes last."""
+    """Evidence in order of its verdict; evidence without one is last."""
     return tuple(sorted(evidence, key=lambda each: 0 if each.verdict is None else -1 - SEVERITY[each.verdict]))
 
 

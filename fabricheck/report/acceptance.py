@@ -28,7 +28,7 @@ HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "r
 
 @dataclass(frozen=True)
 class AcceptanceRow:
-    """What a test measured of a part of a node: the worst of its metrics, of so many. Empty: there is none."""
+    """The worst of the `metrics` that a test has of a part of a node; a value that is not known is empty."""
 
     node: str
     part: str
@@ -57,7 +57,7 @@ def acceptance_rows(runs: Sequence[RunJudgement]) -> list[AcceptanceRow]:
 
 
 def _part(rank: Rank, ranks: int, nodes: int) -> str:
-    """What a metric between so many ranks is about on the node of one of them."""
+    """The part of a rank's node that a metric between so many `ranks` on so many `nodes` is about."""
     if nodes > 1:
         return "network"
     if ranks > 2:

@@ -114,11 +114,15 @@ def find_earlier(runs: Path, system: str, named: str, *, over_nodes: bool) -> Pa
                 f"--resume: {folder} is still running, or was never judged: see squeue, or leave out --resume"
             )
         return folder.resolve()
-    folders = [file.parent for file in runs.glob(f"{system}-*/{VERDICT}") if _is_of(file.with_name(RUN), system)]
-    folders = [folder for folder in folders if not over_nodes or Fleet.of_run(folder) is not None]
+    folders = [folder for folder in judged_runs(runs, system) if not over_nodes or Fleet.of_run(folder) is not None]
     if not folders:
         raise UserError(f"--resume: no run of {system}{' with --nodes' * over_nodes} below {runs}: leave out --resume")
     return max(folders).resolve()
+
+
+def judged_runs(runs: Path, system: str) -> list[Path]:
+    """The folders below `runs` of judged runs of `system`."""
+    return [file.parent for file in runs.glob(f"{system}-*/{VERDICT}") if _is_of(file.with_name(RUN), system)]
 
 
 def chosen_by(folder: Path) -> dict[str, tuple[str, ...]]:

@@ -164,8 +164,9 @@ class Block:
 
     def is_row(self, tokens: Sequence[str]) -> bool:
         """Whether a line is a row of numbers, also where some of them are damaged."""
-        if _NUMBER_LIKE.fullmatch(tokens[0]) or not self.tables:
-            return _NUMBER_LIKE.fullmatch(tokens[0]) is not None
+        begins = _NUMBER_LIKE.fullmatch(tokens[0]) is not None
+        if begins or not self.tables:
+            return begins
         numbers = sum(_NUMBER_LIKE.fullmatch(token) is not None for token in tokens)
         return numbers >= max(len(tokens) - self.words, 2 * self.words - 1)
 

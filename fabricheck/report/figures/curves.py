@@ -18,7 +18,6 @@ from fabricheck.units import format_size, plural
 _FEWEST_OF_CURVE = 4  # sizes
 # Of the table: the others are in the chart alone.
 _MOST_CURVES = 64
-_MOST_TICKS = 6
 
 
 @dataclass(frozen=True)
