@@ -144,9 +144,6 @@ class _Table:
         self.columns = _columns(rows)
         self.price = math.log(max(len(self.columns), 1)) + DOUBT
         self.when = np.array([row.when for row in rows])
-        times = np.unique(self.when).size
-        # To be slow until one of these times, or from then on.
-        self.price_of_time = math.log(2 * times) + DOUBT if times > 1 else math.inf
         # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
         most = MOST_OF_METRIC**2 / 2
         self.most = np.where(self.slow, np.minimum(self.price + DOUBT, most), most)
@@ -189,8 +186,12 @@ class _Table:
         cost = np.where(np.isfinite(least), least, 0.0)[place]
         against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
         gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
-        always, for_a_while = np.maximum(gains, 0.0).sum(), self.most[rows[slow]].sum() - self.price_of_time
+        always, for_a_while = np.maximum(gains, 0.0).sum(), self.most[rows[slow]].sum() - self._price_of_time(rows.size)
         return float(max(always, for_a_while)) + max(map(self._odds, column.components)) > self.price
+
+    def _price_of_time(self, rows: int) -> float:
+        """That of healing, or getting slow, at one time of so many: what did that is another cause."""
+        return self.price + math.log(2 * rows)
 
     def _against(self, rows: Sequence[Row]) -> Floats:
         """By cell, how far its fast rows speak against its column where the column costs nothing there."""
@@ -244,7 +245,7 @@ class _Table:
         own = np.where(costs & self.apart[self.row] & self.whole[self.cell], np.maximum(own, DOUBT), own)
         after = np.where(slow, np.minimum(before[self.row], own), np.maximum(before[self.row], own))
         gain = np.log(1 - self.share + self.share * np.exp(before[self.row] - after))
-        is_then = self._times(gain)
+        is_then, of_time = self._times(gain)
         of_cell = np.bincount(self.cell, gain * is_then, self.cell_column.size)
         is_in = of_cell > 0
         number = int(self.quantity.max()) + 1
@@ -256,26 +257,25 @@ class _Table:
         speaks = np.bincount(self.cell_column, against, len(self.columns))
         # A part may fail in one kind of measurement alone; what all have in common may not.
         speaks = np.where(self.common, speaks, np.minimum(speaks, 2 * DOUBT))
-        price = self.price - self.prior + speaks
-        price[self.column[~is_then]] += self.price_of_time
+        price = self.price - self.prior + speaks + of_time
         # Of rows that may not cross a component those that it explains do.
         taken = is_then & is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
         return _Fit(gained - price, price, np.where(taken, own, np.nan))
 
-    def _times(self, gain: Floats) -> Bools:
+    def _times(self, gain: Floats) -> tuple[Bools, Floats]:
         """By entry, whether its column is at fault at that time: always, or where that gains more, until some time or
-        from then on."""
-        is_then = np.full(gain.size, True)
-        most = np.bincount(self.column, np.maximum(gain, 0.0)) + self.prior - self.price
-        for column in np.flatnonzero((most > self.price_of_time) & ~self.uneven):
+        from then on; and the price of that by column."""
+        is_then, prices = np.full(gain.size, True), np.zeros(len(self.columns))
+        most = np.bincount(self.column, np.maximum(gain, 0.0)) + self.prior
+        for column in np.flatnonzero((most > 2 * self.price) & ~self.uneven):
             own = slice(*np.searchsorted(self.column, [column, column + 1]))
             when = self.when[self.row[own]]
             directions = [(by, *_gains_until(gain[own], self.cell[own], by)) for by in (when, -when)]
-            always = directions[0][2][-1]
+            always, price = directions[0][2][-1], self._price_of_time(when.size)
             by, times, gains = max(directions, key=lambda direction: direction[2].max())
-            if gains.max() > always + self.price_of_time:
-                is_then[own] = by <= times[gains.argmax()]
-        return is_then
+            if gains.max() > always + price:
+                is_then[own], prices[column] = by <= times[gains.argmax()], price
+        return is_then, prices
 
     def _before(self, chosen: _Chosen, left_out: int = -1) -> Floats:
         """The misfit of each row that the chosen columns but one leave."""

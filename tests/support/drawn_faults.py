@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -156,6 +156,18 @@ def draw_faults(rng: Generator, measured: list[Measured]) -> dict[Component, flo
     return faults
 
 
+def draw_times(rng: Generator, faults: Iterable[Component], rows: int) -> dict[Component, range]:
+    """The rows in whose time each fault is there: one part in four heals, or gets slow, in the middle of a session."""
+    times = {}
+    for fault in faults:
+        time, changes = int(rng.integers(rows // 4, 3 * rows // 4 + 1)), not fault.kind.is_software
+        first, second = range(time), range(time, rows)
+        times[fault] = range(rows)
+        if changes and rng.random() < 0.25:
+            times[fault] = first if rng.random() < 0.5 else second
+    return times
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A table, the faults in it that are to be seen, and the rows that each alone makes slow."""
@@ -172,7 +184,13 @@ def draw(seed: int) -> Drawn:
     measured = list(session(cluster, rng))
     faults = draw_faults(rng, measured)
     noise = float(np.exp(rng.uniform(math.log(0.001), math.log(0.01))))
-    share = np.array([min((1 - faults[one] for one in row.taken & faults.keys()), default=1.0) for row in measured])
+    times = draw_times(np.random.default_rng([seed, 1]), faults, len(measured))
+    share = np.array(
+        [
+            min((1 - faults[one] for one in row.taken & faults.keys() if number in times[one]), default=1.0)
+            for number, row in enumerate(measured)
+        ]
+    )
     efficiency = {row.question: float(rng.uniform(0.75, 0.95)) for row in measured}
     known = {question: rng.random() < 0.5 for question in efficiency}
     values = share * np.exp(noise * rng.standard_normal(share.size))
@@ -188,12 +206,12 @@ def draw(seed: int) -> Drawn:
         slow = loss > BEYOND * noise
         if total is not None and total > 0.4:  # two thirds of what links carry
             slow, loss = True, max(loss, total + math.log(reach))
-        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, (row.own,), total))
+        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, (row.own,), total, when=len(rows)))
     seen = {
         fault: frozenset(
             number
             for number, row in enumerate(measured)
-            if fault in row.taken and rows[number].slow and share[number] == 1 - loss
+            if fault in row.taken and number in times[fault] and rows[number].slow and share[number] == 1 - loss
         )
         for fault, loss in faults.items()
     }
