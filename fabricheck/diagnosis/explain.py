@@ -176,22 +176,9 @@ class _Table:
         return self.odds.get(component, 0.0)
 
     def _may_gain(self, column: _Column) -> bool:
-        """Whether a column explains several slow rows at all, were each question's least loss its cost."""
-        rows, slow = column.rows, self.slow[column.rows]
-        if slow.sum() < 2:
-            return False
-        questions, place = np.unique(self.question[rows], return_inverse=True)
-        least = np.full(questions.size, np.inf)
-        np.minimum.at(least, place[slow], self.loss[rows[slow]])
-        cost = np.where(np.isfinite(least), least, 0.0)[place]
-        against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
-        gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
-        always, for_a_while = np.maximum(gains, 0.0).sum(), self.most[rows[slow]].sum() - self._price_of_time(rows.size)
-        return float(max(always, for_a_while)) + max(map(self._odds, column.components)) > self.price
-
-    def _price_of_time(self, rows: int) -> float:
-        """That of healing, or getting slow, at one time of so many: what did that is another cause."""
-        return self.price + math.log(2 * rows)
+        """Whether a column would gain anything if its slow rows were all that there is, and several."""
+        slow = column.rows[self.slow[column.rows]]
+        return slow.size > 1 and float(self.most[slow].sum()) + max(map(self._odds, column.components)) > self.price
 
     def _against(self, rows: Sequence[Row]) -> Floats:
         """By cell, how far its fast rows speak against its column where the column costs nothing there."""
@@ -271,7 +258,8 @@ class _Table:
             own = slice(*np.searchsorted(self.column, [column, column + 1]))
             when = self.when[self.row[own]]
             directions = [(by, *_gains_until(gain[own], self.cell[own], by)) for by in (when, -when)]
-            always, price = directions[0][2][-1], self._price_of_time(when.size)
+            # What healed a part is another cause, at one time of so many, before or after it.
+            always, price = directions[0][2][-1], self.price + math.log(2 * when.size)
             by, times, gains = max(directions, key=lambda direction: direction[2].max())
             if gains.max() > always + price:
                 is_then[own], prices[column] = by <= times[gains.argmax()], price
@@ -400,13 +388,11 @@ def _columns(rows: Sequence[Row]) -> list[_Column]:
     for number, row in enumerate(rows):
         for component, share in row.crosses.items():
             entries.setdefault(component, []).append((number, share))
-    alike: dict[bytes, list[Component]] = {}
-    arrays: dict[bytes, Floats] = {}
+    alike: dict[tuple[tuple[int, float], ...], list[Component]] = {}
     for component, members in entries.items():
-        array = np.array(members)
-        alike.setdefault(array.tobytes(), []).append(component)
-        arrays[array.tobytes()] = array
-    return [
-        _Column(tuple(components), arrays[key][:, 0].astype(np.int64), arrays[key][:, 1])
-        for key, components in alike.items()
-    ]
+        alike.setdefault(tuple(members), []).append(component)
+    columns = []
+    for shared, components in alike.items():
+        numbers, shares = np.array(shared).T
+        columns.append(_Column(tuple(components), numbers.astype(np.int64), shares))
+    return columns

@@ -93,7 +93,9 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
             *(judgement.unit, len(of.ranks), of.placement, plan.get("buffers"), plan.get("access")),
         )
         crossed, ends, own = finder.crossed(of)
-        row = Measurement(number, judgement, question, crossed | of_all, ends, own, (began, number, places[id(of)]))
+        row = Measurement(
+            number, judgement, question, crossed | of_all, ends, own, (began, number, places.get(id(of), 0))
+        )
         groups.setdefault(question, []).append(row)
     return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
 
