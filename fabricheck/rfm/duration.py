@@ -37,7 +37,7 @@ _START_S = 60.0
 _HOST_MEMORY_S = 2.5
 # The job may be so much slower than the plan says, and no shorter than that.
 _RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
-# As many as a processor judges in some minutes (docs/how-we-know.md).
+# As many as a processor judges in some minutes (docs/results/simulated/cost.md).
 _MOST_RECORDS = 100_000
 _COARSER = (16, 256, 1 << 40)
 
