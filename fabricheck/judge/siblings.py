@@ -105,16 +105,12 @@ def _judge_group(
     spread = _least_spread(equals, runs[group.run], policy, "one")
     values, inside = (np.array([getattr(one, name) for one in members]) for name in ("worse", "inside"))
     error = each_error * len(members)
-    outside: set[int] = set()
     slow: set[int] = set()
     for outlier in outliers(values, inside, [each.parts for each in members], spread, error):
-        numbers = [members[position].number for position in outlier.members]
-        for number in numbers:
+        for number in (members[position].number for position in outlier.members):
             judgements[number] = _slower(judgements[number], outlier, equals.kind)
-        outside.update(outlier.members)
-        if any(judgements[number].verdict.is_slow for number in numbers):
-            slow.update(outlier.members)
-    rest = [each for position, each in enumerate(members) if position not in outside]
+        slow.update(outlier.members)
+    rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
         return frozenset(slow)
     reach = critical_value(len(rest), inside, spread, error)
@@ -195,9 +191,10 @@ def _without_majority(
     """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
 
     `slow_of`: of each group the positions of the members that are slower than the others."""
-    for group, slow in zip(groups, slow_of, strict=True):
+    for group, slower in zip(groups, slow_of, strict=True):
         equals = group.equals
         judged = [runs[group.run].judgements[each.number] for each in equals.members]
+        slow = {at for at in slower if judged[at].verdict.is_slow}
         achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
         values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
         if 2 * len(slow) > len(judged):

@@ -47,7 +47,7 @@ def rails(tmp_path: Path) -> Topology:
 
 
 def rail_ways() -> list[tuple[int, int]]:
-    """All pairs of GPUs on one rail of two nodes, in the order in which they are measured; a rank is node * 2 + rail."""
+    """All pairs of GPUs on one rail, in the order in which they are measured; a rank is node * 2 + rail."""
     ways = [(a * 2 + rail, b * 2 + rail) for rail in range(2) for a, b in permutations(range(len(NODES)), 2)]
     return [ways[place] for place in np.random.default_rng(2).permutation(len(ways)).tolist()]
 

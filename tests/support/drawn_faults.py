@@ -156,16 +156,14 @@ def draw_faults(rng: Generator, measured: list[Measured]) -> dict[Component, flo
     return faults
 
 
-def draw_times(rng: Generator, faults: Iterable[Component], rows: int) -> dict[Component, range]:
-    """The rows in whose time each fault is there: one part in four heals, or gets slow, in the middle of a session."""
-    times = {}
+def heal(rng: Generator, faults: Iterable[Component], measured: list[Measured]) -> None:
+    """One part in four heals, or gets slow, in the middle of the session: it is not among what its other rows took."""
     for fault in faults:
-        time, changes = int(rng.integers(rows // 4, 3 * rows // 4 + 1)), not fault.kind.is_software
-        first, second = range(time), range(time, rows)
-        times[fault] = range(rows)
-        if changes and rng.random() < 0.25:
-            times[fault] = first if rng.random() < 0.5 else second
-    return times
+        change = int(rng.integers(len(measured) // 4, 3 * len(measured) // 4 + 1))
+        healthy = [range(change), range(change, len(measured))][rng.integers(2)]
+        if rng.random() < 0.25 and not fault.kind.is_software:
+            for number in healthy:
+                measured[number] = replace(measured[number], taken=measured[number].taken - {fault})
 
 
 @dataclass(frozen=True)
@@ -184,20 +182,15 @@ def draw(seed: int) -> Drawn:
     measured = list(session(cluster, rng))
     faults = draw_faults(rng, measured)
     noise = float(np.exp(rng.uniform(math.log(0.001), math.log(0.01))))
-    times = draw_times(np.random.default_rng([seed, 1]), faults, len(measured))
-    share = np.array(
-        [
-            min((1 - faults[one] for one in row.taken & faults.keys() if number in times[one]), default=1.0)
-            for number, row in enumerate(measured)
-        ]
-    )
+    heal(np.random.default_rng([seed, 1]), faults, measured)
+    share = np.array([min((1 - faults[one] for one in row.taken & faults.keys()), default=1.0) for row in measured])
     efficiency = {row.question: float(rng.uniform(0.75, 0.95)) for row in measured}
     known = {question: rng.random() < 0.5 for question in efficiency}
     values = share * np.exp(noise * rng.standard_normal(share.size))
     peers: dict[tuple[str, ...], list[float]] = {}
     for row, value in zip(measured, values.tolist(), strict=True):
         peers.setdefault(row.question, []).append(value)
-    rows = []
+    rows: list[Row] = []
     for row, value in zip(measured, values.tolist(), strict=True):
         reach = efficiency[row.question]
         total = None if known[row.question] else -math.log(value * reach)
@@ -211,7 +204,7 @@ def draw(seed: int) -> Drawn:
         fault: frozenset(
             number
             for number, row in enumerate(measured)
-            if fault in row.taken and number in times[fault] and rows[number].slow and share[number] == 1 - loss
+            if fault in row.taken and rows[number].slow and share[number] == 1 - loss
         )
         for fault, loss in faults.items()
     }
