@@ -197,7 +197,7 @@ def _places(finding: Finding, runs: Sequence[RunJudgement]) -> Iterator[tuple[in
 def _prior(evidence: Iterable[Finding], rows: Iterable[Measurement]) -> dict[Component, float]:
     """The weight of evidence that something was seen of a component; that it is slow, the rows say themselves.
 
-    What is only told, such as MPS on each GPU, is no sign of a fault.
+    Notes, such as that MPS is on, do not count.
     """
     seen = [each for each in evidence if each.entry.symptom != SLOW and each.verdict is not Verdict.PASS]
     places = {_place(component) for each in seen for component in each.components}

@@ -230,7 +230,7 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
 def _remarks(run: Run, topology: Topology | None) -> Iterator[Evidence]:
     """What the log of *CCL warns of, and which reasons it gives, on the node of the first rank that does.
 
-    Where sockets join the nodes, what it says of RDMA is about a path that nobody takes.
+    Where sockets join the nodes, what it says of RDMA is left out: it is about another path.
     """
     remarks = run.footer.get("proof", {}).get("remarks", []) if run.footer else []
     library = run.header.get("libraries", {}).get("ccl", {}).get("name", "NCCL")

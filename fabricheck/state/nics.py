@@ -159,7 +159,7 @@ _OFFLOADS = {"TSO": 0x1E, "GSO": 0x23, "GRO": 0x2B}
 
 
 def _offloads(name: str) -> str:
-    """Those that are on, such as `TSO GSO GRO`, or `none`; empty where the kernel does not say."""
+    """Those that are on, such as `TSO GSO GRO`, or `none`; empty where the kernel cannot tell."""
     on = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for offload, command in _OFFLOADS.items():
