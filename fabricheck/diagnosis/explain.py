@@ -139,8 +139,7 @@ class _Table:
         least = np.full(len(numbers), np.inf)
         np.minimum.at(least, self.question[self.slow], self.loss[self.slow])
         self.lost = self.loss >= MOST * least[self.question]
-        quantities: dict[str, int] = {}
-        self.quantity = np.array([quantities.setdefault(row.quantity, len(quantities)) for row in rows])
+        self.quantity = np.unique([row.quantity for row in rows], return_inverse=True)[1]
         self.columns = _columns(rows)
         self.price = math.log(max(len(self.columns), 1)) + DOUBT
         self.when = np.array([row.when for row in rows])
@@ -252,7 +251,7 @@ class _Table:
     def _times(self, gain: Floats) -> tuple[Bools, Floats]:
         """By entry, whether its column is at fault at that time: always, or where that gains more, until some time or
         from then on; and the price of that by column."""
-        is_then, prices = np.full(gain.size, True), np.zeros(len(self.columns))
+        is_then, prices = np.full(gain.size, True), np.zeros_like(self.prior)
         most = np.bincount(self.column, np.maximum(gain, 0.0)) + self.prior
         for column in np.flatnonzero((most > 2 * self.price) & ~self.uneven):
             own = slice(*np.searchsorted(self.column, [column, column + 1]))

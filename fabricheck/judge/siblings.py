@@ -59,7 +59,6 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     for alike in several:
         _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
-    paths = [run.run.path for run in judged]
     problems = [*_without_majority(groups, slow, judged, policy)]
     for own_group in groups if policy.tails_of_equals else ():
         error = each_error * len(own_group.equals.members)
@@ -67,7 +66,7 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
             *find_slow_tails(own_group.equals, runs[own_group.run], error),
             *find_slow_starts(own_group.equals, runs[own_group.run]),
         )
-        problems += with_files(tails, paths[own_group.run])
+        problems += with_files(tails, judged[own_group.run].run.path)
     return Compared(judged, tuple(problems))
 
 
