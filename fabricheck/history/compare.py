@@ -317,8 +317,8 @@ def _metrics(
     facts = [_facts(keys, rows) for rows in (base, candidate)]
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
     recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
-    values, side, when = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
-    tested = shift_test(values * sign[:, None], side, when, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
+    values, side = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
+    tested = shift_test(values * sign[:, None], side, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
     quantile = -stdtrit(np.maximum(tested.freedom, 1e-9), (1 - options.confidence) / 2)
@@ -396,8 +396,8 @@ def _unequal(base: pl.DataFrame, candidate: pl.DataFrame, row: int) -> tuple[str
     return tuple(texts)
 
 
-def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints, Ints]:
-    """Logarithms of the values, shape (metrics, sessions), NaN where there is none; side and number of each session.
+def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints]:
+    """Logarithms of the values, shape (metrics, sessions), NaN where there is none; and the side of each session.
 
     Runs of one session on one side are one value, their median: what the session was like is common to them.
     """
@@ -417,5 +417,4 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
     )
     logs = np.full((keys.height, sessions.height), np.nan)
     logs[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
-    # Parts of one session on both sides are as near to each other as two can be.
-    return logs, sessions["side"].to_numpy().astype(np.int64), np.arange(sessions.height)
+    return logs, sessions["side"].to_numpy().astype(np.int64)

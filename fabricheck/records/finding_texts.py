@@ -202,7 +202,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "stalled": CatalogueEntry("made no progress for seconds", SLOW, _MEASURED,
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
-    "pausing-node": CatalogueEntry("pauses now and then", SLOW, _MEASURED,
+    "pausing-node": CatalogueEntry("pauses now and then", _STATE, _MEASURED,
         "Its ranks did not run for 1% of the time, in pauses of 50 ms or more, or a CPU quota stopped them.",
         ("Look for stopped processes on {node}: `ps -eo stat,pid,args`",
          "Look for CPU quotas: `grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",

@@ -199,7 +199,7 @@ def shifts(base: Floats, candidate: Floats, earlier: Floats) -> module.Tested:
     """The test of three sets of sessions that follow each other."""
     values = np.concatenate([earlier, base, candidate], axis=1)
     side = np.repeat([EARLIER, BASE, CANDIDATE], [earlier.shape[1], base.shape[1], candidate.shape[1]])
-    return shift_test(values, side, np.arange(side.size), CompareOptions())
+    return shift_test(values, side, CompareOptions())
 
 
 @pytest.mark.full
@@ -223,7 +223,7 @@ def test_noise_of_any_shape_is_no_regression(shape: str, sessions: tuple[int, in
     rng, side = np.random.default_rng(3), np.repeat([EARLIER, BASE, CANDIDATE], sessions)
     wrong = 0
     for _ in range(40):
-        tested = shift_test(0.02 * make(rng, 50, side.size), side, np.arange(side.size), CompareOptions())
+        tested = shift_test(0.02 * make(rng, 50, side.size), side, CompareOptions())
         wrong += bool(tested.worse.any() or tested.better.any())
     assert wrong < 4
 
@@ -234,7 +234,7 @@ def test_noise_of_launches_does_not_hide_what_sessions_have_in_common() -> None:
     make, side, wrong = beneath(0.9, 0.5), np.repeat([EARLIER, BASE, CANDIDATE], [60, 20, 20]), 0
     for seed in range(5):
         values = 0.02 * make(np.random.default_rng(seed), 50, side.size)
-        tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+        tested = shift_test(values, side, CompareOptions())
         wrong += bool(tested.worse.any() or tested.better.any())
     assert wrong <= 1
 
