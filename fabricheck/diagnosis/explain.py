@@ -255,13 +255,13 @@ class _Table:
         always = np.bincount(self.cell_column, np.maximum(np.bincount(self.cell, gain), 0.0))
         # What healed a part is another cause, at one time of so many, before or after it.
         price = self.price + np.log(2 * np.bincount(self.column))
-        most = np.bincount(self.column, np.maximum(gain, 0.0))
-        for column in np.flatnonzero((most > always + price) & ~self.uneven):
+        least, most = always + price, np.bincount(self.column, np.maximum(gain, 0.0))
+        for column in np.flatnonzero((most > least) & ~self.uneven):
             own = slice(*np.searchsorted(self.column, [column, column + 1]))
             when = self.when[self.row[own]]
             directions = [(by, *_gains_until(gain[own], self.cell[own], by)) for by in (when, -when)]
             by, times, gains = max(directions, key=lambda direction: direction[2].max())
-            if gains.max() > always[column] + price[column]:
+            if gains.max() > least[column]:
                 is_then[own], prices[column] = by <= times[gains.argmax()], price[column]
         return is_then, prices
 
