@@ -18,7 +18,6 @@ from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_nam
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
-from fabricheck.results.guards import require
 from fabricheck.rfm.launch import reasons_not_to_run
 from fabricheck.topology.memory import placements
 from tests.rfm.test_checks import CHECKS
@@ -141,28 +140,6 @@ def test_host_memory_that_nothing_uses_is_invalid(tmp_path: Path) -> None:
 
 def test_only_memory_paths_are_for_a_rank_alone(tmp_path: Path) -> None:
     assert "not only rank 0" in said(result(tmp_path, "allreduce", kind=None))
-
-
-def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
-    run = result(tmp_path)
-
-    def problems(**plan: str) -> str:
-        found = require(
-            run,
-            transport="copy",
-            backend="cuda",
-            ranks=4,
-            nodes=1,
-            devices=True,
-            exit_code=0,
-            operations=["host_to_device"],
-            plan=plan,
-        )
-        return "\n".join(each.message for each in found)
-
-    assert problems(host_memory="pinned", access="write") == ""
-    assert "host_memory was pinned instead of pageable" in problems(host_memory="pageable")
-    assert "buffers was not given instead of host-device" in problems(buffers="host-device")
 
 
 # GB/s, each beside what has to be found wanting. Of the H200 node: nvbandwidth 0.8, 2026-11-21. The shares of the link

@@ -76,13 +76,15 @@ class Localization:
     """What was found. `suspects`: the faults, each with its readings, by index of the design, and what may be at fault.
 
     `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `hypotheses`: how
-    many faults the readings can tell apart.
+    many faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then
+    those of the suspects: what to measure again.
     """
 
     suspects: tuple[SlowGroup, ...]
     noise: float
     scale: float
     hypotheses: int
+    closest: tuple[str, ...]
 
 
 def locate(design: Design, measured_gbps: npt.ArrayLike) -> Localization:
@@ -282,7 +284,13 @@ class Locator:
 
     def _report(self, y: FloatArray, state: State) -> Localization:
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
-        return Localization(suspects, state.noise, math.exp(state.scale), self._distinct)
+        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
+        closest = [
+            *(name for each in next_ for name in self._alike([each])),
+            *(each.text for group in suspects for each in group.at_fault),
+        ]
+        noise, scale = state.noise, math.exp(state.scale)
+        return Localization(suspects, noise, scale, self._distinct, tuple(dict.fromkeys(closest)))
 
     def _suspect(self, y: FloatArray, state: State, position: int) -> SlowGroup:
         fault, loss = state.faults[position], state.losses[position]
