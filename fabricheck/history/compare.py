@@ -59,9 +59,8 @@ class MetricChange:
     """One metric in both sets. What counts is a session: runs of one session are one value, their median.
 
     `base` and `candidate` are robust centres in `unit`. `change` is candidate / base - 1, with its confidence
-    `interval`, and `error` the standard error of its logarithm; `effect` is the change in spreads between sessions,
-    positive where it is better. `smallest_change` is the least relative loss that sessions as many and as noisy would
-    have shown as regressed with the power of the options.
+    `interval`, and `error` the standard error of its logarithm. `smallest_change` is the least relative loss that
+    sessions as many and as noisy would have shown as regressed with the power of the options.
     `p_worse` and `p_better` are one-sided and not corrected for the number of metrics.
     """
 
@@ -75,9 +74,6 @@ class MetricChange:
     change: float
     interval: tuple[float, float]
     error: float
-    effect: float
-    spread: float  # between sessions, relative
-    correlation: float  # of neighbouring sessions; NaN where those of each side are equal
     p_worse: float
     p_better: float
     smallest_change: float
@@ -343,9 +339,6 @@ def _metrics(
                 change=math.expm1(sign[row] * tested.shift[row]),
                 interval=(_relative(ends[0]), _relative(ends[1])),
                 error=float(tested.error[row]),
-                effect=float(-tested.shift[row] / tested.spread[row]),
-                spread=float(tested.spread[row]),
-                correlation=float(tested.correlation[row]),
                 p_worse=float(tested.p_worse[row]),
                 p_better=float(tested.p_better[row]),
                 smallest_change=_loss(sign[row], tested.smallest[row]),
