@@ -14,7 +14,7 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_name
+from fabricheck.records.metrics import PlannedSeries, metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
@@ -96,9 +96,9 @@ def test_a_path_of_one_rank_is_a_valid_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "who"), [((0,), "0"), ((0, 1), "0_1"), ((0, 1, 2, 3), "all4")])
 def test_names_tell_who_used_the_path(ranks: tuple[int, ...], who: str) -> None:
-    name = metric_name("local_copy", "uncontended", ranks, world=4, size=MIB, quantity="goodput")
+    name = PlannedSeries("local_copy", "uncontended", ranks).name(4, MIB, "goodput")
     assert name == f"local_copy_uncontended_{who}_1mib_goodput"
-    assert metric_name("local_copy", "uncontended", (0,), world=1, size=8, quantity="latency").split("_")[3] == "0"
+    assert PlannedSeries("local_copy", "uncontended", (0,)).name(1, 8, "latency").split("_")[3] == "0"
 
 
 def _rank(**fields: Any) -> Callable[[list[Line]], object]:
