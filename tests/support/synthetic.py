@@ -11,7 +11,7 @@ import numpy as np
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
-from fabricheck.records.metrics import UNITS, Quantity
+from fabricheck.records.metrics import UNITS, PlannedSeries, Quantity
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 
