@@ -1,6 +1,6 @@
 """What compare and watch see at what noise: false alarms and power, on ten shapes and on recorded launches.
 
-    nice -n 19 python -m benchmarks.regression --output output/regression.md
+    nice -n 19 python -m benchmarks.regression --output output/history.md
 
 Every row has a seed of its own and is kept in OUTPUT.rows.json when it is done, so that a run that was stopped goes on
 where it was; another seed or size begins anew. An oracle knows the distribution of the noise: a CUSUM of the

@@ -1,4 +1,4 @@
-"""Reads the result file of fabricbench (docs/results-format.md) and guards it: nothing doubtful comes out unmarked.
+"""Reads the result file of fabricbench (docs/formats.md) and guards it: nothing doubtful comes out unmarked.
 
 `read_run` looks at one file by itself. What only the caller can know (which transport was requested, how the program
 ended, when the job started) is in `fabricheck.results.guards`.

@@ -202,7 +202,7 @@ def _environments(
                     "mpicxx": mpi_library.mpicxx,
                     **extras,
                     **({"launcher_options": [f"--mpi={interface}"]} if interface else {}),
-                    # Which vendor suites are here is the site's to say: docs/vendor-suites.md.
+                    # Which vendor suites are here is the site's to say: docs/vendor-tools.md.
                     "vendor": {},
                 },
             }

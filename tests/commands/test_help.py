@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tests.support.words import parse_command
-from tools.commands_page import PAGE, commands, render
+from tools.commands_page import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {context.command_path: context for context in commands() if not isinstance(context.command, click.Group)}
@@ -55,8 +55,3 @@ def test_the_help_of_run_tells_what_each_tag_is() -> None:
     text = COMMANDS["fabricheck run"].command.help or ""
     told = re.findall(r"^ *([\w-]+) {2,}(?:\d+ s  )?(?=\S)", text, re.MULTILINE)
     assert sorted(told) == sorted(tags)
-
-
-def test_the_page_of_commands_is_current() -> None:
-    """`make docs` writes it."""
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == render()

@@ -16,7 +16,6 @@ from fabricheck.report.lines import LONGEST, figures, general_steps, headline, l
 from fabricheck.results.proof_logs import reasons_of
 from fabricheck.topology.model import load_topology
 from tests.support.words import BANNED, parse_command
-from tools.catalogue_page import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, NIC = Component(Kind.GPU, "gpu2", "nid001", address="0000:18:00.0"), Component(Kind.NIC, "hsn0", "nid001")
@@ -130,12 +129,6 @@ def test_the_name_of_a_gpu_ends_with_its_index(file: Path) -> None:
     for gpu in load_topology(file).gpus:
         assert re.search(r"\d+$", gpu.name), gpu
         assert int(re.search(r"\d+$", gpu.name)[0]) == gpu.index  # type: ignore[index]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_pages_of_the_catalogue_are_current(page: Path) -> None:
-    """`make docs` writes them."""
-    assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page]
 
 
 TOOLS_OF_PORTS = {
