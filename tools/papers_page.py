@@ -36,10 +36,17 @@ fabricheck reproduce sc24-3 --from output/runs/RUN
 ```
 
 It leaves a page and a table (CSV). Points are numbers that the text, a caption or a table of the paper
-states; none was read off a drawing. The ratios behind *holds here*, *does not hold here* and *is open here*
-have 95% intervals; *expected* and *nominal* are those of [the
-model](methodology.md#what-the-links-allow). `NetworkCollectives`, `NetworkCollectivesOverSizes` and
-`GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with ReFrame's `-P`, and their figure from that run:
+states; none was read off a drawing: our copies of the papers have none. The ratios behind *holds here*, *does
+not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of [the
+model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
+
+Two sessions measured GPUs: four H200, and one. [Miniatures](results/miniatures-2026-11-29/README.md) are emulated
+nodes, with stand-ins for GPUs and their libraries and links of 25 to 100 Mb/s. They draw the figures over several
+nodes beside the model of that system, and are no evidence of what its machine does. Their latencies are left out:
+they are those of two busy cores.
+
+`NetworkCollectives`, `NetworkCollectivesOverSizes` and `GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with
+ReFrame's `-P`, and their figure from that run:
 
 ```
 fabricheck run --system alps --name NetworkCollectives -- -P NetworkCollectives.nodes=2,16,64
@@ -51,9 +58,9 @@ fabricheck reproduce sc24-9 --from output/runs/RUN
 @dataclass(frozen=True)
 class Recorded:
     """A recorded session: its name in those of files, what it is of, an archive of docs/results and the folder in it,
-    the system whose model it is, and the papers whose figures it draws (empty: all).
+    and the system whose model it is.
 
-    A miniature has its rates in a topology.yaml beside its results.
+    Of emulated nodes: the papers whose figures it draws. Their rates are in a topology.yaml beside the results.
     """
 
     name: str
@@ -99,14 +106,20 @@ def main() -> None:
         for name, cited in figures.items():
             if session.papers and name.partition("-")[0] not in session.papers:
                 continue
-            rows = {shown: measured(cited.figure, shown, runs, judge) for shown in cited.figure.quantities}
+            # A latency of emulated nodes is that of two busy cores.
+            quantities = [shown for shown in cited.figure.quantities if shown != "latency" or not session.papers]
+            rows = {shown: measured(cited.figure, shown, runs, judge) for shown in quantities}
             if not any(rows.values()):
                 continue
             drawn = [draw(cited, shown, rows[shown]) for shown in rows if rows[shown]]
             # Stand-ins for GPUs and their libraries are no evidence of what these do.
-            told = f"{REHEARSAL}." if any_rehearsal(runs) else answer(cited.figure, rows[cited.figure.quantities[0]])
+            told = f"{REHEARSAL}." if any_rehearsal(runs) else answer(cited.figure, rows[quantities[0]])
             sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {told or 'drawn.'}\n")
             sections[name] += list(_files(f"{name}-{session.name}", cited, drawn))
+    for name, cited in figures.items():
+        if not sections[name]:
+            alone = [draw(cited, shown, []) for shown in cited.figure.quantities if any(cited.points(shown))]
+            sections[name] = ["**The paper's points alone**\n", *_files(f"{name}-paper", cited, alone)] if alone else []
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 
 
@@ -143,7 +156,7 @@ def _alone(svg: str, figure: Figure) -> str:
     rules = re.findall(r"^\.(?:chart|k\d|expected).*$", own_file("report.css"), re.MULTILINE)
     style = " ".join([".chart { --ink: #1c2024; --line: #c9ced4; }", *rules])
     legend = "".join(
-        f'<text class="k{place}" style="fill: currentColor" x="{220 * (place % 3)}" y="{338 + 18 * (place // 3)}">'
+        f'<text class="k{place}" style="fill: currentColor" x="{330 * (place % 2)}" y="{338 + 18 * (place // 2)}">'
         f"{escape(line.label)}</text>"
         for place, line in enumerate(lines)
     )

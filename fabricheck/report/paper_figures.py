@@ -33,6 +33,8 @@ Shown = Literal["goodput", "latency", "time", "loss"]
 UNITS: Mapping[Shown, str] = {"goodput": "Gb/s", "latency": "us", "time": "us", "loss": "share of goodput"}
 # Settings of a plan with which an operation is another measurement: a figure shows them if and only if it names them.
 _SPECIAL = ("buffers", "shared_devices", "train", "in_place", "split")
+# Of what is one row: its name, its place and what that is called.
+_Key = tuple[str, float, str]
 _Text = Annotated[str, Field(min_length=1)]
 _MODEL = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
 
@@ -180,27 +182,32 @@ def measured(figure: PaperFigure, shown: Shown, runs: Iterable[Run], judge: Syst
     """
     complete = [run for run in runs if run.footer is not None and not run.problems]
     several = len({_mpi_of(run) for run in complete if run.header["transport"] == "mpi"}) > 1
-    named = [
-        [(_name(figure, run, own, several=several), own) for own in run.samples if _is_shown(figure, shown, run, own)]
+    topology = judge.topology
+    network = topology.network if topology else None
+    placed = [
+        [
+            ((_name(figure, run, own, several=several), *_place(figure, run, own, network)), own)
+            for own in run.samples
+            if _is_shown(figure, shown, run, own)
+        ]
         for run in complete
     ]
-    sizes = _sizes_of(figure, shown, ((name, samples.bytes) for own in named for name, samples in own))
-    topology = judge.topology
+    sizes = _sizes_of(figure, shown, ((key, samples.bytes) for own in placed for key, samples in own))
     quantity: Quantity = "goodput" if shown == "goodput" else "latency"
-    rows: dict[tuple[str, float, str], Measured] = {}
-    for run, own in zip(complete, named, strict=True):
-        expect = expect_from_topology(run, topology, judge.policy) if topology is not None else None
-        for name, samples in own:
-            if samples.bytes not in sizes[name]:
+    rows: dict[_Key, Measured] = {}
+    for run, own in zip(complete, placed, strict=True):
+        expect = expect_from_topology(run, topology, judge.policy) if topology else None
+        for key, samples in own:
+            if samples.bytes not in sizes[key]:
                 continue
-            place, at = _place(figure, run, samples, topology and topology.network)
+            name, place, at = key
             series = name
             # Operations stand beside each other, each with its ways; or the ways of the one that there is.
             if figure.over == "way":
                 at, _, series = name.partition(", ") if len(figure.operations) > 1 else (name, "", name)
-            row = rows.setdefault((name, place, at), Measured(name, series, at, place))
+            row = rows.setdefault(key, Measured(name, series, at, place))
             row.values[samples.ranks] = samples.goodput_gbps if shown == "goodput" else samples.latency_us
-            if expect is not None:
+            if expect:
                 row.models[samples.ranks] = expect(samples, quantity)
     return [rows[key] for key in sorted(rows)]
 
@@ -235,17 +242,15 @@ def _hosts(run: Run, samples: Samples) -> set[str]:
     return {rank.host for rank in run.ranks if rank.rank in samples.ranks}
 
 
-def _sizes_of(figure: PaperFigure, shown: Shown, measured: Iterable[tuple[str, int]]) -> Mapping[str, set[int]]:
-    """The sizes that a figure shows of each series: all, or one, which all series have where there is such a one."""
-    sizes: dict[str, set[int]] = defaultdict(set)
-    for name, size in measured:
-        sizes[name].add(size)
-    if figure.over == "size":
-        return sizes
+def _sizes_of(figure: PaperFigure, shown: Shown, measured: Iterable[tuple[_Key, int]]) -> Mapping[_Key, set[int]]:
+    """The size that a figure shows of each series at each place: that of all where there is such a one."""
+    sizes: dict[_Key, set[int]] = defaultdict(set)
+    for key, size in measured:
+        sizes[key].add(size)
     if figure.bytes is not None:
-        return {name: {parse_size(figure.bytes)} for name in sizes}
+        return {key: {parse_size(figure.bytes)} for key in sizes}
     common = set.intersection(*sizes.values()) if sizes else set()
-    return {name: {(min if shown == "latency" else max)(common or own)} for name, own in sizes.items()}
+    return {key: {(min if shown == "latency" else max)(common or own)} for key, own in sizes.items()}
 
 
 def _name(figure: PaperFigure, run: Run, samples: Samples, *, several: bool) -> str:

@@ -35,11 +35,11 @@ TOPOLOGY = "topology.yaml"
 # Routes of what is sent from a port's own address; the numbers of these tables mean nothing elsewhere.
 EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 
-# A queue holds so much time of its port: a fabric loses nothing where all ranks of a node, or all other nodes, send to a
-# port at once. Of 20 ms one lost the end of messages, and TCP took 200 ms to send that again (2026-11-29).
+# A queue holds so much time of its port: a fabric loses nothing where all ranks of a node, or all other nodes, send to
+# a port at once. Of 20 ms one lost the end of messages, and TCP took 200 ms to send that again (2026-11-29).
 _QUEUE_MS = 500
-# Flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the kernel holds
-# whole messages, and has no more than a few packets of each connection queue for a port at a time.
+# Flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the kernel
+# holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
 _MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 4500
 _TCP = {
     "tcp_congestion_control": "reno",
