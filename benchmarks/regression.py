@@ -309,7 +309,7 @@ def compared(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
             called = 0
             for _ in range(sizes.comparisons):
                 values = VARIATION * shape.make(rng, 100, side.size)
-                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                tested = shift_test(values, side, CompareOptions())
                 called += bool(tested.worse.any() or tested.better.any())
             cells.append(f"{called / sizes.comparisons:.1%}")
             wrong += called
@@ -328,7 +328,7 @@ def found_by_compare(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
             for _ in range(max(sizes.comparisons // 5, 2)):
                 values = VARIATION * shape.make(rng, 100, side.size)
                 values[:10, side == CANDIDATE] += 2.5 * VARIATION
-                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                tested = shift_test(values, side, CompareOptions())
                 shares.append(tested.worse[:10].mean())
                 known.append(np.median(tested.smallest[10:]))
                 covered.append(np.mean(np.abs(tested.shift[10:]) <= 2 * tested.error[10:]))

@@ -15,7 +15,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
 from fabricheck.results.proof_logs import reasons_of
 from fabricheck.topology.model import load_topology
-from tests.support.words import BANNED, parse_command
+from tests.support.words import BANNED
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, NIC = Component(Kind.GPU, "gpu2", "nid001", address="0000:18:00.0"), Component(Kind.NIC, "hsn0", "nid001")
@@ -76,16 +76,6 @@ def test_the_words_of_a_code(code: str) -> None:
     assert all(each.count("`") % 2 == 0 and not each.endswith(".") for each in entry.steps)
     # What is wrong has something that can be done about it.
     assert entry.steps or entry.certainty is Certainty.TOLD
-
-
-def commands() -> list[str]:
-    names = {each for entry in CATALOGUE.values() for step in entry.steps for each in re.findall(r"`(.+?)`", step)}
-    return sorted(each for each in names if each.startswith(("fabricheck ", "python ci/")) and len(each.split()) > 2)
-
-
-@pytest.mark.parametrize("command", commands())
-def test_the_commands_parse(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse_command(re.sub(r"[{}]", "", command), monkeypatch)
 
 
 def test_what_a_finding_does_not_have_keeps_a_word() -> None:
