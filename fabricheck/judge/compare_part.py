@@ -131,7 +131,7 @@ def judge_number(
     run = _as_run(number, part, ranks, nodes)
     alone = replace(topology, nvlink_domain_nodes=1)
     by_nics = SystemJudge(alone, None, known.policy, parts=known.parts).judge_alone(run)
-    if nodes == 1 or topology.nvlink_domain_nodes == 1 or not _by_nvlink(number, by_nics):
+    if not _by_nvlink(number, by_nics):
         return by_nics, alone
     return SystemJudge(topology, None, known.policy, parts=known.parts).judge_alone(run), topology
 
@@ -142,7 +142,7 @@ def _by_nvlink(number: PastedNumber, by_nics: RunJudgement) -> bool:
         return False
     judged = by_nics.judgements[-1]
     nominal = judged.expectation.nominal
-    return nominal is None or judged.unit != "Gb/s" or judged.value > nominal
+    return nominal is None or judged.value > nominal
 
 
 def _as_run(number: PastedNumber, part: Part, ranks: int, nodes: int) -> Run:

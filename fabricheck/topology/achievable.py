@@ -50,9 +50,8 @@ _MOST_NODES, _MARGIN_OF_MORE = 8, 0.55
 _MARGIN = 0.15
 # Over more, pairs of several nodes meet at a NIC: about 75% (De Sensi §V-C).
 _MARGIN_OF_ALLTOALL = 0.25
-# How much of it the switches of an NVLink domain give is known of eight GPUs. 64 and 72 had 80% and 87% (73, D3), those
-# of two and three domains 69% to 78% (75, D4, and GB200 in the same guide).
-_GPUS_OF_A_SWITCH, _MARGIN_OF_DOMAIN, _MARGIN_OF_DOMAINS = 8, 0.25, 0.35
+# How much of it the switches of an NVLink domain give is known of eight GPUs; 64 and 72 had 80% and 87% (73, D3).
+_GPUS_OF_A_SWITCH, _MARGIN_OF_DOMAIN = 8, 0.25
 
 
 @dataclass(frozen=True)
@@ -144,13 +143,9 @@ def _of_expected(question: Question, expected: float) -> Achievable | None:
     if data is None:
         return None
     # NCCL keeps the links as busy as it can with more than two GPUs of a node.
-    gpus = len(question.node_gpus)
-    fills = question.operation not in COLLECTIVES or (question.bytes >= FULL_BYTES and gpus > 2)
-    margin = data.margin if fills else None
-    if data.mover == "ccl in switch" and gpus > _GPUS_OF_A_SWITCH:
-        margin = margin and _MARGIN_OF_DOMAIN
+    fills = question.operation not in COLLECTIVES or (question.bytes >= FULL_BYTES and len(question.node_gpus) > 2)
     why = f"{data.share:.1%} of {expected:.4g} Gb/s is payload by {data.mover} over {data.technology}: {data.source}"
-    return Achievable(TimeOverSize(0.0, expected * data.share), why, margin)
+    return Achievable(TimeOverSize(0.0, expected * data.share), why, data.margin if fills else None)
 
 
 def _collective_between_nodes(question: Question, expected: float) -> Achievable | None:
@@ -176,16 +171,14 @@ def _collective_between_nodes(question: Question, expected: float) -> Achievable
     rate = data.share * min(gpus_gbps(topology, question.node_gpus) / crossings, expected)
     # Two ranks that add up send and receive as a pair does.
     known = question.operation == "allreduce" and (n == 2 or data.mover != "nic")
-    fills = question.bytes >= FULL_BYTES and question.operation not in ROOTED
-    margin = data.margin if known else (data.margin or _MARGIN) if fills else None
     if len(question.node_gpus) > 1:
         inside, in_node = _inside(question), collective(question).expected
         if inside is None or in_node is None:
             return None
         if in_node * inside.share < rate:
             rate, data = in_node * inside.share, inside
-            if len(question.node_gpus) > _GPUS_OF_A_SWITCH:
-                margin = margin and _MARGIN_OF_DOMAINS
+    fills = question.bytes >= FULL_BYTES and question.operation not in ROOTED
+    margin = data.margin if known else (data.margin or _MARGIN) if fills else None
     if question.operation == "alltoall" and question.nodes > 2:
         margin = margin and _MARGIN_OF_ALLTOALL
     if question.nodes > _MOST_NODES:
@@ -246,7 +239,10 @@ def _inside(question: Question) -> Payload | None:
         mover = "ccl pair"  # which it is made of
     elif in_switch(question, own_algorithm) is not None:
         mover = "ccl in switch"
-    return least_payload(between_gpus(question.topology), mover)
+    data = least_payload(between_gpus(question.topology), mover)
+    if data is not None and mover == "ccl in switch" and len(question.node_gpus) > _GPUS_OF_A_SWITCH:
+        return replace(data, margin=_MARGIN_OF_DOMAIN)
+    return data
 
 
 def _on_the_way(question: Question, source: Gpu, destination: Gpu) -> Iterable[str]:

@@ -86,9 +86,9 @@ def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Alg
     if reduced is None:
         return None
     links = between_gpus(question.topology)
-    ways = (reduced, "ccl in switch"), (other, "ccl")
-    by_switch, by_ring = (way.gbps * getattr(least_payload(links, mover), "share", 1.0) for way, mover in ways)
-    return reduced if by_switch > by_ring else None
+    by_switch, by_ring = least_payload(links, "ccl in switch"), least_payload(links, "ccl")
+    gain = by_switch.share / by_ring.share if by_switch and by_ring else 1.0
+    return reduced if gain * reduced.gbps > other.gbps else None
 
 
 def between_gpus(topology: Topology) -> list[str]:

@@ -105,8 +105,6 @@ class Osu(Block):
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says, and begins the table."""
-        if kind == "title" and "words" in self.said:
-            self.invalid(line, "a second benchmark begins: two outputs are in one text")
         super().read_line(kind, match, line)
         if kind == "title":
             self.test = test_of(match["call"], match["words"])
