@@ -133,10 +133,9 @@ class Osu(Block):
             return
         if not test.streams and not test.pair:
             self.facts["time_over_ranks"] = "maximum" if "maximum" in table.columns else "average"
-        if test.per_rank and self.ranks is None:
+        if self.ranks is None and (test.per_rank or not self.wrong_data):
             self.missing = "--ranks N  # as many as took part"
-            text = f"OSU does not print the number of ranks, which sets the buffer of {test.operation}: --ranks"
-            self.invalid(None, text)
+            self.invalid(None, f"OSU does not print the number of ranks of the {test.operation}: --ranks")
             return
         pairs, schedule = int(self.said.get("pairs", 1)), "uncontended"
         if pairs > 1 and test.streams:
