@@ -202,9 +202,9 @@ def _below(estimates: Iterable[Estimate], published: Sequence[Published], unit: 
     for stated in published:
         number = f"{stated.low:g}" if stated.low == stated.high else f"{stated.low:g} to {stated.high:g}"
         relation = {"about": "about ", "at_least": "at least ", "at_most": "at most "}.get(stated.relation, "")
-        yield from _wrapped(
-            f"  {stated.what}: {relation}{number} {stated.unit} ({stated.conditions}; {stated.source})", indent=4
-        )
+        shown = f"; waits for {stated.waits_for}" if stated.waits_for else ""
+        text = f"{relation}{number} {stated.unit} ({stated.conditions}; {stated.source}{shown})"
+        yield from _wrapped(f"  {stated.what}: {text}", indent=4)
 
 
 def _line(first: str, by: str, cells: Sequence[str]) -> str:
