@@ -157,11 +157,15 @@ def draw_faults(rng: Generator, measured: list[Measured]) -> dict[Component, flo
 
 
 def heal(rng: Generator, faults: Iterable[Component], measured: list[Measured]) -> None:
-    """One part in four heals, or gets slow, in the middle of the session: it is not among what its other rows took."""
+    """One part in four heals, or gets slow, in the middle of the session: it is not among what its other rows took.
+
+    Two slow pairs with a common end may be two faults, so three or more have to be left."""
     for fault in faults:
         change = int(rng.integers(len(measured) // 4, 3 * len(measured) // 4 + 1))
         healthy = [range(change), range(change, len(measured))][rng.integers(2)]
-        if rng.random() < 0.25 and not fault.kind.is_software:
+        slow = [row for number, row in enumerate(measured) if fault in row.taken and number not in healthy]
+        pairs = {frozenset(row.own.ends) for row in slow}
+        if rng.random() < 0.25 and not fault.kind.is_software and len(pairs) > 2:
             for number in healthy:
                 measured[number] = replace(measured[number], taken=measured[number].taken - {fault})
 
