@@ -6,10 +6,12 @@ as users report it to the projects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from fabricheck.records.component import Component, Kind
 
 RULE = "-" * 74
 
@@ -17,12 +19,14 @@ RULE = "-" * 74
 @dataclass(frozen=True)
 class Failure:
     """`text`: what was printed. `guilty`: the node at fault; `others`: healthy ones. `known`: `node` where the text
-    tells the node, `pair` where it tells two ends of a connection, `unknown` where it tells neither."""
+    tells the node, `pair` where it tells two ends of a connection, `unknown` where it tells neither. `addresses`: of
+    the NIC of each node, which nobody prints."""
 
     text: str
     guilty: str
     others: tuple[str, ...]
     known: str
+    addresses: Mapping[str, Component] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -179,6 +183,58 @@ def an_address_cannot_be_reached(bad: str, others: list[str], rng: np.random.Gen
     ]
 
 
+def route_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
+    to, port = address_of(far), rng.integers(1024, 60000)
+    why = rng.choice(["Network is unreachable", "No route to host"])
+    mca = f"[{near}][[27407,1],0][btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_start_connect]"
+    forms = (
+        [f"{mca} connect() to {to}:{port} failed: {why} (101)"],
+        [f"{mca} from {near} to: {far} Unable to connect to the peer {to} on port {port}: {why}"],
+        [RULE, "WARNING: Open MPI failed to TCP connect to a peer MPI process.", "", f"  Local host: {near}",
+         "  PID:        71", f"  Message:    connect() to {to}:{port} failed", f"  Error:      {why} (101)", RULE],
+        [f"{near}:17:18 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to {to}<{port}> failed : {why}"],
+    )  # fmt: skip
+    return forms[int(rng.integers(len(forms)))]
+
+
+def mpi_start_hangs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    what = rng.choice(["MPI did not start: is a node down?", "the ranks did not meet before a plan"])
+    ranks = [other for other in others for _ in range(2)]
+    return [f"fabricbench: {ranks[int(place)]}: {what}" for place in rng.permutation(len(ranks))]
+
+
+def all_nodes_wait(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return mpi_start_hangs("", [bad, *others], rng)
+
+
+def slurm_has_no_answer(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [
+        f"srun: error: slurm_receive_msgs: [[{bad}]:6818] failed: {rng.choice(['Zero Bytes', 'Nothing'])} sent",
+        *aborted(others),
+    ]
+
+
+def slurm_started_too_few(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [f"srun: error: timeout waiting for task launch, started {len(others)} of {len(others) + 1} tasks"]
+
+
+def orte_has_no_route(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [
+        RULE,
+        f"{rng.choice(['ORTE', 'PRTE'])} does not know how to route a message to the specified daemon",
+        "located on the indicated node:",
+        "",
+        f"  my node:   {others[0]}",
+        f"  target node:  {bad}",
+        RULE,
+    ]
+
+
+def pals(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [f"mpiexec: {rng.choice(['RPC launch', 'exec'])} failed on {rng.choice(['', 'node '])}{bad}: Not found"]
+
+
 def healthy_ones_are_killed(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     return ["srun: error: Application launch failed: Unspecified error", *aborted(others)]
 
@@ -212,6 +268,13 @@ KINDS: dict[Maker, str] = {
     one_cannot_connect: "pair",
     nccl_cannot_connect: "pair",
     an_address_cannot_be_reached: "unknown",
+    route_is_missing: "pair",
+    mpi_start_hangs: "node",
+    all_nodes_wait: "unknown",
+    slurm_has_no_answer: "node",
+    slurm_started_too_few: "unknown",
+    orte_has_no_route: "pair",
+    pals: "node",
     healthy_ones_are_killed: "unknown",
     all_are_terminated: "unknown",
 }
@@ -231,6 +294,11 @@ def chatter(rng: np.random.Generator, nodes: list[str]) -> list[str]:
     return [str(line) for line in rng.permutation(lines)[: rng.integers(len(lines))]]
 
 
+def address_of(node: str) -> str:
+    """Of its NIC."""
+    return f"10.78.{len(node)}.{node[-1]}"
+
+
 def random_failure(rng: np.random.Generator, maker: Maker) -> Failure:
     """A job of 3 to 8 nodes, one of which keeps it from starting."""
     stem = str(rng.choice(["nid00", "gpu-node-", "x1000c0s1b0n", "r33c2t2n"]))
@@ -239,4 +307,5 @@ def random_failure(rng: np.random.Generator, maker: Maker) -> Failure:
     lines = maker(bad, others, rng)
     prefix = str(rng.choice(PREFIXES))
     text = [*chatter(rng, others), *(f"{prefix}{line}" for line in lines), *chatter(rng, others)]
-    return Failure("\n".join(text), bad, tuple(others), KINDS[maker])
+    nics = {address_of(node): Component(Kind.NIC, "ib0", node) for node in (bad, *others)}
+    return Failure("\n".join(text), bad, tuple(others), KINDS[maker], nics)
