@@ -64,15 +64,16 @@ _CONNECTIONS = (
         r"(?s:IP address that is\s+unexpected(?:(?!-{20}).){0,400}?Local host:\s+(?P<near>\S+)"
         r"(?:(?!-{20}).){0,200}?Peer hostname:\s+(?P<far>\S+))"
     ),
-    re.compile(r"\[(?P<near>[\w.-]+)\]\[.*(?:connect\(\) to|to the peer) (?P<far>[\da-f.:]+?)(?::\d+| on port|) "),
+    re.compile(r"\[(?P<near>[\w.-]+)\]\[.*connect\(\) to (?P<far>[\da-f.:]+?)(?::\d+)? failed"),
+    re.compile(r"\S* from (?P<near>[\w.-]+) to: \S+ Unable to connect to the peer (?P<far>[\da-f.:]+) on port"),
     re.compile(
         r"(?s:to route a message to the (?:(?!-{20}).){0,200}?my node:\s+(?P<near>\S+)\s+target node:\s+(?P<far>\S+))"
     ),
     re.compile(r"(?P<near>[\w.-]+):\d+:\d+ \[\d+\].*[Cc]onnect to (?P<far>[\w.-]+)<\d+> (?:failed|returned)"),
     re.compile(r'unable to connect from "(?P<near>[^"]+)" to "(?P<far>[^"]+)"'),
 )
-#: After these MPI waits for ever.
-_ENDLESS = re.compile(
+#: After these MPI waits for ever, or ends.
+ENDLESS = re.compile(
     r"failed to TCP connect|IP address that is\s+unexpected|received unexpected process identifier"
     r"|[Cc]onnect.*: ?(?:Network is unreachable|No route to host)"
 )
@@ -92,11 +93,6 @@ _SIGNALS = (
 )
 _NONE_KNOWN: Mapping[str, Any] = {}
 _OTHERS_ENDED = re.compile(r"Terminating StepId|\*\*\* STEP .* CANCELLED|Job step aborted|launch failed")
-
-
-def is_endless(text: str) -> bool:
-    """Whether a library printed what it does not go on after."""
-    return _ENDLESS.search(text) is not None
 
 
 def start_failures(

@@ -27,7 +27,7 @@ from reframe.utility import osext
 from fabricheck.fleet.resume import JOB_ID
 from fabricheck.fleet.settings import KEY
 from fabricheck.results.node_state import FOLDER
-from fabricheck.results.start_failures import is_endless
+from fabricheck.results.start_failures import ENDLESS
 from fabricheck.rfm.build_fabricbench import BuildFabricbench
 from fabricheck.rfm.duration import job_seconds, seconds_together
 from fabricheck.rfm.job_end import BEGUN, EXIT_STATUS, leave_words, read_words, take_over
@@ -61,7 +61,7 @@ launch_plans() (
   idle=0
   while :; do
     open=$(while read -r folder _; do [ -e "$folder/{BEGUN}" ] || echo "$folder"; done < "$2")
-    [ -n "$open" ] && [ $idle -lt 2 ] || break
+    [ -n "$open" ] && [ $idle -lt 2 ] && [ ! -e ended ] || break
     rm -rf {FOLDER}
     (trap : TERM; . ./launch.sh) > launch.out 2> launch.err < /dev/null
     status=$?
@@ -263,6 +263,7 @@ class SharedJobs(SerialExecutionPolicy):
                 own = [task for task in tasks if self._launch_of[task] == place]
                 if (place / FOLDER).exists() and _hangs(place, own, started.setdefault(place, time.monotonic())):
                     is_ended = True
+                    (place / "ended").touch()
                     job.cancel()
                     break
             self._pollctl.snooze()
@@ -420,11 +421,9 @@ def _hangs(place: Path, tasks: Sequence[RegressionTask], since: float) -> bool:
     waits for ever in one that has begun."""
     begun = [task for task in tasks if _is_begun(task)]
     running = [task for task in begun if not (_stage(task) / EXIT_STATUS).exists()]
-    if begun and not running:
-        return False
     is_late = time.monotonic() - since > _START_S * (1 + tasks[0].check.num_tasks / 1000)
     files = [place / "launch.err", *(_stage(task) / "plan.err" for task in running)]
-    return (is_late and not begun) or any(is_endless(read_words(file)) for file in files if file.exists())
+    return (is_late and not begun) or any(ENDLESS.search(read_words(file)) for file in files if file.exists())
 
 
 def _stage(task: RegressionTask) -> Path:

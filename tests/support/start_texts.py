@@ -187,9 +187,9 @@ def route_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> l
     near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
     to, port = address_of(far), rng.integers(1024, 60000)
     why = rng.choice(["Network is unreachable", "No route to host"])
-    mca = f"[{near}][[27407,1],0][btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_start_connect]"
+    mca = f"[[27407,1],{rng.integers(9)}][../opal/btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_start_connect]"
     forms = (
-        [f"{mca} connect() to {to}:{port} failed: {why} (101)"],
+        [f"[{near}]{mca} connect() to {to}:{port} failed: {why} (101)"],
         [f"{mca} from {near} to: {far} Unable to connect to the peer {to} on port {port}: {why}"],
         [RULE, "WARNING: Open MPI failed to TCP connect to a peer MPI process.", "", f"  Local host: {near}",
          "  PID:        71", f"  Message:    connect() to {to}:{port} failed", f"  Error:      {why} (101)", RULE],
