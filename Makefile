@@ -49,7 +49,7 @@ docs:
 	@python -m tools.commands_page
 	@python -m tools.catalogue_page
 	@python -m tools.metrics_page
-	@python -m tools.formats_page
+	@python -m tools.schemas
 	@python -m tools.papers_page
 	@mkdocs build --quiet --strict
 

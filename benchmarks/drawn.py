@@ -217,7 +217,7 @@ def compared(rng: Generator, shape: Drawn | Shape, effort: Effort) -> list[float
         for loss in (0.0, 0.01):
             values = spread * shape.make(rng, 100, side.size)
             values[:10, side == CANDIDATE] += loss
-            tested = shift_test(values, side, np.arange(side.size), CompareOptions(), kind=kind)
+            tested = shift_test(values, side, CompareOptions(), kind=kind)
             if loss:
                 shares.append(float(tested.worse[:10].mean()))
                 least.append(float(np.median(tested.smallest[10:50])))

@@ -1,6 +1,6 @@
 """What compare and watch see at what noise: false alarms and power, on ten shapes and on recorded launches.
 
-    nice -n 19 python -m benchmarks.regression --output output/regression.md
+    nice -n 19 python -m benchmarks.regression --output output/history.md
 
 Every row has a seed of its own and is kept in OUTPUT.rows.json when it is done, so that a run that was stopped goes on
 where it was; another seed or size begins anew. An oracle knows the distribution of the noise: a CUSUM of the
@@ -309,7 +309,7 @@ def compared(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
             called = 0
             for _ in range(sizes.comparisons):
                 values = VARIATION * shape.make(rng, 100, side.size)
-                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                tested = shift_test(values, side, CompareOptions())
                 called += bool(tested.worse.any() or tested.better.any())
             cells.append(f"{called / sizes.comparisons:.1%}")
             wrong += called
@@ -328,7 +328,7 @@ def found_by_compare(shape: Shape) -> Callable[[Generator, Sizes], list[str]]:
             for _ in range(max(sizes.comparisons // 5, 2)):
                 values = VARIATION * shape.make(rng, 100, side.size)
                 values[:10, side == CANDIDATE] += 2.5 * VARIATION
-                tested = shift_test(values, side, np.arange(side.size), CompareOptions())
+                tested = shift_test(values, side, CompareOptions())
                 shares.append(tested.worse[:10].mean())
                 known.append(np.median(tested.smallest[10:]))
                 covered.append(np.mean(np.abs(tested.shift[10:]) <= 2 * tested.error[10:]))

@@ -13,7 +13,7 @@ for reading them from a store, which `benchmarks/store.py` measures; the table h
 
     nice python -m benchmarks.scale --history compare --metrics 100000 --nights 10
 
-gives a made-up history of so many metrics to compare, calibrate or watch. The tables are in docs/how-we-know.md.
+gives a made-up history of so many metrics to compare, calibrate or watch. Tables: docs/results/simulated/cost.md.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         "share_devices": "true: ranks may share a GPU",
         "sycl_compiler": "another compiler than `icpx`",
         "sycl_home": "folder of the SYCL compiler, for the vendor suites",
-        "vendor": "where the [vendor suites](vendor-suites.md) are",
+        "vendor": "where the [vendor suites](vendor-tools.md) are",
     },
 }
 

@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,20 +19,18 @@ ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ("first-run", "your-system", "every-night", "after-an-upgrade", "when-it-is-red")
 #: Words of before, by which results of older versions of fabricbench are read.
 _OLD = "guards.py"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "lab" / "commands.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def words(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").split())
 
 
-def commands_in(page: Path) -> Iterator[str]:
-    """The lines of code blocks and the code in running text that begin as a command does, without a prompt."""
-    text = page.read_text(encoding="utf-8")
+def lines_of_blocks(text: str) -> list[str]:
+    """The lines of code blocks, without the prompt before a command."""
     blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    indented = re.findall(r"^ {4,}(\S.*)$", text, re.MULTILINE)
-    for line in [line for block in blocks for line in block.splitlines()] + indented + re.findall(r"`([^`\n]+)`", text):
-        yield line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+    lines = [line for block in blocks for line in block.splitlines()] + re.findall(r"^ {4,}(\S.*)$", text, re.MULTILINE)
+    return [line.strip().removeprefix("$ ").removeprefix(".venv/bin/") for line in lines]
 
 
 def test_the_readme_is_one_screen_and_the_guide_an_hour() -> None:
@@ -57,7 +54,7 @@ def messages() -> Iterator[tuple[str, str]]:
             if id(node) in docstrings | parts or not isinstance(node, (ast.Constant, ast.JoinedStr)):
                 continue
             values = node.values if isinstance(node, ast.JoinedStr) else [node]
-            text = "…".join(str(part.value) for part in values if isinstance(part, ast.Constant))
+            text = "".join(map(_part, values))
             if isinstance(node, ast.JoinedStr) or isinstance(node.value, str):
                 yield f"{file.name}:{node.lineno}", text
     for file in (ROOT / "fabricheck").rglob("*.j2"):
@@ -107,10 +104,44 @@ def test_help_says_when_to_use_a_command_and_gives_an_example(command: click.Con
     assert "\nWhen: " in text or command.command_path.startswith("fabricheck emulate fault ")
 
 
+#: A command in a text: up to a mark of the sentence, or to the end of the code.
+_NAMES = "|".join(sorted({command.command_path.split()[1] for command in commands()}))
+_COMMAND = re.compile(rf"\b(fabricheck (?:{_NAMES})|python ci/drain\.py)\b((?: [^`;)\n]*)?)")
+#: Words in capitals that a reader replaces by what he has in hand; any other would be a command that is none.
+_IN_HAND = {"FILE", "FOLDER", "RUN", "SYSTEM"}
+
+
+def _part(part: ast.expr) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    text = ast.unparse(part)
+    return "fabricheck" if "program()" in text else "python ci/drain.py" if "drain.py" in text else "…"
+
+
+def test_what_is_printed_as_a_command_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every text of the package: steps of the catalogue, next lines, mistakes."""
+    commands_in_texts = []
+    for _, text in messages():
+        for match in _COMMAND.finditer(re.sub(r"\{\w+\}|…", "x", text).replace("x--", "--")):
+            options = re.split(r"[:?,] ", match[2])[0].rstrip(" .:?'\"")
+            if options and not options.endswith("--help"):
+                commands_in_texts.append(f"{match[1]}{options}")
+    for command in commands_in_texts:
+        assert not set(re.findall(r"\b[A-Z]{3,}\b(?!=)", command)) - _IN_HAND, command
+        parse_command(command, monkeypatch)
+    assert len(commands_in_texts) > 40
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_a_page_are_commands(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in code blocks can be pasted; of code in running text the program is there."""
+    text = page.read_text(encoding="utf-8")
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    for line in commands_in(page):
+    blocks = lines_of_blocks(text)
+    for line in blocks:
+        if line.startswith("fabricheck ") and not re.search(r"\[(?:--|[A-Z]+)", line):
+            parse_command(line, monkeypatch)
+    for line in blocks + re.findall(r"`([^`\n]+)`", text):
         if match := re.match(r"make ([a-z-]+)\b(?!=)", line):
             assert match[1] in targets, line
         if match := re.match(r"(?:nice )?python -m (fabricheck|tools|benchmarks)([\w.]+)", line):
@@ -119,6 +150,3 @@ def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatc
             assert (ROOT / match[1]).is_file(), line
         if re.match(r"python ci/drain.py .*[.]json", line) and "[" not in line:
             parse_command(line, monkeypatch)
-        if re.match(r"fabricheck [a-z]+ .*-", line) and not re.search(r"[…<|*$]|\[[A-Z-]|OPTION|\.\.\.", line):
-            with suppress(click.MissingParameter, click.BadOptionUsage):  # in running text, the beginning of a command
-                parse_command(line, monkeypatch)

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md, the reference of the command line, from the commands themselves: `make docs` calls it."""
+"""Writes docs/commands.md and lab/commands.md, the reference of the command line, from the commands: `make docs`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import click
 
 from fabricheck.cli import cli
 
-PAGE = Path("docs/commands.md")
-_FAULT, _CLUSTER = "fabricheck emulate fault", "--name TEXT"
+PAGE, PAGE_OF_LAB = Path("docs/commands.md"), Path("lab/commands.md")
+_LAB = "fabricheck emulate"
+_FAULT, _CLUSTER = f"{_LAB} fault", "--name TEXT"
 _HEAD = """# Commands
 
 Made by `make docs`: the same text as `--help` of each command. Every command also takes `--site FOLDER`: a folder with
@@ -29,6 +30,10 @@ Variables:
 - `FABRICHECK_CACHE`: the folder of built programs. If it is not set: `cache/` below the output folder.
 - `FABRICHECK_BUILT`, `FABRICHECK_LAUNCHES`: the same as `fabricheck run --built` and `--launches`.
 """
+_HEAD_OF_LAB = """# Commands of the lab
+
+Made by `make docs`: the same text as `--help` of each command.
+"""
 
 
 def commands() -> Iterator[click.Context]:
@@ -37,8 +42,21 @@ def commands() -> Iterator[click.Context]:
 
 
 def render() -> str:
-    """The page, as Markdown."""
-    page = "\n".join([_HEAD, *map(_section, commands())])
+    """The page of what a site runs, as Markdown."""
+    return _page(_HEAD, [context for context in commands() if not _is_of_lab(context)])
+
+
+def render_lab() -> str:
+    """The page of the lab's commands, as Markdown."""
+    return _page(_HEAD_OF_LAB, [context for context in commands() if _is_of_lab(context)])
+
+
+def _is_of_lab(context: click.Context) -> bool:
+    return context.command_path.startswith(_LAB)
+
+
+def _page(head: str, contexts: list[click.Context]) -> str:
+    page = "\n".join([head, *map(_section, contexts)])
     return re.sub(r"([^\n])\n(#+ )", r"\1\n\n\2", page)  # after a list, too
 
 
@@ -94,3 +112,4 @@ def _section(context: click.Context) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
+    PAGE_OF_LAB.write_text(render_lab(), encoding="utf-8")

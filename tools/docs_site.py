@@ -19,6 +19,7 @@ _OF_ROOT = {
     "index.md": "README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
+    "commands-of-the-lab.md": "lab/commands.md",
     "emulated-nodes.md": "lab/README.md",
     "faults-of-gpus.md": "lab/faults.md",
     "faults.md": "tests/faults/README.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def render() -> str:
 
 def _operations() -> Iterator[str]:
     yield "## Operations\n"
-    yield "[Results](results-format.md#samples) has the exact definitions, with the sections of the papers.\n"
+    yield "[Results](formats.md#results) has patterns and pairs, with the sections of the papers.\n"
     yield "| operation | measures | bytes |"
     yield "|---|---|---|"
     for start, (measures, size) in _MEASURES.items():
@@ -110,8 +111,8 @@ def _checks() -> Iterator[str]:
         for check in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(check, ast.ClassDef):
                 tags = ", ".join(f"`{tag}`" for tag in sorted(_attribute(check, "tags")))
-                summary = (ast.get_docstring(check) or "").split("\n\n")[0].replace("\n", " ").replace("*CCL", r"\*CCL")
-                yield f"| {check.name} | {summary} | {tags} |"
+                summary = " ".join((ast.get_docstring(check) or "").split("\n\n")[0].split()).replace("*CCL", r"\*CCL")
+                yield f"| {check.name} | {re.split(r'(?<=[.]) (?=[A-Z])', summary)[0]} | {tags} |"
 
 
 def _attribute(check: ast.ClassDef, name: str) -> set[str]:

@@ -37,7 +37,7 @@ fabricheck reproduce sc24-3 --from output/runs/RUN
 It leaves a page and a table (CSV). Points are numbers that the text, a caption or a table of the paper
 states; none was read off a drawing. The ratios behind *holds here*, *does not hold here* and *is open here*
 have 95% intervals; *expected* and *nominal* are those of [the
-model](topology-format.md#what-is-computed-and-how). `NetworkCollectives`, `NetworkCollectivesOverSizes` and
+model](methodology.md#what-the-links-allow). `NetworkCollectives`, `NetworkCollectivesOverSizes` and
 `GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with ReFrame's `-P`, and their figure from that run:
 
 ```

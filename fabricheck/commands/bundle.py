@@ -8,9 +8,6 @@ from pathlib import Path
 import click
 
 from fabricheck.errors import UserError
-from fabricheck.units import few
-
-_MOST_LEFT = 40
 
 
 @click.command()
@@ -31,8 +28,8 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     the report, every raw result, the state of the nodes, the logs and fabricbench's sources. Its REPRODUCE.md names the
     failing run and has the commands that build, launch and judge it.
 
-    --hide-names replaces names by hashes, and prints words that may still be names: read them before you send the
-    archive. config/policy.yaml can have names that are always hidden (hide_names, hide).
+    --hide-names replaces names by hashes; names that look like other words stay, so read the archive before you send
+    it, and hide those with --hide. config/policy.yaml can have names that are always hidden (hide_names, hide).
 
     \b
     fabricheck bundle output/runs/alps-20261122T020000Z --hide-names
@@ -46,10 +43,7 @@ def bundle(*, folder: Path, output: Path | None, hide_names: bool, more: tuple[s
     more = (*policy.hide, *more)
     hide = hide_names or policy.hide_names or bool(more)
     written = write_bundle(folder, output, hide=hide, more=more, nodes=_nodes(folder) if hide else ())
-    click.echo(f"{output}: {len(written.files)} files, {output.stat().st_size:,} bytes")
-    if written.left:
-        named = few(written.left, _MOST_LEFT)
-        click.echo(f"check these words before you send it, and hide names among them with --hide: {named}")
+    click.echo(f"{output}: {len(written)} files, {output.stat().st_size:,} bytes")
 
 
 def _nodes(folder: Path) -> tuple[str, ...]:

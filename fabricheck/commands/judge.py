@@ -186,9 +186,7 @@ def _table(judged: RunJudgement) -> Iterable[str]:
         yield from _wrapped(problem.verdict, _without_path(problem.message, judged.run.path))
     unjudged = sum(metric.unjudged for metric in judged.judgements)
     if unjudged > 1:
-        step = (
-            "give --system or --topology" if judged.topology is None else "run fabricheck calibrate after healthy runs"
-        )
+        step = "give --system or --topology" if judged.topology is None else "calibrate after healthy runs"
         yield f"  INCOMPLETE  {unjudged} of {count} metrics have no baseline: {step}"
     for metric in judged.judgements:
         if not (metric.unjudged and unjudged > 1):

@@ -195,8 +195,11 @@ def _places(finding: Finding, runs: Sequence[RunJudgement]) -> Iterator[tuple[in
 
 
 def _prior(evidence: Iterable[Finding], rows: Iterable[Measurement]) -> dict[Component, float]:
-    """The weight of evidence that something was seen of a component; that it is slow, the rows say themselves."""
-    seen = [each for each in evidence if each.entry.symptom != SLOW]
+    """The weight of evidence that something was seen of a component; that it is slow, the rows say themselves.
+
+    Notes, such as that MPS is on, do not count.
+    """
+    seen = [each for each in evidence if each.entry.symptom != SLOW and each.verdict is not Verdict.PASS]
     places = {_place(component) for each in seen for component in each.components}
     crossed = {component for row in rows for component in row.crosses} if places else set()
     return {component: SEEN for component in crossed if _place(component) in places}

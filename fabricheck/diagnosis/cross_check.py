@@ -62,7 +62,7 @@ def compare(
     INVALID where a number is not a measurement; INCOMPLETE where there are too few rounds for an interval (6 at 95%).
     At sizes of LARGE_BYTES and more that take LEAST_US and more, DEGRADED where the ratio is outside 1 ± MARGIN, or its
     interval is wider than that on either side: then the agreement is not shown. Others are reported, and pass: there
-    the two differ in what they put inside the clock (docs/vendor-suites.md).
+    the two differ in what they put inside the clock (docs/vendor-tools.md).
     """
     numbers = [number for each in rounds for number in (each.ours, each.theirs)]
     what = f"{operation} of {format_size(size)}"

@@ -17,7 +17,7 @@ from fabricheck.fleet.record import Fleet
 #: The key of a partition's `extras` that names the folder of the fleet.
 KEY = "fleet"
 
-_SETTINGS = '''"""Written by `fabricheck run --nodes`: the site's settings, inside of one job."""
+_SETTINGS = '''"""Written by `fabricheck run`: the site's settings, inside of one job."""
 
 from pathlib import Path
 

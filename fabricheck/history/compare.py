@@ -59,9 +59,8 @@ class MetricChange:
     """One metric in both sets. What counts is a session: runs of one session are one value, their median.
 
     `base` and `candidate` are robust centres in `unit`. `change` is candidate / base - 1, with its confidence
-    `interval`, and `error` the standard error of its logarithm; `effect` is the change in spreads between sessions,
-    positive where it is better. `smallest_change` is the least relative loss that sessions as many and as noisy would
-    have shown as regressed with the power of the options.
+    `interval`, and `error` the standard error of its logarithm. `smallest_change` is the least relative loss that
+    sessions as many and as noisy would have shown as regressed with the power of the options.
     `p_worse` and `p_better` are one-sided and not corrected for the number of metrics.
     """
 
@@ -75,9 +74,6 @@ class MetricChange:
     change: float
     interval: tuple[float, float]
     error: float
-    effect: float
-    spread: float  # between sessions, relative
-    correlation: float  # of neighbouring sessions; NaN where those of each side are equal
     p_worse: float
     p_better: float
     smallest_change: float
@@ -321,8 +317,8 @@ def _metrics(
     facts = [_facts(keys, rows) for rows in (base, candidate)]
     sign = np.where(facts[0]["better"].to_numpy() == "higher", -1.0, 1.0)
     recent = earlier.group_by(KEY, maintain_order=True).tail(BEFORE)
-    values, side, when = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
-    tested = shift_test(values * sign[:, None], side, when, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
+    values, side = _matrix(keys, ((EARLIER, recent), (BASE, base), (CANDIDATE, candidate)))
+    tested = shift_test(values * sign[:, None], side, options, kind=_kinds(keys, facts[0]["unit"].to_list()))
     centres = [np.exp(sign * each) for each in (tested.base, tested.candidate)]
     counts = [np.isfinite(values[:, side == each]).sum(axis=1) for each in (BASE, CANDIDATE)]
     quantile = -stdtrit(np.maximum(tested.freedom, 1e-9), (1 - options.confidence) / 2)
@@ -343,9 +339,6 @@ def _metrics(
                 change=math.expm1(sign[row] * tested.shift[row]),
                 interval=(_relative(ends[0]), _relative(ends[1])),
                 error=float(tested.error[row]),
-                effect=float(-tested.shift[row] / tested.spread[row]),
-                spread=float(tested.spread[row]),
-                correlation=float(tested.correlation[row]),
                 p_worse=float(tested.p_worse[row]),
                 p_better=float(tested.p_better[row]),
                 smallest_change=_loss(sign[row], tested.smallest[row]),
@@ -403,8 +396,8 @@ def _unequal(base: pl.DataFrame, candidate: pl.DataFrame, row: int) -> tuple[str
     return tuple(texts)
 
 
-def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints, Ints]:
-    """Logarithms of the values, shape (metrics, sessions), NaN where there is none; side and number of each session.
+def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tuple[Floats, Ints]:
+    """Logarithms of the values, shape (metrics, sessions), NaN where there is none; and the side of each session.
 
     Runs of one session on one side are one value, their median: what the session was like is common to them.
     """
@@ -424,5 +417,4 @@ def _matrix(keys: pl.DataFrame, sides: Sequence[tuple[int, pl.DataFrame]]) -> tu
     )
     logs = np.full((keys.height, sessions.height), np.nan)
     logs[cells["row"].to_numpy(), cells["place"].to_numpy()] = np.log(cells["value"].to_numpy())
-    # Parts of one session on both sides are as near to each other as two can be.
-    return logs, sessions["side"].to_numpy().astype(np.int64), np.arange(sessions.height)
+    return logs, sessions["side"].to_numpy().astype(np.int64)

@@ -84,15 +84,15 @@ _GOES = np.exp(-1 / ENOUGH) < _KEEP
 
 
 def whitened(
-    columns: Sequence[Floats], there: npt.NDArray[np.bool_], gap: Floats, common: Autocorrelation
+    columns: Sequence[Floats], there: npt.NDArray[np.bool_], common: Autocorrelation
 ) -> Iterator[tuple[list[Floats], Floats]]:
     """Session by session, what each of `columns`, shapes (..., sessions), has beyond what those before say of it, over
     the error of that; and the logarithm of the square of this error, in the variance of a session. Both are 0 where a
-    session is not `there`. `gap`: how long ago the one before was."""
+    session is not `there`."""
     means = [np.zeros(1)] * len(columns)
     share = variance = common.share
     for session in range(there.shape[-1]):
-        step, here = common.of_levels ** gap[..., session], there[..., session]
+        step, here = common.of_levels, there[..., session]
         variance = share - step**2 * (share - variance)
         total = 1 - share + variance
         scale, moved = here / np.sqrt(total), here * variance / total
@@ -106,18 +106,18 @@ def whitened(
         yield white, np.asarray(here * np.log(total))
 
 
-def coloured(white: Floats, gap: Floats, common: Autocorrelation) -> Floats:
-    """The opposite of `whitened`: sessions, shape (..., sessions), that have as much in common as these; all are
-    there."""
+def coloured(white: Floats, there: npt.NDArray[np.bool_], common: Autocorrelation) -> Floats:
+    """The opposite of `whitened`: sessions, shape (..., sessions), that have as much in common as these."""
     values, mean, share = np.empty_like(white), np.zeros(1), common.share
     variance = share
     for session in range(white.shape[-1]):
-        step = common.of_levels ** gap[..., session]
+        step = common.of_levels
         mean, variance = step * mean, share - step**2 * (share - variance)
         total = 1 - share + variance
         error = white[..., session] * np.sqrt(total)
         values[..., session] = mean + error
-        mean, variance = mean + variance / total * error, variance - variance**2 / total
+        moved = there[..., session] * variance / total
+        mean, variance = mean + moved * error, variance - moved * variance
     return values
 
 
@@ -125,7 +125,6 @@ def restricted(
     values: Floats,
     sides: Sequence[Floats],
     there: npt.NDArray[np.bool_],
-    gap: Floats,
     levels: npt.NDArray[np.int64] = EVERY,
 ) -> tuple[Floats, Floats]:
     """Of `levels`, shapes (levels, metrics): the sum of squares of `values` around the means of `sides`, in the
@@ -134,7 +133,7 @@ def restricted(
     number, logs = len(sides) + 1, np.zeros(1)
     tried = Autocorrelation(TRIED.of_levels[levels, None], TRIED.share[levels, None])
     products = [[np.zeros(1)] * number for _ in range(number)]
-    for white, told in whitened((*sides, values), there, gap, tried):
+    for white, told in whitened((*sides, values), there, tried):
         logs = logs + told
         for row in range(number):
             for column in range(row, number):
@@ -164,7 +163,7 @@ def _likelihoods(scaled: Floats, levels: npt.NDArray[np.int64] = EVERY) -> Float
     def known(rows: slice) -> tuple[Floats]:
         there = np.isfinite(scaled[rows])
         seen = there[:1] if there.all() else there
-        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, ones, levels)
+        squares, determinant = restricted(np.nan_to_num(scaled[rows]), [ones], seen, levels)
         freedom = np.maximum(there.sum(axis=1) - 1, 0)
         return (-0.5 * (freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) + determinant).T,)
 

@@ -49,6 +49,11 @@ def centre_and_spread(values: npt.ArrayLike) -> Spread:
     return Spread(middle + mean, _spread(squares, count), count)
 
 
+def median(values: Floats) -> Floats:
+    """Along the last axis of values, shape (..., n), NaN left out; NaN where there are none."""
+    return _median(np.sort(values, axis=-1), np.isfinite(values).sum(axis=-1))
+
+
 def of_the_others(values: Floats) -> Spread:
     """As `centre_and_spread` of all `values` but one, shape (n,), for each that is left out, cut off where all of them
     are. All are numbers."""

@@ -145,7 +145,7 @@ class Session:
     started: datetime
 
     def __str__(self) -> str:
-        return f"{self.started:%Y-%m-%d %H:%M} ({self.session})"
+        return f"{self.started:%Y-%m-%d %H:%M} ({self.session[:8]})"
 
 
 @dataclass(frozen=True)

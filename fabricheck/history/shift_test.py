@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from fabricheck.errors import UserError
 from fabricheck.history.levels import Autocorrelation, coloured, restricted, weights_of, whitened
 from fabricheck.history.peaks import ParetoTail, upper_tail
+from fabricheck.history.robust import median
 from fabricheck.history.rows import by_rows
 from fabricheck.judge.constants import (
     AT_ONCE,
@@ -76,26 +77,22 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class _Packed:
-    """The measured sessions of each metric, moved to the front of its row; shapes (metrics, most sessions).
-
-    `gap`: sessions since the one before. `side` is that of the session, -1 behind the last.
-    """
+class _Sessions:
+    """`values`, shape (metrics, sessions), NaN where a metric was not measured, and the `side` of each session."""
 
     values: Floats
     side: Ints
-    gap: Floats
 
     @property
     def there(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.side >= 0)
+        return np.isfinite(self.values)
 
     @property
     def sides(self) -> list[Floats]:
-        return [(self.side == each).astype(np.float64) for each in SIDES]
+        return [np.where(self.there, self.side == number, 0.0) for number in SIDES]
 
-    def of(self, rows: Ints | slice) -> _Packed:
-        return _Packed(self.values[rows], self.side[rows], self.gap[rows])
+    def of(self, rows: Ints | slice) -> _Sessions:
+        return _Sessions(self.values[rows], self.side)
 
 
 @dataclass(frozen=True)
@@ -117,14 +114,13 @@ class _White:
 
 
 def shift_test(
-    values: Floats, side: Ints, when: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
+    values: Floats, side: Ints, options: CompareOptions, *, kind: Ints | None = None, seed: int = 1
 ) -> Tested:
     """Test every metric for a shift from the sessions of the base to those of the candidate.
 
     `values`: logarithms with the sign that makes more worse, shape (metrics, sessions), NaN where a metric was not
-    measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `when`, (sessions,):
-    the number of each session among all, which tells how far apart they are. `kind`, (metrics,): those of one number
-    vary together, as the pairs of a node; all do without it.
+    measured; sessions in the order of time. `side`, shape (sessions,): EARLIER, BASE or CANDIDATE. `kind`, (metrics,):
+    those of one number vary together, as the pairs of a node; all do without it.
 
     The levels of the sides are fitted by generalised least squares: sessions are more similar the nearer they are,
     as `levels` tells it, each metric by its sessions and by what is common among all (empirical Bayes). The spread
@@ -134,15 +130,16 @@ def shift_test(
     together: noise has the tails that it has. Which shifts are real is decided over all metrics at once with the
     two-stage step-up procedure of Benjamini, Krieger and Yekutieli (Biometrika 93, 2006), each direction by itself.
     """
-    packed = _pack(values, side, when)
-    count = np.stack([each.sum(axis=1) for each in packed.sides], axis=1)
+    sessions = _Sessions(values, side)
+    count = np.stack([each.sum(axis=1) for each in sessions.sides], axis=1)
     freedom = np.maximum(count - 1, 0).sum(axis=1).astype(np.float64)
     kind = np.zeros(len(values), dtype=np.int64) if kind is None else kind
     independent = Autocorrelation(np.zeros(1), np.zeros(1))
-    rough = moderate(_whiten(packed, independent).fit(packed.values)[1], freedom, kind)
+    white = _whiten(sessions, independent)
+    rough = moderate(white.fit(white.y)[1], freedom, kind)
     # Without a spread nothing can be told to be wild.
     reach = np.nan_to_num(CUT_OF_SIDE * np.sqrt(rough.variance), nan=np.inf)
-    kept = _cut(packed, reach)
+    kept = _cut(sessions, reach)
     common, varies = _autocorrelation(kept, freedom)
     white = _whiten(kept, common)
     level, squares = white.fit(white.y)
@@ -152,7 +149,7 @@ def shift_test(
     error = np.where(both, np.sqrt(known.variance * _of_difference(white)), np.nan)
     total = known.freedom
     scores = _scores(shift / np.where(both, error, np.inf), total)
-    drawn = _drawn(packed, common, reach, known, seed)
+    drawn = _drawn(sessions, common, reach, known, seed)
     tails = upper_tail(drawn), upper_tail(-drawn)
     p_worse, p_better = (
         np.where(both, _improbable(each, tail), 1.0) for each, tail in zip((scores, -scores), tails, strict=True)
@@ -209,37 +206,20 @@ def _step_up(p: Floats, level: float) -> int:
 # Levels of the sides
 
 
-def _pack(values: Floats, side: Ints, when: Ints) -> _Packed:
-    missing = ~np.isfinite(values)
-    order = np.argsort(missing, axis=1, kind="stable")[:, : max(int((~missing).sum(axis=1).max(initial=0)), 1)]
-    gone = np.take_along_axis(missing, order, axis=1)
-    moment = when[order].astype(np.float64)
-    gap = np.diff(moment, axis=1, prepend=moment[:, :1])
-    packed = np.where(gone, 0.0, np.take_along_axis(values, order, axis=1))
-    return _Packed(packed, np.where(gone, -1, side[order]), np.where(gone, 1.0, gap))
-
-
-def _cut(packed: _Packed, reach: Floats) -> _Packed:
+def _cut(sessions: _Sessions, reach: Floats) -> _Sessions:
     """Values no further than `reach`, (metrics,), from the median of their side, that median taken from all of them."""
-    values = packed.values.copy()
-    for side in SIDES:
-        columns = np.flatnonzero((packed.side == side).any(axis=0))
-        if not columns.size:
-            continue
-        part = slice(int(columns[0]), int(columns[-1]) + 1)
-        here, own = packed.side[:, part] == side, values[:, part]
-        number = here.sum(axis=1)
-        ordered = np.sort(np.where(here, own, np.inf), axis=1)
-        ends = [np.maximum(number - 1, 0) // 2, number // 2]
-        middle = np.mean([np.take_along_axis(ordered, end[:, None], axis=1) for end in ends], axis=0)
-        middle = np.where(number[:, None] > 0, middle, 0.0)
-        values[:, part] = np.where(here, np.clip(own, middle - reach[:, None], middle + reach[:, None]), own)
-    return _Packed(values, packed.side, packed.gap)
+    values = sessions.values.copy()
+    for number in np.unique(sessions.side):
+        columns = sessions.side == number
+        middle, away = median(values[:, columns])[:, None], reach[:, None]
+        values[:, columns] = np.clip(values[:, columns], middle - away, middle + away)
+    return _Sessions(values, sessions.side)
 
 
-def _whiten(packed: _Packed, common: Autocorrelation) -> _White:
+def _whiten(sessions: _Sessions, common: Autocorrelation) -> _White:
     """A session less what those before say of it, over the error of that: independent values of equal variance."""
-    columns = [each for each, _ in whitened([packed.values, *packed.sides], packed.there, packed.gap, common)]
+    given = [np.nan_to_num(sessions.values), *sessions.sides]
+    columns = [each for each, _ in whitened(given, sessions.there, common)]
     y, *x = np.moveaxis(np.asarray(columns), 0, -1)
     by_session = np.stack(x, axis=2)
     squares = np.einsum("msk,msl->mkl", by_session, by_session)
@@ -248,17 +228,17 @@ def _whiten(packed: _Packed, common: Autocorrelation) -> _White:
     return _White(y, by_session, np.linalg.inv(squares))
 
 
-def _autocorrelation(packed: _Packed, freedom: Floats) -> tuple[Autocorrelation, npt.NDArray[np.bool_]]:
+def _autocorrelation(sessions: _Sessions, freedom: Floats) -> tuple[Autocorrelation, npt.NDArray[np.bool_]]:
     """What the sessions of each metric have in common: the mean of what they leave probable; and whether they vary,
     (metrics,): of those that do not, it is what the others have."""
-    middle = _Packed(packed.values - packed.values[:, :1], packed.side, packed.gap)
+    centred = _Sessions(sessions.values - median(sessions.values)[:, None], sessions.side)
 
     def known(rows: slice) -> tuple[Floats, Floats]:
-        part = middle.of(rows)
-        squares, determinant = restricted(part.values, part.sides, part.there, part.gap)
+        part = centred.of(rows)
+        squares, determinant = restricted(np.nan_to_num(part.values), part.sides, part.there)
         return squares.T, determinant.T
 
-    squares, determinant = cast("tuple[Floats, Floats]", by_rows(known, len(packed.values)))
+    squares, determinant = cast("tuple[Floats, Floats]", by_rows(known, len(sessions.values)))
     least = 1e-2 * LEAST_SPREAD**2
     varies = (squares > least).any(axis=1) & (freedom > 0)
     logs = -0.5 * (freedom[:, None] * np.log(np.maximum(squares, least)) + determinant)
@@ -287,7 +267,7 @@ def _improbable(scores: Floats, tail: ParetoTail | None) -> Floats:
     return np.asarray(by_theory if tail is None else np.maximum(by_theory, tail.probability(scores)))
 
 
-def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moderated, seed: int) -> Floats:
+def _drawn(sessions: _Sessions, common: Autocorrelation, reach: Floats, known: Moderated, seed: int) -> Floats:
     """Scores of healthy metrics with this noise, shape (draws,): residuals put in another order and tested again.
 
     The residuals are whitened before and coloured after that, and are not cut off: noise has the tails that it has.
@@ -297,8 +277,8 @@ def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moder
     rows = np.flatnonzero(freedom > 0.5)
     if not rows.size:
         return np.zeros(0)
-    white = _whiten(packed.of(rows), common.rows(rows))
-    there = packed.there[rows]
+    white = _whiten(sessions.of(rows), common.rows(rows))
+    there = sessions.there[rows]
     level, _ = white.fit(white.y)
     # What the fit took of their size is given back.
     residual = white.y - np.einsum("msk,mk->ms", white.x, level)
@@ -306,17 +286,17 @@ def _drawn(packed: _Packed, common: Autocorrelation, reach: Floats, known: Moder
     wanted, batch = max(DRAWS // rows.size, ENOUGH) * rows.size, max(AT_ONCE // rows.size, 1)
     many = np.tile(np.arange(rows.size), batch)
     own, residual, there = rows[many], residual[many], there[many]
-    made, alike, own_prior = packed.of(own), common.rows(own), Prior(prior.variance[own], prior.freedom[own])
-    again, scores = _whiten(made, alike), []
+    alike, own_prior = common.rows(own), Prior(prior.variance[own], prior.freedom[own])
+    again, scores = _whiten(sessions.of(own), alike), []
+    places = np.argsort(~there, axis=1, kind="stable")
     for _ in range(math.ceil(wanted / own.size)):
-        if there.all():
-            shuffled = rng.permuted(residual, axis=1)
-        else:  # sessions that are not there have the largest keys and stay behind the others
-            order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
-            shuffled = np.take_along_axis(residual, order, axis=1)
-        values = np.where(there, coloured(shuffled, made.gap, alike), 0.0)
-        drawn = _cut(_Packed(values, made.side, made.gap), reach[own])
-        white_again = [each for (each,), _ in whitened([drawn.values], there, made.gap, alike)]
+        # Sessions that are not there have the largest keys and stay behind the others.
+        order = np.argsort(np.where(there, rng.random(there.shape), 2.0), axis=1)
+        shuffled = np.empty_like(residual)
+        np.put_along_axis(shuffled, places, np.take_along_axis(residual, order, axis=1), axis=1)
+        values = np.where(there, coloured(shuffled, there, alike), np.nan)
+        drawn = np.nan_to_num(_cut(_Sessions(values, sessions.side), reach[own]).values)
+        white_again = [each for (each,), _ in whitened([drawn], there, alike)]
         fitted, squares = again.fit(np.stack(white_again, axis=1))
         with np.errstate(invalid="ignore", divide="ignore"):
             error = np.sqrt(own_prior.moderate(squares, freedom[own]) * _of_difference(again))

@@ -122,10 +122,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if len(keys) > MOST_LINES:
             yield f"  {title}: {len(keys) - MOST_LINES} more; --json has them all"
     if comparison.software_changes and comparison.count(ChangeVerdict.CANNOT_SAY):
-        yield (
-            "next: if both can be loaded side by side, one job shows smaller losses: fabricheck upgrade OLD NEW "
-            f"--system {comparison.system}"
-        )
+        yield ("next: if both can be loaded, one job with both shows smaller losses: fabricheck upgrade --help")
 
 
 def comparison_counts(comparison: Comparison) -> str:
@@ -144,19 +141,17 @@ def side_runs(side: Side) -> str:
     return f"{plural(side.runs, 'run')} in {plural(len(side.sessions), 'session')}{left_out}"
 
 
-def versions(software: str) -> str:
-    """A text of versions (JSON) for a reader."""
-    return ", ".join(f"{name} {version}" for name, version in json.loads(software).items())
-
-
 def _metric_line(change: MetricChange, confidence: float) -> str:
     low, high = change.interval
-    could = "" if change.verdict in (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED) else _could_show(change)
+    is_real = change.verdict in (ChangeVerdict.REGRESSED, ChangeVerdict.IMPROVED)
+    could = "" if is_real else _could_show(change)
     unequal = f"; UNEQUAL {'; '.join(change.unequal)}" if change.unequal else ""
     known = math.isfinite(low) or math.isfinite(high)
     interval = (
         f"{confidence:.0%} interval {percent(low)} to {percent(high)}" if known else "too few sessions for an interval"
     )
+    if is_real and low < 0 < high:  # all metrics together decided, and not this interval
+        interval = f"p = {min(change.p_worse, change.p_better):.2g}"
     return (
         f"  {change.verdict.value}: {change.key}: {change.base:.4g} -> {change.candidate:.4g} {change.unit}, "
         f"{percent(change.change)} ({interval}), "
@@ -197,7 +192,7 @@ def watch_lines(watched: WatchResult) -> Iterator[str]:
         yield f"{status.upper()}: {_first_of(keys)}: last measured {last}"
     if watched.count("missing"):
         yield (
-            "next: was a check, environment or partition removed, or a size changed? Then accept it: "
+            "if a check, environment or partition was removed, or a size changed, accept it: "
             f"reference_values/accepted/{watched.system}.yaml"
         )
 
@@ -253,21 +248,25 @@ def _what(incident: Incident) -> str:
 
 
 def _incident_lines(incident: Incident) -> Iterator[str]:
-    yield f"{'NEW' if incident.new else 'OPEN'}: {_what(incident)} got worse; raised {incident.raised}"
+    times = {_time_of(alert) for alert in incident.alerts}
+    common = times.pop() if len(times) == 1 else ""
+    yield f"{'NEW' if incident.new else 'OPEN'}: {_what(incident)} got worse{common}; raised {incident.raised}"
     for alert in incident.alerts[:MOST_LINES]:
-        yield f"  {alert_line(alert)}"
+        yield f"  {_alert_line(alert, '' if common else _time_of(alert))}"
     if len(incident.alerts) > MOST_LINES:
         yield f"  {len(incident.alerts) - MOST_LINES} more; --json has them all"
     if incident.next_step:
-        yield f"  next: {incident.next_step}"
+        yield f"  try: {incident.next_step}"
 
 
-def alert_line(alert: Alert) -> str:
-    """One metric that got worse: by how much, since when, and what changed then."""
+def _time_of(alert: Alert) -> str:
+    """Since when a metric is worse, and what changed then."""
     changed = f"; changed then: {', '.join(alert.software)}" if alert.software else ""
+    return f" {alert.when}{changed}"
+
+
+def _alert_line(alert: Alert, time: str) -> str:
+    """One metric that got worse, and by how much; `time`: since when, unless the incident has it."""
     how = "got worse again" if alert.worsened else "over since"
     over = f"; {how} {alert.ended}" if alert.ended is not None else ""
-    return (
-        f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}, "
-        f"{alert.when}{changed}{over}"
-    )
+    return f"{alert.key}: {alert.before:.4g} -> {alert.after:.4g} {alert.unit}, {percent(alert.change)}{time}{over}"

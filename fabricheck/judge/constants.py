@@ -15,7 +15,7 @@ import math
 #: mean, π / 2; how many standard deviations 1 value in 100, and 1 in 10, are above: Φ⁻¹(0.99), Φ⁻¹(0.9).
 OF_DEVIATION, OF_MEDIAN, ONE_IN_100, ONE_IN_10 = 1.482602, math.pi / 2, 2.326348, 1.281552
 #: Log likelihood by which the true one of two hypotheses falls behind in 1 of 100 cases at most: the difference of two
-#: is normal (d²/2, d²), and this is the most over all d (docs/pairwise.md).
+#: is normal (d²/2, d²), and this is the most over all d (docs/fleet.md).
 DOUBT = 0.5 * ONE_IN_100**2
 #: Prior log odds of a component of which something was seen, or of software that changed when metrics got slow: as much
 #: as two that can be told apart differ.
@@ -301,7 +301,7 @@ SHORT = 8
 #: More threads than cores: on a network file system reading is waiting.
 READERS = 8
 #: What compare, calibrate and watch took for each value of a history, in bytes, at most (`python -m benchmarks.scale
-#: --history`, docs/how-we-know.md); for eight sessions of few values; and for each two sessions of a year: more than
+#: --history`, docs/results/simulated); for eight sessions of few values; and for each two sessions of a year: more than
 #: the 0.37 GB of 100 metrics in `compare`. Calibrate had 76 matrices of them, in four copies, and has none now.
 OF_A_VALUE, OF_A_PROCESS, OF_TWO_SESSIONS = 1900, 220_000_000, 76 * 8 * 4
 #: Of the store on disk.

@@ -16,7 +16,9 @@ from fabricheck.records.node_state import NodeState
 from fabricheck.records.run import Run, pci_address
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.environment import set_by_launcher
+from fabricheck.topology.model import Topology
 from fabricheck.topology.network import fold
+from fabricheck.topology.transport_paths import by_rdma
 from fabricheck.units import FEW, few
 
 # What makes copies and libraries slower or chooses their way, whoever set it.
@@ -28,7 +30,11 @@ _DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 _OWN = ("SLURM_", "PMIX_")
 
 
-def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[Evidence]:
+# What *CCL says of RDMA.
+_OF_RDMA = re.compile(r"NET/IB|NET plugin|GPU ?Direct ?RDMA|mlx5|ibv_", re.IGNORECASE)
+
+
+def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None, topology: Topology | None) -> Iterator[Evidence]:
     """Of all nodes together; `run` tells the variables of its ranks."""
     yield from _unlike_nodes(nodes)
     yield from _unlike_gpus(nodes)
@@ -37,7 +43,7 @@ def evidence_of_nodes(nodes: Sequence[NodeReport], run: Run | None) -> Iterator[
         yield from _unlike_order(run)
         yield from _unlike_nvidia_smi(run)
         yield from _few_cores(run)
-        yield from _remarks(run)
+        yield from _remarks(run, topology)
         yield from _settings(run)
     yield from _clocks(nodes)
     yield from _load(nodes)
@@ -221,14 +227,19 @@ def _few_cores(run: Run) -> Iterator[Evidence]:
             yield Evidence("few-cores", host, "", text, Verdict.PASS)
 
 
-def _remarks(run: Run) -> Iterator[Evidence]:
-    """What the log of *CCL warns of, and which reasons it gives, on the node of the first rank that does."""
+def _remarks(run: Run, topology: Topology | None) -> Iterator[Evidence]:
+    """What the log of *CCL warns of, and which reasons it gives, on the node of the first rank that does.
+
+    Where sockets join the nodes, what it says of RDMA is left out: it is about another path.
+    """
     remarks = run.footer.get("proof", {}).get("remarks", []) if run.footer else []
     library = run.header.get("libraries", {}).get("ccl", {}).get("name", "NCCL")
     hosts = {rank.rank: short_host(rank.host) for rank in run.ranks}
+    nodes = len(set(hosts.values()))
+    sockets = topology is not None and nodes > 1 and not by_rdma(topology, "ccl", nodes)
     for remark in remarks:
         host = hosts.get(remark["ranks"][0])
-        if host is None:
+        if host is None or (sockets and _OF_RDMA.search(remark["text"])):
             continue
         more = f" (on {remark['of_ranks']} ranks)" if remark["of_ranks"] > 1 else ""
         verb, verdict = ("warns", Verdict.PASS) if remark["warning"] else ("says", None)

@@ -36,6 +36,8 @@ _COUNTED = frozenset(
         *("nic-down", "nic-slow", "nic-errors", "nic-drops", "packets-lost"),
     )
 )
+#: Of links that no data cross between nodes with a GPU each.
+_LINKS_OF_GPUS = ("gpu-links-down", "gpu-link-errors")
 #: Of which one line of a session is enough, whichever node has it.
 _ONCE = frozenset(("few-cores", "node-busy"))
 #: Codes of metrics beside which nothing is told: of what passed, or is no measurement.
@@ -54,7 +56,7 @@ def evidence_of(run: Run, topology: Topology | None) -> tuple[Evidence, ...]:
     evidence = [
         *evidence_of_gpus(nodes, topology),
         *evidence_of_nics(nodes, topology, alone=by_nics),
-        *evidence_of_nodes(nodes, run),
+        *evidence_of_nodes(nodes, run, topology),
         *evidence_of_rules(nodes),
         *evidence_of_association(run, topology),
         *_twice(run.states),
@@ -84,7 +86,7 @@ def evidence_of_node(
         *_missing(state, topology, others),
         *evidence_of_gpus([node], topology),
         *evidence_of_nics([node], topology, alone=True),
-        *evidence_of_nodes([node], None),
+        *evidence_of_nodes([node], None, topology),
         *evidence_of_rules([node]),
         *(
             Evidence("state-unknown", state.host, "", f"its state could not be read: {each}", Verdict.INCOMPLETE)
@@ -256,9 +258,12 @@ def _beside(judgement: Judgement, run: Run, facts: Sequence[Evidence]) -> Iterat
     ranks = [run.ranks[each] for each in judgement.samples.ranks if each < len(run.ranks)]
     hosts = {short_host(each.host) for each in ranks}
     devices = {(short_host(each.host), each.device.address) for each in ranks if each.device is not None}
+    paths = (run.footer or {}).get("proof", {}).get("paths", ())
+    by_nics = 1 < len(hosts) == len(ranks) and any(path.startswith("NET/") for path in paths)
     for evidence in facts:
         own = evidence.host in hosts and (not evidence.bus_id or (evidence.host, evidence.bus_id) in devices)
-        if own and (not evidence.network or len(hosts) > 1):
+        crossed = not (by_nics and evidence.code in _LINKS_OF_GPUS)
+        if own and crossed and (not evidence.network or len(hosts) > 1):
             yield evidence
 
 

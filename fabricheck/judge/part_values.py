@@ -1,7 +1,7 @@
 """What is known of a measurement from elsewhere: of the same part on other machines, and of the system in papers.
 
 reference_values/parts/<part>.yaml has a part's values, reference_values/published/<system>.yaml those of papers, of
-which those with `judges` judge (docs/reference-formats.md). Both say by the same fields which metrics they are about.
+which those with `judges` judge (docs/formats.md). Both say by the same fields which metrics they are about.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads reference_values/<system>.yaml: ReFrame's own external references, with the provenance of each value.
 
-The form is documented in docs/reference-formats.md. Whatever ReFrame 4.10 reads in such a file is read here with the
+The form is documented in docs/formats.md. Whatever ReFrame 4.10 reads in such a file is read here with the
 same result (`RegressionTestDict` and `_ReferenceDict` of reframe/core/pipeline.py); what ReFrame would let pass in
 silence (a value without a bound, an unknown unit, a key that matches more than it seems to) is an error here.
 """

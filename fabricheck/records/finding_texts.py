@@ -73,7 +73,7 @@ _HEAT_OF_AMD = "AMD: `amd-smi metric -g {gpu}`"
 _RESET = "Drain {node} and reset the GPU: `nvidia-smi --gpu-reset -i {gpu}`"
 _ROWS = "See its errors: `nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER`"
 _AGAIN = "Run the same test again: `fabricheck run --system {system} --name {test}`"
-_COMPARE = "`fabricheck compare BEFORE AFTER --system {system}`"
+_SINCE = "Since when? `fabricheck watch --system {system}`"
 _EXPECTED = "Read `fabricheck expected --system {system}`"
 _DRAIN = "Drain {node}, and run again without it: `python ci/drain.py {run}/verdict.json --system {system}`"
 _BUNDLE = "Pack verdict, raw results, state and logs for the vendor: `fabricheck bundle {run} --hide-names`"
@@ -112,7 +112,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "The pair is slow, and both ends are fast with other partners. Or there is only this pair, and software can be "
         "the cause.",
         ("Do not drain yet: measure each end with a third partner",
-         "Measure both with idle nodes: `fabricheck run --system {system} --tag smoke --nodes {nodes},OTHERS`",
+         "Measure both with other nodes: `fabricheck run --system {system} --tag smoke --nodes all`",
          _AGAIN), "A pair"),
     "slow-switch": CatalogueEntry("is slower than its peers", SLOW, _CONTRAST,
         "All pairs through this switch are slower than peers that avoid it.",
@@ -124,19 +124,19 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "slow-library": CatalogueEntry("is slow, and the hardware is fast", SLOW, _CONTRAST,
         "All results with this software are slower than before, or than the links carry. Other software is fast there, "
         "such as libfabric alone.",
-        (_COMPARE, "Run the earlier version on the same nodes: does the loss go away?",
+        (_SINCE, "Run the earlier version on the same nodes: does the loss go away?",
          "Look at its settings. MPI: transport and GPU memory (`UCX_LOG_LEVEL=info`). NCCL: plugin, GDR level and "
          "channels (`NCCL_DEBUG=INFO`)",
          "Which variables help? `fabricheck run --system {system} --tag tuning`"), "A library or a setting"),
     "all-slow": CatalogueEntry("All peers are equally slow (software or a setting)", SLOW, _MEASURED,
         "At least nine of ten peers are below the link rate by nearly the same share, so no part of a node explains "
         "it.",
-        (_COMPARE,
+        (_SINCE,
          "Check modules, driver, MPI and NCCL or RCCL. Which variables still help? `fabricheck run --system {system} "
          "--tag tuning`")),
     "no-healthy-majority": CatalogueEntry("More than half of the peers are slow", SLOW, _MEASURED,
         "Most peers are below the link rate. So the link rate is the baseline here, not the peers.",
-        ("Look up what the links carry: `fabricheck expected --system {system}`", _COMPARE)),
+        ("Look up what the links carry: `fabricheck expected --system {system}`", _SINCE)),
     "slow-now-and-then": CatalogueEntry("is slow now and then", SLOW, _CONTRAST,
         "The slowest 5% of its iterations are slower, compared with its median, than those of its peers.",
         (_DOCTOR, _DMESG, _AGAIN), "A part"),
@@ -157,11 +157,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          _AGAIN), "A metric"),
     "slower-than-before": CatalogueEntry("is slower than before", SLOW, _MEASURED,
         "It is worse than in earlier sessions by more than their variation. No other metric became slower.",
-        (_COMPARE, _AGAIN), "A metric"),
+        (_SINCE, _AGAIN), "A metric"),
     "slower-than-reference": CatalogueEntry("is slower than its reference", SLOW, _MEASURED,
         "It is worse than its reference bound by more than noise; or many metrics of one part are slightly worse "
         "together.",
-        (_COMPARE, _AGAIN), "A metric"),
+        (_SINCE, _AGAIN), "A metric"),
     "slower-than-part": CatalogueEntry("is slower than on other machines", SLOW, _MEASURED,
         "It is below the value of the same GPU or NIC model on other machines, by more than the bound of that value.",
         (_DOCTOR, _AGAIN), "A metric"),
@@ -202,7 +202,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "stalled": CatalogueEntry("made no progress for seconds", SLOW, _MEASURED,
         "One iteration, or the set-up, took seconds. The others took a fraction of that.",
         (_DMESG, _DOCTOR), "A part"),
-    "pausing-node": CatalogueEntry("pauses now and then", SLOW, _MEASURED,
+    "pausing-node": CatalogueEntry("pauses now and then", _STATE, _MEASURED,
         "Its ranks did not run for 1% of the time, in pauses of 50 ms or more, or a CPU quota stopped them.",
         ("Look for stopped processes on {node}: `ps -eo stat,pid,args`",
          "Look for CPU quotas: `grep -r throttled_usec /sys/fs/cgroup --include=cpu.stat`",
@@ -298,7 +298,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "other-gpus": CatalogueEntry("has other GPUs than the site's files describe", _OTHER, _CHECKED,
         "The runtime reports another GPU model than the topology.",
         ("Is --system that of this machine? `fabricheck validate --system {system}`",
-         "Describe this machine, on the node: `fabricheck init --system NAME`"), "A node"),
+         "Describe this machine under a name of its own: `fabricheck init --help`"), "A node"),
     "result-damaged": CatalogueEntry("The result file is damaged", _OTHER, _CHECKED,
         "A line of the file is impossible, or contradicts another line.",
         ("Run the test again, and do not edit result files: `fabricheck run --system {system} --name {test}`",)),
@@ -583,7 +583,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         "One test (the victim) was measured alone, then while other ranks (the aggressors) sent traffic."),
     "recorded": CatalogueEntry("Found by an earlier version of Fabricheck", _TOLD, _CHECKED,
         "It was stored before findings had codes. Judge the session's result files again to get them.",
-        ("`fabricheck report RESULT.jsonl --output report.html`",)),
+        ("`fabricheck report FILE --output report.html`",)),
 }
 # fmt: on
 

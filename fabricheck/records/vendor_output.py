@@ -25,7 +25,7 @@ class VendorOutput:
 
     `tool`: `osu_latency`, `all_reduce_perf`, `IMB-MPI1 PingPong`; `version` as the tool prints it, or None. `ranks`:
     how many took part, None where the tool does not state. `facts`: what else the tool said of the run (datatype,
-    validation, devices, allow-listed environment variables); nothing that docs/vendor-formats.md does not name.
+    validation, devices, allow-listed environment variables); nothing that docs/vendor-tools.md does not name.
     `transport`, `access`: as in the header of a result file, or `nic` where the data crossed a network alone, with
     their `memory`. `hosts`, `devices`: of each rank, as far as the text names them. `variables`: those of libraries
     that the text says are set. `missing`: the options of `fabricheck judge` without which it cannot be read.

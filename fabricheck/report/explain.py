@@ -32,7 +32,7 @@ def explain_code(code: str) -> Iterator[str]:
     steps_of_code = general_steps(entry)
     yield from of_entry(entry, steps_of_code)
     if words := re.findall(r"\b(?:NODE|PART|N|SYSTEM|RUN|LIST|FILE|TEST)\b", " ".join(steps_of_code)):
-        yield f"  {', '.join(dict.fromkeys(words))}: of the finding; fabricheck explain --system SYSTEM fills them in"
+        yield f"  {', '.join(dict.fromkeys(words))}: of the finding. With its names: fabricheck explain --system SYSTEM"
 
 
 def all_codes() -> Iterator[str]:

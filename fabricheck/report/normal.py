@@ -122,7 +122,7 @@ def _command(path: str, asked: NodeDescription, given: str) -> str:
     return " ".join([*words, *([given] if given else [])])
 
 
-_TOOLS = "nccl-tests, OMB, IMB, nvbandwidth, TransferBench, perftest, ucx_perftest (docs/vendor-formats.md has all)"
+_TOOLS = "nccl-tests, OMB, IMB, nvbandwidth, TransferBench, perftest, ucx_perftest (docs/vendor-tools.md has all)"
 
 
 @dataclass(frozen=True)

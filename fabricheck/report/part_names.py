@@ -101,8 +101,12 @@ class NodeParts:
         return ""
 
     def looks(self, components: Sequence[Component]) -> tuple[str, ...]:
-        """The command for each of them that has one: of a slow pair, both ends."""
-        return tuple(dict.fromkeys(filter(None, (self.look([end]) for each in components for end in each.ends))))
+        """The command for each of them that has one: of a slow pair, both ends. Between nodes, the links of GPUs
+        are left out: data do not cross them."""
+        ends = [end for each in components for end in each.ends]
+        if len({end.node for end in ends}) > 1:
+            ends = [end for end in ends if (end.node, end.name) not in self.gpus]
+        return tuple(dict.fromkeys(filter(None, (self.look([end]) for end in ends))))
 
     def _end(self, host: str, name: str) -> str:
         gpu = self.gpus.get((host, name))

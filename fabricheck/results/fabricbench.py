@@ -1,4 +1,4 @@
-"""Reads the result file of fabricbench (docs/results-format.md) and guards it: nothing doubtful comes out unmarked.
+"""Reads the result file of fabricbench (docs/formats.md) and guards it: nothing doubtful comes out unmarked.
 
 `read_run` looks at one file by itself. What only the caller can know (which transport was requested, how the program
 ended, when the job started) is in `fabricheck.results.guards`.
@@ -328,7 +328,7 @@ class _Reader:
             self.invalid(1, f"the backend {header.backend} cannot run on the platform {header.platform}")
         self.check_platform(header)
         if not header.plan.shared_devices:
-            self.check_devices(header.ranks)
+            self.check_devices(header.ranks, worldwide=header.platform == "nvidia")
         self.check_host_memory(header)
         for mistake in mistaken_names(header):
             self.invalid(1, mistake)
@@ -370,12 +370,13 @@ class _Reader:
         elif wanted < 0 and placed:
             self.invalid(1, f"no library placed the host memory of rank {rank} as planned")
 
-    def check_devices(self, ranks: Sequence[RankModel]) -> None:
+    def check_devices(self, ranks: Sequence[RankModel], *, worldwide: bool) -> None:
+        """`worldwide`: no two GPUs of the world have one UUID; others number theirs by node."""
         drivers: dict[tuple[str, str], int] = {}
         for rank in ranks:
             if rank.device is None:
                 continue
-            first = drivers.setdefault((rank.host, rank.device.uuid), rank.rank)
+            first = drivers.setdefault(("" if worldwide else rank.host, rank.device.uuid), rank.rank)
             if first != rank.rank:
                 self.invalid(
                     1,

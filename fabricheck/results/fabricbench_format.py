@@ -1,9 +1,9 @@
-"""The lines of fabricbench's result file, format versions 1 and 2 (docs/file-formats.md, docs/results-format.md).
+"""The lines of fabricbench's result file, format versions 1 and 2 (docs/formats.md).
 
 Both are closed: an unknown field, a missing one or one of another type makes a line invalid. Only the maps whose
 keys are names from outside (`environment`, `libraries`, `paths`) are open.
 
-Long because each field has its meaning below it, from which docs/file-formats.md is made.
+Long because each field has its meaning below it, from which docs/schemas is made.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class RuleModel(_Line):
     turns: Positive | None = None
     """fewer rounds than there are, by `--turns`; all where it is left out"""
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-    """sum of all pairs, by which a reader knows that it evaluates the same rule ([rounds](results-format.md#header))"""
+    """sum of all pairs, by which a reader knows that it evaluates the same rule ([rounds](formats.md#results))"""
 
 
 class RuledSeriesModel(_Line):
@@ -268,7 +268,7 @@ class BurnInPlanModel(_Line):
 
 
 class PlanModel(_Line):
-    """What was to be measured: the options of fabricbench as they took effect (docs/results-format.md)."""
+    """What was to be measured: the options of fabricbench as they took effect (docs/formats.md)."""
 
     operations: Annotated[list[Operation], Field(min_length=1)]
     implementation: Literal["automatic", "transfers", "library"]
@@ -437,14 +437,14 @@ class SamplesModel(_Line):
     alone, or those that go at the same time, of a path between memories; the root of a rooted collective is the
     first"""
     groups: Groups | None = None
-    """`[n, g, k]`; only of [patterns between groups](results-format.md#patterns-between-groups) and of striping"""
+    """`[n, g, k]`; only of [patterns between groups](formats.md#results) and of striping"""
     bytes: Positive
     """size of the buffer ([by operation](metrics.md#operations))"""
     warmup: Count
     """iterations that were not kept"""
     iterations: Annotated[int, Field(ge=1, le=1 << 40)] = 0
     """the length of `times_ns`; where it is more, `times_ns` are [order
-    statistics](results-format.md#order-statistics) of so many"""
+    statistics](formats.md#results) of so many"""
     rank_error: Annotated[float, Field(ge=0, le=1 << 40, allow_inf_nan=False)] = 0.0
     """only of order statistics: the standard error of the rank of the median, from the order that they have lost
     (batch means)"""

@@ -1,7 +1,7 @@
 """Which way the data went, from what the libraries themselves log: NCCL and RCCL, UCX, MPICH, Intel MPI, libfabric.
 
 For tools that, unlike fabricbench, do not look themselves. Paths have the names that fabricbench gives them in the
-`proof` of its footer (docs/results-format.md), so one list of forbidden and required paths serves for both.
+`proof` of its footer (docs/formats.md), so one list of forbidden and required paths serves for both.
 """
 
 from __future__ import annotations

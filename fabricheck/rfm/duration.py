@@ -37,7 +37,7 @@ _START_S = 60.0
 _HOST_MEMORY_S = 2.5
 # The job may be so much slower than the plan says, and no shorter than that.
 _RESERVE, _LEAST_RESERVE_S = 2.0, 300.0
-# As many as a processor judges in some minutes (docs/how-we-know.md).
+# As many as a processor judges in some minutes (docs/results/simulated/cost.md).
 _MOST_RECORDS = 100_000
 _COARSER = (16, 256, 1 << 40)
 
@@ -71,10 +71,10 @@ def seconds_of(plan: MeasurementPlan) -> float:
         return 0.0
     measurements = sum(_rounds(plan, operation) for operation in plan.operations) * count_sizes(plan.sizes)
     host_memory = _HOST_MEMORY_S if any(operation in HOST_PATHS for operation in plan.operations) else 0.0
-    return start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in
+    return _start_seconds(plan) + host_memory + _OF_BUDGET * plan.budget * measurements + plan.burn_in
 
 
-def start_seconds(plan: MeasurementPlan) -> float:
+def _start_seconds(plan: MeasurementPlan) -> float:
     """Of these, until the ranks have started."""
     return _START_S * (1 + plan.ranks / 1000) if plan.budget > 0 else 0.0
 
@@ -177,7 +177,7 @@ def fitted_plan(test: Any, plan: MeasurementPlan) -> MeasurementPlan:
     if not test.is_limit_given:
         test.time_limit = limit = fitted.job_seconds(limit)
     test.planned_seconds = fitted.seconds
-    told = f"takes {fitted.seconds:.0f} s at most by its plan, of which {start_seconds(plan):.0f} s are to start"
+    told = f"takes {fitted.seconds:.0f} s at most by its plan"
     more = f"; {fitted.left_out}" if fitted.left_out else ""
     getlogger().info(f"{test.display_name}: {told}; its job is limited to {limit / 60:.0f} minutes{more}")
     return fitted.plan

@@ -93,7 +93,7 @@ class BuildVendor(rfm.CompileOnlyRegressionTest):
     """Fetches a suite and builds it, unless it was built before (`fabricheck.building`).
 
     An installed one is taken as it is. A subclass names the `tool`. What the environment's `extras` say of compilers
-    and libraries is described in docs/vendor-suites.md. Skipped, saying what to set, where the site has none and the
+    and libraries is described in docs/vendor-tools.md. Skipped, saying what to set, where the site has none and the
     release cannot be fetched.
     """
 

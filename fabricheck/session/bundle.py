@@ -172,18 +172,11 @@ def _words(line: str) -> list[str]:
 _LARGEST = 256 << 20
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """The names of the files in an archive; `left`: words in it that may be names, where names were hidden."""
-
-    files: tuple[str, ...]
-    left: tuple[str, ...]
-
-
 def write_bundle(
     folder: Path, output: Path, *, hide: bool, more: Iterable[str] = (), nodes: Iterable[str] = ()
-) -> Bundle:
-    """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it.
+) -> tuple[str, ...]:
+    """Writes the text files of the run in `folder` to the archive `output` (tar.gz), with what reproduces it; returns
+    their names in it.
 
     `hide`: the names of nodes, users and addresses, and those of `more`, are hashes everywhere, and so are folders;
     `nodes` are those of the system, whether they ran or not. Raises UserError where the folder is not a run that was
@@ -193,8 +186,7 @@ def write_bundle(
         raise UserError(f"{folder}: has no {VERDICT}: name the folder of a run, below output/runs/")
     session = read_session(folder)
     instructions = how_to_reproduce(folder, session)
-    hiding = _hiding(session, folder, more, nodes, instructions) if hide else None
-    called: Callable[[str], str] = hiding or str
+    called: Callable[[str], str] = _hiding(session, folder, more, nodes, instructions) if hide else str
     members = [*((str(file.relative_to(folder)), file) for file in _files(folder)), *files_of_system(folder)]
     written: list[str] = []
 
@@ -215,7 +207,7 @@ def write_bundle(
             add(called(name), content, file.stat().st_mtime)
         for name, file in sources():  # which are the same everywhere
             add(name, file.read_bytes(), file.stat().st_mtime)
-    return Bundle(tuple(written), hiding.left if hiding is not None else ())
+    return tuple(written)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -240,13 +232,7 @@ def _hiding(
     called = {str(path): name for path, name in paths.items() if len(path.parts) > 1}
     # What the instructions start is nobody's, also where another run was busy with it.
     processes = {*_processes(folder)} - {*re.findall(r"[\w.+-]+", instructions)}
-    return Hiding(known, [*users, *processes, *more], called, _public_text())
-
-
-def _public_text() -> str:
-    """All of fabricbench's sources and of the checks: none of their words is a name of a site."""
-    files = [*(suite_root() / "src").rglob("*"), *(suite_root() / "checks").glob("*.py")]
-    return "\n".join(f"{file.stem} {file.read_text('utf-8', 'replace')}" for file in files if file.is_file())
+    return Hiding(known, [*users, *processes, *more], called)
 
 
 def _processes(folder: Path) -> Iterator[str]:

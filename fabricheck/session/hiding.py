@@ -1,8 +1,7 @@
 """What is taken out of texts before others see them: secrets out of a run, names out of a bundle.
 
 Names are those of nodes, users, projects and addresses, known ones and others; a name has the same hash throughout.
-What neither is known nor looks like a name is left; `Hiding.left` lists what a person should look at before the bundle
-goes to others.
+What neither is known nor looks like a name is left.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,28 +117,18 @@ _FORMS = (
     rf"(?<![\w:/.~<-])(?P<kept>/)(?!(?:{_SYSTEM})/)(?=[\w.+@~-]+/[\w.+@~:-])[\w.+@~-]+(?:/[\w.+@~:-]+)*?"
     r"(?P<end>/[\w+@~-]*\.[\w.+@~-]*)?/?(?![\w.+@~:/-])",
 )
-# What may be a name: a word with a number, or of a domain.
-_SERIAL = re.compile(
-    r"(?<![\w./-])(?:[A-Za-z][A-Za-z_-]*[0-9]{2,}(?:[a-z][0-9]*)*|[a-z][\w-]*(?:\.[a-z][\w-]*){2,})(?![\w./-])"
-)
-# What a name became, a hash, and a file.
-_NO_NAME = re.compile(
-    rf"x{_HEX}{{8}}\w*|[A-Za-z-]*{_HEX}{{8,}}|.*\.(?:so|jsonl?|py|log|txt|sh|yaml|out|err|prom|xml|html)"
-)
 
 
 @dataclass
 class Hiding:
     """Gives a text in which names are hashes of one archive. `paths`: what folders are called; the others are known
-    names. `public`: a text without names of a site. A salt that is thrown away keeps others from trying names."""
+    names. A salt that is thrown away keeps others from trying names."""
 
     nodes: Iterable[str] = ()
     more: Iterable[str] = ()
     paths: Mapping[str, str] = field(default_factory=dict)
-    public: str = ""
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     _rules: list[re.Pattern[str]] = field(default_factory=list)
-    _words: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         hosts = {part for node in self.nodes for part in (node.partition(".")[0], node.partition(".")[2])}
@@ -157,15 +145,7 @@ class Hiding:
             text = re.sub(rf"{re.escape(path)}(?![\w.-])", self.paths[path], text)
         for rule in self._rules:
             text = rule.sub(self._hidden, text)
-        self._words.update(set(_SERIAL.findall(text)))
         return text
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        """Words that are still there and may be names, those of most files first."""
-        public = set(_SERIAL.findall(self.public))
-        words = (word for word, _ in self._words.most_common())
-        return tuple(word for word in words if word not in public and not _NO_NAME.fullmatch(word))
 
     def _hidden(self, match: re.Match[str]) -> str:
         parts = match.groupdict()

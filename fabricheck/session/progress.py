@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from fabricheck.records.operations import LOADS
 from fabricheck.report.content import number
@@ -19,47 +19,33 @@ _STATUS = re.compile(
     r"(.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?(?: \[(.*)\])?\s*$"
 )
 _BEGIN = re.compile(r"^\[ +RUN +\] (.+?)(?: /[0-9a-f]{8})?(?: (@\S+))?\s*$")
-_PLANNED = re.compile(r"^(.+?): takes (\d+) s at most by its plan, of which (\d+) s are to start")
 _VALUE = re.compile(r"^P: (\S+): ([-+.\deE]+) (\S+)")
 _FAILED = re.compile(r"^==> test failed during '([^']*)': test staged in '([^']*)'")
 _NAME, _LINE, _TAIL_BYTES = 34, 80, 4096
-# Seconds of a test beside its measuring, to begin with, and of a run after its last measurement, beside the judging of
-# its tests (first runs on two H100, 2026-11-26: 2.4 s in all after 5 tests, 3.1 after 13, 4.9 after 44).
-_OVERHEAD_S, _END_S = 1.0, 2.5
+# Seconds of a run after its last measurement (first runs on two H100, 2026-11-26: 2.4 s after 5 tests, 3.1 after 13).
+_END_S = 2.5
 
 
 @dataclass
 class TimeLeft:
-    """How long a run still takes: the tests that are prepared or counted by ReFrame and have not begun, each as long as
-    the last time (`past`, seconds by name), else as its plan says, corrected by those that have ended. Builds count for
-    nothing.
+    """How long a run still takes: the tests that have not begun, each as long as the mean of those that have ended.
+    Builds count for nothing.
 
     A test has ended when it is judged, or the next one begins in the same job.
     """
 
-    past: Mapping[str, float] = field(default_factory=dict)
     begun: int = 0
-    _costs: dict[str, float] = field(default_factory=dict)
-    _prepared: Counter[str] = field(default_factory=Counter)  # and not begun
     _unjudged: set[str] = field(default_factory=set)  # and begun
     _running: tuple[str, float] | None = None
     _rest: int = 0  # tests that have not ended, as ReFrame counts them
-    _spent: float = 0.0
-    _cost: float = 0.0
-
-    def plan(self, name: str, seconds: float) -> None:
-        """A test was prepared that takes `seconds` at most."""
-        self._costs[name] = self.past.get(name, seconds + _OVERHEAD_S)
-        if self._running is None or self._running[0] != name:
-            self._prepared[name] += 1
+    _seconds: list[float] = field(default_factory=list)  # of the tests that have ended
 
     def begin(self, name: str, now: float) -> None:
         """A test began at `now` (s)."""
         self._close(now)
         self.begun += 1
-        self._prepared[name] -= self._prepared[name] > 0
         self._unjudged.add(name)
-        self._running = name, now
+        self._running = None if _is_build(name) else (name, now)
 
     def end(self, name: str, rest: int, now: float) -> None:
         """A test was judged at `now` (s); `rest` tests have not ended, as ReFrame counts them."""
@@ -69,26 +55,18 @@ class TimeLeft:
             self._close(now)
 
     def _close(self, now: float) -> None:
-        if self._running is not None and not _is_build(self._running[0]):
-            self._spent += now - self._running[1]
-            self._cost += self._cost_of(self._running[0])
+        if self._running is not None:
+            self._seconds.append(now - self._running[1])
         self._running = None
 
-    def _cost_of(self, name: str) -> float:
-        known = self._costs or self.past or {"": 1.0}
-        return known.get(name) or self.past.get(name) or sum(known.values()) / len(known)
-
     def text(self, now: float) -> str:
-        """In words, `now` in seconds of the monotonic clock; empty where nothing is known yet."""
-        if not self._cost and not self.past:
+        """In words, `now` in seconds of the monotonic clock; empty where no test has ended yet."""
+        if not self._seconds:
             return ""
-        factor = self._spent / self._cost if self._cost else 1.0
-        seconds = sum(self._cost_of(name) * times for name, times in self._prepared.items())
-        to_come = self._rest - self._prepared.total() - len(self._unjudged)
-        seconds += self._cost_of("") * max(to_come, 0)
-        seconds = factor * seconds + _END_S
-        if self._running is not None and not _is_build(self._running[0]):
-            seconds += max(factor * self._cost_of(self._running[0]) - (now - self._running[1]), 0.0)
+        usual = fmean(self._seconds)
+        seconds = _END_S + usual * max(self._rest - len(self._unjudged), 0)
+        if self._running is not None:
+            seconds += max(usual - (now - self._running[1]), 0.0)
         return f"{round(seconds / 60)} min left" if seconds >= 120 else f"{max(round(seconds), 1)} s left"
 
 
@@ -115,8 +93,6 @@ class Progress:
             self._waiting.values.append((value[1], float(value[2]), value[3]))
         elif self._waiting is not None and (failed := _FAILED.match(text)) is not None:
             self._waiting.why = _last_word(Path(failed[2])) or f"in its {failed[1]} phase"
-        elif (planned := _PLANNED.match(text)) is not None:
-            self.left.plan(planned[1], float(planned[2]) - float(planned[3]))
         elif (begun := _BEGIN.match(text)) is not None:
             self.flush()
             self.left.begin(begun[1], self.clock())

@@ -33,7 +33,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.session.abandoned import Started, leave_started
 from fabricheck.session.check_files import check_files
 from fabricheck.session.hiding import scrub, scrub_database
-from fabricheck.session.progress import Progress, past_seconds
+from fabricheck.session.progress import Progress
 from fabricheck.session.reframe import DATABASE, Selection, command_of, environment_of, require_listed, with_checks
 from fabricheck.session.reframe_report import REPORT, FinishedSession, read_cases, read_info
 from fabricheck.suite import Suite
@@ -195,8 +195,6 @@ def run_suite(
             meanwhile()
             count, said = reframe.listed(), (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
             listed = require_listed(command, said, count, settings, folder)
-            if progress is not None:
-                progress.left.past = past_seconds(folder.parent, selection.whole_system, REPORT)
             leave_started(folder, Started.now(selection.whole_system, listed, selection.chosen))
             ended = reframe.run(progress)
     except UserError:
@@ -237,8 +235,6 @@ def launch(
         environment["RFM_CONFIG_FILES"] = _files_inside(fleet, folder / FLEET, suite)
     report = folder / REPORT
     command = [*with_checks(files), *own.arguments(), *_places(folder)]
-    if progress is not None:
-        progress.left.past = past_seconds(folder.parent.parent, selection.whole_system, REPORT)
     with start(command, environment, folder / OUTPUT) as reframe:
         _, ended_by = reframe.run(progress)
     scrub(folder, environment)

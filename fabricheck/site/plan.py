@@ -137,7 +137,7 @@ def _partitions(facts: NodeFacts, choices: Choices, left_out: list[str]) -> list
         if part.gpus and part.gpus != len(facts.gpus) and (not choices.partitions or part.name in choices.partitions):
             left_out.append(
                 f"partition {part.name}: its nodes have {part.gpus} GPUs and this capture {len(facts.gpus)}: "
-                "capture one of its nodes, and give that to `fabricheck init --from`"
+                "capture one of its nodes, and give it to `fabricheck init --from FOLDER`"
             )
     if facts.gpus and not fitting and not any(one.gpus for one in known):
         names = ", ".join(dict.fromkeys(one.name for one in known))
@@ -202,7 +202,7 @@ def _environments(
                     "mpicxx": mpi_library.mpicxx,
                     **extras,
                     **({"launcher_options": [f"--mpi={interface}"]} if interface else {}),
-                    # Which vendor suites are here is the site's to say: docs/vendor-suites.md.
+                    # Which vendor suites are here is the site's to say: docs/vendor-tools.md.
                     "vendor": {},
                 },
             }

@@ -138,7 +138,7 @@ def topology_text(facts: NodeFacts, system: str, network: Mapping[str, Any] | No
     yaml.width = 110
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.dump(_with_comments(content, facts.notes_at), text)
-    head = "# Written by `fabricheck init`; the fields are explained in docs/topology-format.md.\n"
+    head = "# Written by `fabricheck init`; the fields are explained in docs/schemas/topology.json.\n"
     elsewhere = [note for place, notes in facts.notes_at.items() if place not in content for note in notes]
     return head + "".join(f"# Check: {_line(note)}.\n" for note in (*facts.problems, *elsewhere)) + text.getvalue()
 

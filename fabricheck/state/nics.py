@@ -9,6 +9,7 @@ a fault: TCP goes by it.
 
 from __future__ import annotations
 
+import array
 import errno
 import fcntl
 import json
@@ -125,7 +126,7 @@ def _ethernet(sysfs: Path) -> Iterator[NicState]:
                 **_own_counters(port.name),
                 **{name: int(text) for name in ("carrier_changes",) if (text := read(port / name)).isdecimal()},
             },
-            settings=without_empty({**_dcb(port), **_ecn(port), "PCIe": _pcie(port)}),
+            settings=without_empty({**_dcb(port), **_ecn(port), "PCIe": _pcie(port), "offloads": _offloads(port.name)}),
         )
 
 
@@ -150,6 +151,26 @@ def _gid_of_ipv4(port: Path) -> str:
         if read(file) == "RoCE v2" and read(port / "gids" / file.name).startswith("0000:0000:0000:0000:0000:ffff:"):
             return file.name
     return ""
+
+
+# linux/ethtool.h: who cuts large packets and joins them, the port or a core.
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = {"TSO": 0x1E, "GSO": 0x23, "GRO": 0x2B}
+
+
+def _offloads(name: str) -> str:
+    """Those that are on, such as `TSO GSO GRO`, or `none`; empty where the kernel cannot tell."""
+    on = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for offload, command in _OFFLOADS.items():
+            value = array.array("I", [command, 0])
+            try:
+                fcntl.ioctl(asked, _SIOCETHTOOL, struct.pack("16sP", name.encode()[:15], value.buffer_info()[0]))
+            except OSError:
+                return ""
+            if value[1]:
+                on.append(offload)
+    return " ".join(on) or "none"
 
 
 def _dcb(port: Path) -> dict[str, str]:

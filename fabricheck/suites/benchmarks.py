@@ -49,7 +49,7 @@ class Benchmark:
     shares: bool = False
 
     def buffer_bytes(self, size: int, ranks: int) -> int:
-        """Size of the buffer, by the conventions of docs/results-format.md, where `size` is requested of the tool."""
+        """Size of the buffer, by the conventions of docs/formats.md, where `size` is requested of the tool."""
         if self.tool in ("nccl-tests", "rccl-tests"):
             split = self.operation in ("allgather", "reduce_scatter", "alltoall")
             granule = _NCCL_ALIGNMENT * ranks if split else 4

@@ -49,7 +49,7 @@ class Toolchain:
 
     @classmethod
     def of(cls, extras: Mapping[str, Any], features: Collection[str]) -> Toolchain:
-        """The toolchain of an environment with these `extras` (docs/vendor-suites.md) and `features`."""
+        """The toolchain of an environment with these `extras` (docs/vendor-tools.md) and `features`."""
         mpicxx = str(extras.get("mpicxx", "mpicxx"))
         return cls(
             backend=backend_of(extras),

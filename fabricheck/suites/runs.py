@@ -103,7 +103,7 @@ class VendorRun:
 
 
 def write_result(file: Path, measured: VendorRun, problems: Sequence[Finding] = ()) -> None:
-    """Writes the run as a result file (docs/results-format.md). One with problems gets an error instead of a footer."""
+    """Writes the run as a result file (docs/formats.md). One with problems gets an error instead of a footer."""
     run_id = uuid.uuid4().hex
     lines: list[Mapping[str, Any]] = [_header(measured, run_id)]
     lines += [_samples(index, each, measured.asked) for index, each in enumerate(measured.samples)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.etree import ElementTree
-
-import networkx as nx
 
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Link, Topology
@@ -20,19 +18,9 @@ _LEAST_SIZE = 720.0
 _WIDEST_PX = 12.0
 _GAP_PX = 78.0  # between rings: a box, and room for links between two of them
 _MARGIN_PX = 50.0
-_FAR = 1.2  # rad between a GPU and what lies outside: from there on a link goes round
+_STEPS = 24  # of a link
 
 Place = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class DrawnLink:
-    """How a link is drawn: `path` is the `d` of an SVG path, `label` where its number stands, `ys` how far up and down
-    it goes."""
-
-    path: str
-    label: Place
-    ys: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -40,7 +28,7 @@ class Layout:
     """The middle of each device's box by its name, in a square of `size` pixels, and the NIC of each GPU.
 
     Switches lie inside, GPUs around them, then CPUs, then NICs: each kind on a ring of its own, near what it belongs
-    to. Links between GPUs bend inwards and links to CPUs and NICs outwards, so that none runs behind another GPU.
+    to.
     """
 
     size: float
@@ -49,76 +37,32 @@ class Layout:
     gpu_radius: float
     associated: tuple[tuple[str, str], ...]
 
-    def curve(self, ends: tuple[str, str]) -> DrawnLink:
-        """The curve between two devices."""
-        start, other = (self.places[end] for end in ends)
-        inner, outer = sorted(self.radii[end] for end in ends)
-        if inner == outer and outer > self.gpu_radius:
-            return self._around(start, other, outer)
-        if inner == outer:
-            # Towards the middle, and the more the nearer the two are.
-            control = self._scaled(_middle(start, other), 0.5)
-        elif outer > self.gpu_radius:
-            near, far = sorted((start, other), key=self._distance)
-            if abs(math.remainder(self._angle(far) - self._angle(near), 2 * math.pi)) > _FAR:
-                return self._out_and_around(near, far, (self.gpu_radius + outer) / 2)
-            control = self._scaled(near, outer / max(inner, 1e-9)) if inner else _middle(near, far)
+    def curve(self, ends: tuple[str, str]) -> list[Place]:
+        """Places on the link between two devices. Inside the ring of GPUs it is straight, and bends inwards between two
+        of one ring; outside it turns round the middle and leaves the inner ring at once: it runs behind no GPU."""
+        inner, outer = sorted(ends, key=lambda end: self.radii[end])
+        shares = [step / _STEPS for step in range(_STEPS + 1)]
+        middle = complex(self.size, self.size) / 2
+        start, last = (complex(*self.places[end]) - middle for end in (inner, outer))
+        if self.radii[outer] <= self.gpu_radius or not start:
+            control = (start + last) / (4 if self.radii[inner] == self.radii[outer] else 2)
+            line = [(1 - t) ** 2 * start + 2 * t * (1 - t) * control + t**2 * last for t in shares]
         else:
-            control = _middle(start, other)
-        (x1, y1), (cx, cy), (x2, y2) = start, control, other
-        path = f"M {x1:.1f} {y1:.1f} Q {cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-        ys = [y1, y2, _on_curve(start, control, other, 0.5)[1]]
-        return DrawnLink(path, _on_curve(start, control, other, 0.38), (min(ys), max(ys)))
-
-    @property
-    def _middle(self) -> float:
-        return self.size / 2
-
-    def _angle(self, place: Place) -> float:
-        return math.atan2(place[1] - self._middle, place[0] - self._middle)
-
-    def _at(self, angle: float, radius: float) -> Place:
-        return self._middle + radius * math.cos(angle), self._middle + radius * math.sin(angle)
-
-    def _out_and_around(self, near: Place, far: Place, radius: float) -> DrawnLink:
-        """Outwards from the inner device, along a ring of its own, and outwards again."""
-        way = self._around(self._at(self._angle(near), radius), self._at(self._angle(far), radius), radius)
-        path = f"M {near[0]:.1f} {near[1]:.1f} L{way.path[1:]} L {far[0]:.1f} {far[1]:.1f}"
-        ys = [near[1], far[1], *way.ys]
-        return DrawnLink(path, way.label, (min(ys), max(ys)))
-
-    def _distance(self, place: Place) -> float:
-        return math.hypot(place[0] - self._middle, place[1] - self._middle)
-
-    def _scaled(self, place: Place, factor: float) -> Place:
-        middle = self._middle
-        return middle + factor * (place[0] - middle), middle + factor * (place[1] - middle)
-
-    def _around(self, place: Place, other: Place, radius: float) -> DrawnLink:
-        """Along the ring on which both lie."""
-        start, end = self._angle(place), self._angle(other)
-        turn = (end - start) % (2 * math.pi)
-        sweep = turn <= math.pi
-        short = turn if sweep else turn - 2 * math.pi
-        ys = [self._at(start + short * step / 8, radius)[1] for step in range(9)]
-        label = self._at(start + short / 2, radius)
-        (x1, y1), (x2, y2) = place, other
-        path = f"M {x1:.1f} {y1:.1f} A {radius:.1f} {radius:.1f} 0 0 {int(sweep)} {x2:.1f} {y2:.1f}"
-        return DrawnLink(path, label, (min(ys), max(ys)))
+            angle, growth = cmath.phase(last / start), abs(last) - abs(start)
+            line = [
+                cmath.rect(abs(start) + growth * math.sin(t * math.pi / 2), cmath.phase(start) + t * angle)
+                for t in shares
+            ]
+        return [((middle + place).real, (middle + place).imag) for place in line]
 
 
-def _middle(place: Place, other: Place) -> Place:
-    return (place[0] + other[0]) / 2, (place[1] + other[1]) / 2
-
-
-def _on_curve(place: Place, control: Place, other: Place, at: float) -> Place:
-    weights = ((1 - at) ** 2, 2 * at * (1 - at), at**2)
-    x, y = (sum(w * point[axis] for w, point in zip(weights, (place, control, other), strict=True)) for axis in (0, 1))
-    return x, y
+def _path(places: Sequence[Place]) -> str:
+    """Of an SVG path."""
+    return "M " + " L ".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
 def layout(topology: Topology) -> Layout:
-    """Where each device of a node lies, by networkx's circular layout of each ring."""
+    """Where each device of a node lies."""
     gpus = _by_cpu(topology)
     associated = tuple((gpu, nic) for gpu, nic in _associated(topology, gpus))
     nics = [nic.name for nic in topology.nics]
@@ -138,14 +82,9 @@ def layout(topology: Topology) -> Layout:
     places: dict[str, Place] = {}
     radius_of: dict[str, float] = {}
     for names, radius in zip(rings, radii, strict=True):
-        if not names:
-            continue
-        spread: dict[str, Any] = dict(nx.circular_layout(nx.empty_graph(names))) if len(names) > 1 else {}
-        # The first of each ring lies before the middle of its share, so that rings of different sizes agree.
-        turn = math.pi / len(names) - math.pi / 2
-        for name in names:
-            x, y = spread.get(name, (1.0, 0.0))
-            angle = math.atan2(float(y), float(x)) + turn
+        for number, name in enumerate(names):
+            # The first of each ring lies before the middle of its share, so that rings of different sizes agree.
+            angle = (2 * number + 1) * math.pi / len(names) - math.pi / 2
             places[name] = (size / 2 + radius * math.cos(angle), size / 2 + radius * math.sin(angle))
             radius_of[name] = radius
     return Layout(size, places, radius_of, radii[1], associated)
@@ -185,14 +124,14 @@ def draw(topology: Topology) -> str:
     add(top, "title", f"{topology.system}: {topology.description}")
     add(top, "rect", width="100%", height="100%", fill="white")
     for ends in made.associated:
-        way = {"d": made.curve(ends).path, "fill": "none"}
+        way = {"d": _path(made.curve(ends)), "fill": "none"}
         add(add(top, "path", **way, stroke=STYLE["nics"], stroke_dasharray="4 4"), "title", " uses ".join(ends))
     labels = []
     for link in topology.links:
         curve, width = made.curve(link.ends), f"{width_of(link, topology):.2f}"
-        line = {"d": curve.path, "fill": "none", "stroke": "#444444", "stroke_opacity": "0.55", "class_": "link"}
+        line = {"d": _path(curve), "fill": "none", "stroke": "#444444", "stroke_opacity": "0.55", "class_": "link"}
         add(add(top, "path", **line, stroke_width=width), "title", describe(link))
-        labels.append((curve.label, f"{link.total_gbps:g}"))
+        labels.append((curve[_STEPS // 3], f"{link.total_gbps:g}"))
     # So many numbers would hide each other; each link has its own in its tooltip.
     for (x, y), text in labels if len(labels) <= 60 else ():
         style = {"font_size": "9", "stroke": "white", "stroke_width": "3", "paint_order": "stroke"}

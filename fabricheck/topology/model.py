@@ -1,4 +1,4 @@
-"""A node's devices and links, and the network, as plain values, read from `topology.yaml` (docs/topology-format.md)."""
+"""A node's devices and links, and the network, as plain values, read from `topology.yaml` (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def load_topology(path: Path) -> Topology:
     """Read and check a `topology.yaml`. Raises UserError that names file, line and field."""
     file = read_yaml(path)
     if not isinstance(file.content, dict):
-        raise UserError(f"{path}:1: is not a mapping of fields: see docs/topology-format.md")
+        raise UserError(f"{path}:1: is not a mapping of fields: see docs/formats.md")
     entry = file.validated(TopologyFile.model_validate)
     _check_names(file, entry)
     _check_links(file, entry)

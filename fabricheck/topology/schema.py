@@ -265,7 +265,7 @@ class TopologyFile(_Strict):
     fabric: FabricEntry | None = None
     """in place of `network`, if it is not published which node is plugged in where"""
     transport_paths: TransportPathsEntry | None = None
-    """where libraries rightly take another path than the hardware implies ([paths](topology-format.md))"""
+    """where libraries rightly take another path than the hardware implies ([paths](formats.md))"""
     gpudirect_rdma: GpuDirectEntry | None = None
     """without it all channels of NCCL or RCCL use GPUDirect RDMA: NICs may be too far from GPUs, or GPUs and
     libraries too old"""

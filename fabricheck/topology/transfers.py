@@ -1,7 +1,7 @@
 """Patterns that are lists of messages, and how fast the busiest part of a machine lets them go.
 
 A step is a tuple of messages that go at the same time; the steps of a pattern follow one another. Positions are places
-among the ranks of a measurement; shares are parts of its `bytes` (docs/results-format.md).
+among the ranks of a measurement; shares are parts of its `bytes` (docs/formats.md).
 """
 
 from __future__ import annotations

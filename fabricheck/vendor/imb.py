@@ -1,5 +1,5 @@
 """Reads the output of the Intel MPI Benchmarks (IMB-MPI1, IMB-MPI1-GPU) and of oneCCL's benchmark, which has
-nearly the same tables (docs/vendor-formats.md).
+nearly the same tables (docs/vendor-tools.md).
 """
 
 from __future__ import annotations

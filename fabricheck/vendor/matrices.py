@@ -1,5 +1,5 @@
 """Reads matrices of bandwidths between devices: nvbandwidth (text and JSON), p2pBandwidthLatencyTest, nvloom,
-TransferBench and rocm_bandwidth_test. Each matrix is an output of its own (docs/vendor-formats.md).
+TransferBench and rocm_bandwidth_test. Each matrix is an output of its own (docs/vendor-tools.md).
 """
 
 from __future__ import annotations

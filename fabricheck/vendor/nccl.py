@@ -1,4 +1,4 @@
-"""Reads what nccl-tests and rccl-tests print and write as JSON (docs/vendor-formats.md), whatever their version.
+"""Reads what nccl-tests and rccl-tests print and write as JSON (docs/vendor-tools.md), whatever their version.
 
 They say much twice, and that is checked: the sizes follow from the options, algbw from size and time, busbw from algbw
 and the number of ranks, the footer's average from all rows.

@@ -1,4 +1,4 @@
-"""Reads the file that nccl-tests writes with `-J` (docs/vendor-formats.md), and makes a copy that may be stored."""
+"""Reads the file that nccl-tests writes with `-J` (docs/vendor-tools.md), and makes a copy that may be stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the output of the OSU Micro-Benchmarks (docs/vendor-formats.md): MPI, NCCL and RCCL, versions 5 to 7, and those
+"""Reads the output of the OSU Micro-Benchmarks (docs/vendor-tools.md): MPI, NCCL and RCCL, versions 5 to 7, and those
 in Python and Java.
 """
 

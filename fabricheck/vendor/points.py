@@ -1,5 +1,5 @@
 """Reads tables of programs of a server and its client: perftest (ib_write_bw and its kin), ucx_perftest, those of
-libfabric (fi_pingpong, fabtests), Slingshot's cxi_write_bw and its kin, and nixlbench (docs/vendor-formats.md).
+libfabric (fi_pingpong, fabtests), Slingshot's cxi_write_bw and its kin, and nixlbench (docs/vendor-tools.md).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ site_configuration = {
             "env_vars": [list(variable) for variable in one.environment.items()],
             "prepare_cmds": one.shell_commands,
             # mpi: the family, for fabricheck.mpi.launch(); mpicxx: for CMake's MPI_CXX_COMPILER; vendor: the vendor
-            # suites that are there (docs/vendor-suites.md), others where their variables are set
+            # suites that are there (docs/vendor-tools.md), others where their variables are set
             "extras": {
                 "backend": "host",
                 "mpi": one.name,

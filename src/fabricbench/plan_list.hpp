@@ -1,4 +1,4 @@
-// A list of plans that one launch measures, one after the other (docs/fabricbench.md).
+// A list of plans that one launch measures, one after the other (docs/methodology.md).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The result file (docs/results-format.md) and the table on stdout.
+// The result file (docs/formats.md) and the table on stdout.
 #pragma once
 
 #include <atomic>

@@ -102,7 +102,7 @@ def test_it_says_how_to_build_launch_and_judge_the_failing_run(run: Path, tmp_pa
         "--matrix=src/data/moe-3-combine.mtx,src/data/moe-3-dispatch.mtx",
     ]
     assert any(line.startswith("fabricheck judge output/toy/Measures/result.jsonl --site site") for line in lines)
-    assert "src/CMakeLists.txt" in bundle.files and "site/site_configs/local/topology.yaml" in found
+    assert "src/CMakeLists.txt" in bundle and "site/site_configs/local/topology.yaml" in found
     assert "project_465" not in "".join(found.values())
 
 
@@ -174,10 +174,8 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
     state = {"gpus": [{"processes": [{"pid": 4711, "name": "gmx_mpi"}]}], "busiest": busiest}
     stage = run / "output" / "toy" / "Measures"
     (stage / "node-state" / "login7.before.json").write_text(json.dumps(state))
-    (stage / "rfm_job.out").write_text(
-        "\n".join([*SECRETS, "vasp_std 12.5", KEPT, "irregular48 uint64_t leaf07sw odd.site.other"])
-    )
-    bundle = write_bundle(run, tmp_path / "b.tar.gz", hide=True, nodes=["nid0001", "LEAF07sw"])
+    (stage / "rfm_job.out").write_text("\n".join([*SECRETS, "vasp_std 12.5", KEPT, "leaf07sw"]))
+    write_bundle(run, tmp_path / "b.tar.gz", hide=True, nodes=["nid0001", "LEAF07sw"])
     found = contents(tmp_path / "b.tar.gz")
     text = found["toy-20261122T000000Z/output/toy/Measures/rfm_job.out"]
     # A salted hash can hold any digits.
@@ -186,12 +184,6 @@ def test_what_only_looks_like_a_name_is_hidden_too(run: Path, tmp_path: Path) ->
     assert KEPT in text and "leaf07" not in text and "/libx.so.4" in text
     assert "gmx_mpi" not in "".join([*found, *found.values()])
     assert "--target fabricbench" in found["toy-20261122T000000Z/REPRODUCE.md"]
-    # What nobody can know is a name a person is told of.
-    assert "odd.site.other" in bundle.left
-    # Neither hashes, types and data of ours, nor what was hidden.
-    public = ("irregular48", "uint64_t", "c61abd48333544ca")
-    assert not [word for word in bundle.left if word.startswith("x") or word in public]
-    assert write_bundle(run, tmp_path / "c.tar.gz", hide=False).left == ()
 
 
 def test_nodes_of_a_fleet_that_nothing_was_measured_on_are_hidden(run: Path, tmp_path: Path) -> None:

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 
-from tests.support.words import parse_command
-from tools.commands_page import PAGE, commands, render
+from tools.commands_page import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {context.command_path: context for context in commands() if not isinstance(context.command, click.Group)}
-
-
-def examples_in(command: click.Command) -> Iterator[list[str]]:
-    for line in (command.help or "").splitlines():
-        if line.strip().startswith("fabricheck "):
-            yield shlex.split(line)[1:]
-
-
-@pytest.mark.parametrize("path", COMMANDS)
-def test_every_command_has_an_example_of_its_own(path: str) -> None:
-    assert any(
-        ["fabricheck", *each][: len(path.split())] == path.split() for each in examples_in(COMMANDS[path].command)
-    )
-
-
-@pytest.mark.parametrize("path", COMMANDS)
-def test_the_examples_parse(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user types them."""
-    for arguments in examples_in(COMMANDS[path].command):
-        parse_command(shlex.join(["fabricheck", *arguments]), monkeypatch)
 
 
 def test_every_command_takes_a_system_as_the_same_option() -> None:
@@ -55,8 +31,3 @@ def test_the_help_of_run_tells_what_each_tag_is() -> None:
     text = COMMANDS["fabricheck run"].command.help or ""
     told = re.findall(r"^ *([\w-]+) {2,}(?:\d+ s  )?(?=\S)", text, re.MULTILINE)
     assert sorted(told) == sorted(tags)
-
-
-def test_the_page_of_commands_is_current() -> None:
-    """`make docs` writes it."""
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == render()

@@ -6,8 +6,6 @@ import csv
 import io
 import itertools
 import json
-import math
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -119,29 +117,11 @@ def test_no_link_runs_behind_another_gpu(name: str) -> None:
     made = layout(topology)
     for link in topology.links:
         if set(link.ends) - {nic.name for nic in topology.nics}:
-            for x, y in points(made.curve(link.ends).path, made.size):
+            for x, y in made.curve(link.ends):
                 for gpu in topology.gpus:
                     across, down = made.places[gpu.name]
                     inside = abs(x - across) < box_width(gpu.name) / 2 and abs(y - down) < 13
                     assert gpu.name in link.ends or not inside, (link.ends, gpu.name)
-
-
-def points(path: str, size: float) -> list[tuple[float, float]]:
-    """Places on a curve of the drawing; those of an arc round the middle are on its circle."""
-    numbers = [float(each) for each in re.findall(r"-?\d+\.\d+", path)]
-    if "A" in path:
-        (x1, y1), (x2, y2), radius = numbers[:2], numbers[-2:], numbers[2]
-        middle = size / 2
-        angles = [math.atan2(y - middle, x - middle) for x, y in ((x1, y1), (x2, y2))]
-        turn = math.remainder(angles[1] - angles[0], 2 * math.pi)
-        steps = [angles[0] + turn * step / 50 for step in range(51)]
-        return [(middle + radius * math.cos(one), middle + radius * math.sin(one)) for one in steps]
-    x1, y1, cx, cy, x2, y2 = numbers
-    shares = [step / 50 for step in range(51)]
-    return [
-        ((1 - t) ** 2 * x1 + 2 * t * (1 - t) * cx + t * t * x2, (1 - t) ** 2 * y1 + 2 * t * (1 - t) * cy + t * t * y2)
-        for t in shares
-    ]
 
 
 @pytest.mark.parametrize("gpus", [12, 72])

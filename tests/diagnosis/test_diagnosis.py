@@ -206,6 +206,13 @@ def test_the_only_pair_of_two_nodes_is_named_and_no_setting() -> None:
     slow = replace(slow, run=replace(slow.run, ranks=(first, replace(second, host="nid002"))))
     ((code, components),) = blamed(diagnose([slow], slow.problems))
     assert (code, components) == ("slow-pair", ("nid001:gpu0 ↔ nid002:gpu1",))
+    # A quota or a stopped process is seen by itself, and tells which of the two it is.
+    pausing = Finding("pausing-node", Verdict.DEGRADED, "stopped for 8 s", (Component.of_node("nid002"),))
+    (_, named), *_ = blamed(diagnose([replace(slow, problems=(pausing,))], slow.problems))
+    assert named == ("nid002",)
+    told = Finding("gpu-shared", Verdict.PASS, "MPS is on", (Component(Kind.DEVICE, "gpu0", node="nid001"),))
+    ((_, unmoved), *_) = blamed(diagnose([replace(slow, problems=(told,))], slow.problems))
+    assert unmoved == components
 
 
 def test_a_collective_of_two_ranks_names_their_pair() -> None:

@@ -1,7 +1,7 @@
 """Vendor suites through ReFrame: the Intel MPI Benchmarks for real, and what has to turn red.
 
 OMB and nccl-tests cannot be had from a package registry, so their builds are tried on small stand-ins here: source
-trees that fail as the real ones do. docs/vendor-suites.md says what was tried with the real ones, and where.
+trees that fail as the real ones do. docs/vendor-tools.md says what was tried with the real ones, and where.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,16 +9,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
 import pytest
 from ruamel.yaml import YAML
 
 from fabricheck.suite import suite_root
-from fabricheck.suites.sources import extract
 from tests.support.bench import built
+from tests.support.nightly_store import write_nights
 from tests.support.schedulers import knows
 from tests.support.toy import ToySuite
 
@@ -114,36 +113,40 @@ def test_a_site_with_its_own_reframe(tmp_path: Path) -> None:
     assert verdict["verdict"] in ("PASS", "INCOMPLETE")  # the second where others keep this machine busy
 
 
-def upgraded(store: Path, sessions: int, factor: float) -> None:
-    """Gives the last sessions of a recorded store another NCCL, and its metrics `factor` of their values."""
-    by_start = {str(pl.read_parquet(file)["started"].min()): file for file in store.glob("*/*/metrics.parquet")}
-    for _, file in sorted(by_start.items())[-sessions:]:
-        of_nccl = pl.col("test").str.contains("ccl") & pl.col("metric").str.contains("goodput")
-        new = pl.col("software").str.replace("2.28.3", "2.29.1", literal=True)
-        value = pl.when(of_nccl).then(pl.col("value") * factor).otherwise(pl.col("value"))
-        pl.read_parquet(file).with_columns(new, value).write_parquet(file)
-        runs = file.with_name("runs.parquet")
-        pl.read_parquet(runs).with_columns(new).write_parquet(runs)
-        sums = file.with_name("SHA256SUMS")
-        known = {name: digest for digest, name in map(str.split, sums.read_text().splitlines())}
-        for changed in (file, runs):
-            known[changed.name] = hashlib.sha256(changed.read_bytes()).hexdigest()
-        sums.write_text("".join(f"{digest}  {name}\n" for name, digest in known.items()))
+#: What differs between two runs of a sample: folders, and digits, of which a row of a table has more or fewer.
+_VARIES = re.compile(r"(?:[\w.~-]*/)+|\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\d\w*|\W+")
 
 
-@pytest.mark.parametrize(("factor", "status"), [(1.0, (0, 4)), (0.9, (1,))])
-def test_the_day_after_an_upgrade(tmp_path: Path, factor: float, status: tuple[int, ...]) -> None:
-    """The page's own line, on recorded sessions of which the last four have another NCCL, as fast or 10% slower."""
-    extract(ROOT / "docs" / "results" / "h100x2-2026-11-25" / "sessions.tar.xz", tmp_path)
-    (found,) = tmp_path.rglob("fabricheck-store.json")
-    store = tmp_path / "store"
-    found.parent.rename(store)
-    upgraded(store, 4, factor)
-    (line,) = re.findall(r"^\$ (fabricheck compare software:.*)$", page("after-an-upgrade.md"), re.MULTILINE)
-    job = paste(line, tmp_path, RFM_PREFIX=str(tmp_path))
-    assert job.returncode in status, job.stdout + job.stderr
-    assert "changed: NCCL: 2.28.3 -> 2.29.1" in job.stdout
-    assert ("suspect: NCCL 2.29.1" in job.stdout) is (factor < 1)
+def shape(line: str) -> str:
+    return _VARIES.sub(" ", line).strip()
+
+
+def samples(name: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a page that have their output below them, and the lines of it."""
+    blocks = re.findall(r"^```\n(\$ .*?)^```", page(name), re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        command, *lines = block.splitlines()
+        yield command.removeprefix("$ "), [line.removesuffix("…") for line in lines]
+
+
+def check_sample(name: str, command: str, folder: Path, lines: Sequence[str], *, status: int) -> None:
+    """Run a command; the lines of the sample stand in its output in their order, but for what varies."""
+    job = paste(command, folder, RFM_PREFIX=str(folder), COLUMNS="80")
+    assert job.returncode == status, job.stdout + job.stderr
+    shapes = iter([shape(line) for line in job.stdout.splitlines()])
+    for line in lines:
+        assert any(printed.startswith(shape(line)) for printed in shapes), f"{name}: {line}\n{job.stdout}"
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("every-night.md", (0, 1)), ("after-an-upgrade.md", (1,)), ("your-system.md", (0,))]
+)
+def test_the_samples_of_a_history(name: str, status: Sequence[int], tmp_path: Path) -> None:
+    """Of the recorded sessions of two H100 night after night; the last eight have an NCCL that is 6% slower."""
+    write_nights(tmp_path / "store", 0 if name == "your-system.md" else 8)
+    of_history = [(command, lines) for command, lines in samples(name) if "hgx-h100" in command or "store" in command]
+    for (command, lines), expected in zip(of_history, status, strict=True):
+        check_sample(name, command, tmp_path, lines, status=expected)
 
 
 def damage(toy: ToySuite) -> None:

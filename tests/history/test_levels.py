@@ -58,18 +58,18 @@ def test_what_metrics_have_in_common_is_told_once() -> None:
 def test_what_sessions_have_in_common_is_taken_out_and_put_back() -> None:
     """Beside matrices of covariances, of sessions in two sides, of which some are missing."""
     rng = np.random.default_rng(6)
-    gap = np.array([[0.0, 1.0, 3.0, 1.0, 7.0, 2.0, 1.0]])
-    when, there = gap.cumsum(), np.array([[True, True, False, True, True, True, True]])
+    when, there = np.arange(7), np.array([[True, True, False, True, True, False, True]])
+    kept = there[0]
     common = Autocorrelation(np.array([0.8]), np.array([0.7]))
     covariance = 0.3 * np.eye(7) + 0.7 * 0.8 ** np.abs(np.subtract.outer(when, when))
-    values = rng.standard_normal((1, 7))
-    white = np.linalg.solve(np.linalg.cholesky(covariance), values[0])
-    made, _ = zip(*whitened([values], np.ones((1, 7), dtype=np.bool_), gap, common), strict=True)
-    np.testing.assert_allclose(np.ravel(made), white)
-    np.testing.assert_allclose(coloured(white[None], gap, common), values)
-    sides = [np.array([[1.0, 1, 1, 0, 0, 0, 0]]), np.array([[0.0, 0, 0, 1, 1, 1, 1]])]
-    squares, determinant = restricted(values, sides, there, gap)
-    kept, x = there[0], np.vstack(sides).T
+    values = np.where(there, rng.standard_normal((1, 7)), 0.0)
+    white = np.linalg.solve(np.linalg.cholesky(covariance[np.ix_(kept, kept)]), values[0, kept])
+    made = np.ravel([each for (each,), _ in whitened([values], there, common)])
+    np.testing.assert_allclose(made[kept], white)
+    np.testing.assert_allclose(coloured(made[None], there, common)[there], values[there])
+    sides = [there * np.array(first) for first in ([1.0, 1, 1, 0, 0, 0, 0], [0.0, 0, 0, 1, 1, 1, 1])]
+    squares, determinant = restricted(values, sides, there)
+    x = np.vstack(sides).T
     for place in (0, 7, 40):
         of = np.where(
             np.eye(7), 1.0, TRIED.share[place] * TRIED.of_levels[place] ** np.abs(np.subtract.outer(when, when))

@@ -374,6 +374,21 @@ def test_what_the_library_says_and_which_settings_were_in_effect() -> None:
     assert all("NCCL_PROTO=LL (" in each.text and "pml" not in each.text for each in found[2:])
     # A warning is told in any case, the rest beside what is slow.
     assert len([each for each in findings_of([(run, None)])]) == 1
+    # Where sockets join the nodes, RDMA is another path.
+    assert len(evidence_of(run, replace(ALPS, ccl_path_between_nodes="NET/Socket"))) == len(found) - 1
+    assert len(evidence_of(run, replace(ALPS, ccl_path_between_nodes="NET/IB"))) == len(found)
+
+
+@pytest.mark.parametrize(("path", "crossed"), [("NET/Socket/0", False), ("P2P/CUMEM", True)])
+def test_links_of_gpus_explain_nothing_between_nodes_that_nics_join(path: str, crossed: bool) -> None:
+    errors = gpu(0, links=links(crc_flit=10**9))
+    run = run_with(
+        [node("nid001"), node("nid002")],
+        [node("nid001", "after", gpus=(errors, gpu(1))), node("nid002", "after")],
+        gbps=10.0,
+    )
+    (metric,) = judged(replace(run, footer={"proof": {"paths": {path: 2}, "evidence": "NCCL_DEBUG"}})).judgements
+    assert ("GPU 0" in metric.reason) is crossed
 
 
 def test_a_library_that_one_node_has_in_another_version() -> None:

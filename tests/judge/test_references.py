@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -201,14 +200,6 @@ def test_the_good_forms_of_those_mistakes_are_accepted(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         load_references(tmp_path / "none.yaml")
-
-
-def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "reference-formats.md").read_text()
-    example = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert example is not None
-    references = load(tmp_path, example[1])
-    assert len(references.of("PointToPoint").lookup({"$partition": "h200:gpu", "transport": "ccl"})) == 2
 
 
 def test_the_references_of_the_suite_are_good() -> None:

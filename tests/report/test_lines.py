@@ -15,8 +15,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.lines import LONGEST, figures, general_steps, headline, line, steps, summary
 from fabricheck.results.proof_logs import reasons_of
 from fabricheck.topology.model import load_topology
-from tests.support.words import BANNED, parse_command
-from tools.catalogue_page import PAGES
+from tests.support.words import BANNED
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, NIC = Component(Kind.GPU, "gpu2", "nid001", address="0000:18:00.0"), Component(Kind.NIC, "hsn0", "nid001")
@@ -79,16 +78,6 @@ def test_the_words_of_a_code(code: str) -> None:
     assert entry.steps or entry.certainty is Certainty.TOLD
 
 
-def commands() -> list[str]:
-    names = {each for entry in CATALOGUE.values() for step in entry.steps for each in re.findall(r"`(.+?)`", step)}
-    return sorted(each for each in names if each.startswith(("fabricheck ", "python ci/")) and len(each.split()) > 2)
-
-
-@pytest.mark.parametrize("command", commands())
-def test_the_commands_parse(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse_command(re.sub(r"[{}]", "", command), monkeypatch)
-
-
 def test_what_a_finding_does_not_have_keeps_a_word() -> None:
     assert all(not re.search(r"[{}`]", each) for entry in CATALOGUE.values() for each in general_steps(entry))
     assert "-i N" in " ".join(general_steps(CATALOGUE["slow-gpu"]))
@@ -130,12 +119,6 @@ def test_the_name_of_a_gpu_ends_with_its_index(file: Path) -> None:
     for gpu in load_topology(file).gpus:
         assert re.search(r"\d+$", gpu.name), gpu
         assert int(re.search(r"\d+$", gpu.name)[0]) == gpu.index  # type: ignore[index]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_pages_of_the_catalogue_are_current(page: Path) -> None:
-    """`make docs` writes them."""
-    assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page]
 
 
 TOOLS_OF_PORTS = {

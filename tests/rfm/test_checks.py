@@ -12,7 +12,7 @@ from fabricheck.records.operations import SETTINGS
 from fabricheck.results.fabricbench_format import is_plan_setting
 from tests.support.nodes import ROOT
 
-# docs/methodology.md and docs/vendor-suites.md say what they mean.
+# docs/methodology.md and docs/vendor-tools.md say what they mean.
 TAGS = {
     *("smoke", "nightly", "acceptance", "papers", "tuning", "vendor", "vendor-mixed", "cross-check", "layers"),
     "burn-in",

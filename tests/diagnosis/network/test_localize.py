@@ -1,6 +1,6 @@
 """Planted faults in simulated readings: found, named, and nothing else; nothing found where there is none.
 
-The full figures are in docs/pairwise.md. Here the losses are such that a working locator never misses them.
+Figures: docs/results/simulated/network-faults.md. Here the losses are such that a working locator never misses them.
 """
 
 from __future__ import annotations

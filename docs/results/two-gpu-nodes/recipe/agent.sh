@@ -4,7 +4,7 @@ case $1 in 10.79.0.*) h=nid00${1##*.};; *) h=$1;; esac; shift; export DUO_CMD="$
 D=${DUO:-/tmp/duo}; C=$(cat $D/cores 2>/dev/null || echo 16); n=$(( ${h#nid00} - 1 )); first=$((n*C)); last=$((n*C+C-1))
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then G=/sys/fs/cgroup/$h; mkdir -p $G && echo $first-$last > $G/cpuset.cpus && echo $$ > $G/cgroup.procs
 else G=/sys/fs/cgroup/cpuset/duo-$h; mkdir -p $G && echo 0 > $G/cpuset.mems && echo $first-$last > $G/cpuset.cpus && echo $$ > $G/tasks; [ -d /sys/fs/cgroup/cpu/duo-$h ] && echo $$ > /sys/fs/cgroup/cpu/duo-$h/tasks; fi
-export DUO_FOLDER=$D
+export DUO_FOLDER=$D; [ -d $D/mps ] && export CUDA_MPS_PIPE_DIRECTORY=$D/mps
 exec nsenter --net=/run/netns/$h unshare --uts --mount --ipc bash -c '
 hostname $DUO_HOST; mount -t sysfs sysfs /sys 2>/dev/null; [ -e /proc/self/cgroup ] && grep -q ^0:: /proc/self/cgroup && mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 [ -e /sys/fs/cgroup/cgroup.controllers ] || { mount -t tmpfs none /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/cpuset && mount -t cgroup -o cpuset none /sys/fs/cgroup/cpuset; } 2>/dev/null

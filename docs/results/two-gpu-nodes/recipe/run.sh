@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh STEP...: the two-node set on one machine with two GPUs, as root, from the root of a checkout.
+# run.sh STEP...: the two-node set on one machine with two GPUs (or one, which both nodes then share), as root, from the root of a checkout.
 # $BUILT: folder with openmpi/fabricbench; $PEERS: with sendrecv_perf; $RES: for what comes back; $LIMIT: seconds in all.
 H=$(cd "$(dirname "$0")" && pwd); T0=$(date +%s); LIMIT=${LIMIT:-480}; RES=${RES:-/tmp/res}; PEERS=${PEERS:-/tmp/peers/bin}
 say() { echo "[$(( $(date +%s) - T0 )) s] $*"; }
@@ -12,12 +12,18 @@ rm -rf "$DUO"; mkdir -p "$RES" "$DUO" && cp -r "$H"/* "$DUO"
 sed -i "s#rate: 10 Gb/s#rate: $(echo ${RATE:-10gbit} | sed 's/gbit/ Gb\/s/; s/mbit/ Mb\/s/')#" $S/duo/topology.yaml
 for s in quad flot tuna; do cp -r $S/duo $S/$s; done
 for s in quad flot tuna; do sed "s/duo/$s/" $R/duo.yaml > $R/$s.yaml; sed -i "s/\"duo\"/\"$s\"/g" $S/$s/settings.py; sed -i "s/^system: duo/system: $s/" $S/$s/topology.yaml; done
-sed -i 's/"nodes": 2/"nodes": 4/; s/ 16 if gpu/ 8 if gpu/; s#/hosts"#/hosts4"#' $S/quad/settings.py; sed -i 's/"tuning_profile": "default"/"tuning_profile": "alps"/' $S/tuna/settings.py; sed -i 's/nid\[001-002\]/nid[001-004]/g' $S/quad/topology.yaml
+sed -i "s/ 16 if gpu/ $(( $(nproc) / 2 )) if gpu/" $S/*/settings.py
+sed -i "s/\"nodes\": 2/\"nodes\": 4/; s/ $(( $(nproc) / 2 )) if gpu/ $(( $(nproc) / 4 )) if gpu/; s#/hosts\"#/hosts4\"#" $S/quad/settings.py; sed -i 's/"tuning_profile": "default"/"tuning_profile": "alps"/' $S/tuna/settings.py; sed -i 's/nid\[001-002\]/nid[001-004]/g' $S/quad/topology.yaml
 sed -i 's/"scheduler": "local"/"scheduler": "squeue"/; s/"launcher": "mpirun"/"launcher": "srun"/; s/"launcher_options": .*\],/"launcher_options": [],/' $S/flot/settings.py
 for n in 1 2 3 4; do echo "10.79.0.$n slots=1"; done > $DUO/hosts4
 nvidia-smi -L 2>/dev/null | sed -n 's/.*UUID: \(GPU-[^)]*\)).*/\1/p' | { n=0; while read u; do echo $u > $DUO/uuid$n; n=$((n+1)); done; }
 # The files describe H100; another model is written into them.
 model=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //'); [ -n "$model" ] && sed -i "s/H100 80GB HBM3/$model/" $S/*/settings.py $S/*/topology.yaml
+# One GPU for both nodes: by MPS their kernels run side by side; without it they take turns of some 2 ms.
+if [ -e $DUO/uuid0 ] && [ ! -e $DUO/uuid1 ]; then
+  export DUO_SHARED=1 CUDA_MPS_PIPE_DIRECTORY=$DUO/mps CUDA_MPS_LOG_DIRECTORY=$DUO/mps
+  mkdir -p $DUO/mps && nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT
+fi
 [ -e $DUO/uuid0 ] && export DUO_GPU=1; T=${DUO_GPU:+ccl}; T=${T:-mpi}; cores() { echo $1 > $DUO/cores; }; cores $(( $(nproc) / 2 ))
 [ -e /sys/fs/cgroup/cgroup.subtree_control ] && echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
 sh $H/net.sh up ${RATE:-10gbit}; for h in nid001 nid002; do sh $H/net.sh rate $h ${RATE:-10gbit}; done
@@ -58,7 +64,8 @@ begin() { case $1 in
   management) DUO_IFNAME=mgmt0 pair management;;
   killed) pair killed -- -S NodePairs.budget=2;;
   blocked) pair blocked -- -S NodePairs.timeout=5;;
-  pausing) pair pausing -- -S NodePairs.budget=2;;
+  pausing|loss|preload) pair $1 -- -S NodePairs.budget=2;;
+  offloads) fc offloads --name "^SmokeNodes %transport=$T" --name "^NodePairs %transport=$T";;
   quota) pair quota -- -S NodePairs.budget=2;;
   hang) pair hang -- -S NodePairs.timeout=5 -S NodePairs.budget=2;;
   fleet|slow) fleet $1;;
@@ -83,7 +90,12 @@ plant() { case $1 in
   pausing) (timeout 60 python3 $H/signal_rank.py PAUSE nid002 ${2:-2} & echo $! > $DUO/pausing);;
   quota) quota nid002 60000;;
   blocked) nft add table bridge duo; nft add chain bridge duo forward '{ type filter hook forward priority 0; }'; nft add rule bridge duo forward iifname h-nid001 oifname h-nid002 ether type ip drop;;
-  slow) burn 1;;
+  offloads) nsenter --net=/run/netns/nid002 ethtool -K hsn0 tso off gso off gro off sg off > /dev/null 2>&1;;
+  loss) nft add table bridge duo; nft add chain bridge duo forward '{ type filter hook forward priority 0; }'
+    nft add rule bridge duo forward iifname h-nid002 oifname h-nid001 numgen random mod 1000 '<' 3 drop;;
+  preload) g++ -O2 -shared -fPIC $H/slow_send.cpp -o $DUO/libslow.so; add nid002 "export LD_PRELOAD=$DUO/libslow.so";;
+  clock) g++ -O2 -shared -fPIC tests/data/programs/wrong_clock.cpp -o $DUO/libclock.so; add nid002 "export LD_PRELOAD=$DUO/libclock.so RATE=0.97 WRONG_RANK=all";;
+  slow|cotenant) burn $(( $(nvidia-smi -L | wc -l) - 1 ));;
   tenant) burn 0;;
   victims) net up ${RATE:-10gbit} nid003 nid004; cores $(( $(nproc) / 4 ));;
   esac; }
@@ -94,9 +106,11 @@ quota() { if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo +cpu > /sys/fs/
 burn() { unshare --pid --fork --kill-child --mount-proc python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
 undo() {
   net rate nid002 ${RATE:-10gbit}; net mtu nid002 1500; net port nid002 up; rm -f $DUO/env.* $DUO/conf.*; cores $(( $(nproc) / 2 ))
-  [ $1 = quota ] && quota nid002 max; [ $1 = blocked ] && nft delete table bridge duo; [ -e $DUO/pausing ] && kill $(cat $DUO/pausing) 2>/dev/null; rm -f $DUO/pausing
+  [ $1 = quota ] && quota nid002 max; [ $1 = blocked -o $1 = loss ] && nft delete table bridge duo
+  [ $1 = offloads ] && nsenter --net=/run/netns/nid002 ethtool -K hsn0 sg on tso on gso on gro off > /dev/null 2>&1
+  [ -e $DUO/pausing ] && kill $(cat $DUO/pausing) 2>/dev/null; rm -f $DUO/pausing
   [ -n "$b" ] && kill -KILL $b; b=; [ $1 = hang ] && python3 $H/signal_rank.py KILL nid002 0 1; }
-tests() { case $1 in green) echo ${TIMES:-10};; network) echo 2;; fleet|slow) echo 99;; *) echo 1;; esac; }
+tests() { case $1 in green) echo ${TIMES:-10};; network|offloads) echo 2;; fleet|slow) echo 99;; *) echo 1;; esac; }
 tell() { local n; for n in "$@"; do
   echo "== $n: $(tail -1 $RES/$n.txt)"; grep -E "^(PASS|DEGRADED|FAIL|INVALID|INCOMPLETE|SUSPECT|Error) " -A1 $RES/$n.txt | grep -v "^--" | head -${LINES_:-8}; keep $n; done; }
 steps=("$@"); begin $1

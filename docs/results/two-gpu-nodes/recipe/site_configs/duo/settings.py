@@ -79,6 +79,7 @@ site_configuration = {
                 "mpicxx": "/usr/bin/mpicxx.openmpi",
                 "launcher_options": ["--hostfile", f"{folder}/hosts"],
                 **({"gpu_arch": "90", "not_gpu_aware": "Open MPI 4.1.6"} if gpu else {}),
+                **({"share_devices": True} if os.environ.get("DUO_SHARED") == "1" else {}),
                 "vendor": {},
             },
         }
