@@ -37,8 +37,12 @@ class Failure:
 def slurm_cannot_launch(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     step = rng.choice(["StepId=12.0", "12.0"])
     why = rng.choice(["Communication connection failure", "Socket timed out on send/recv operation"])
-    return [
+    lines = (
         f"srun: error: Task launch for {step} failed on node {bad}: {why}",
+        f"srun: error: slurm_receive_msgs: [[{bad}]:6818] failed: {why}",
+    )
+    return [
+        str(rng.choice(lines)),
         f"srun: error: Application launch failed: {why}",
         *aborted(others),
     ]
@@ -120,44 +124,35 @@ def ssh(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     ]
 
 
-def hydra(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+def hydra_pals_and_pbs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
     what = rng.choice(
         [
             "HYDU_create_process (utils/launch/launch.c:74): execvp error on file ./fabricbench (No such file)",
             "launch_procs (pm/pmiserv/pmip_cb.c:869): unable to change wdir to /scratch/x (No such file or directory)",
         ]
     )
-    return [f"[proxy:0:{rng.integers(9)}@{bad}] {what}"]
+    lines = (
+        f"[proxy:0:{rng.integers(9)}@{bad}] {what}",
+        f"mpiexec: RPC launch failed on node {bad}: Not found",
+        f"pbs_mom;Job;17.server: node 1 ({bad}) requested job terminate, 'EOF' (code 1099)",
+    )
+    return [str(rng.choice(lines))]
 
 
-def pbs(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [f"pbs_mom;Job;17.server: node 1 ({bad}) requested job terminate, 'EOF' (code 1099)"]
+def unable(near: str, far: str) -> list[str]:
+    text = "A process or daemon was unable to complete a TCP connection\nto another process:"
+    return [RULE, text, f"  Local host:    {near}", f"  Remote host:   {far}", RULE]
 
 
 def several_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    lines = []
-    for other in others:
-        lines += [
-            RULE,
-            "A process or daemon was unable to complete a TCP connection",
-            "to another process:",
-            f"  Local host:    {other}",
-            f"  Remote host:   {bad}",
-            RULE,
-        ]
-    return lines
+    return [line for other in others for line in unable(other, bad)]
 
 
 def one_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    ends = [others[0], bad] if rng.random() < 0.5 else [bad, others[0]]
-    return [
-        RULE,
-        "A process or daemon was unable to complete a TCP connection",
-        "to another process:",
-        f"  Local host:    {ends[0]}",
-        f"  Remote host:   {ends[1]}",
-        RULE,
-    ]
+    near, far = (others[0], bad) if rng.random() < 0.5 else (bad, others[0])
+    daemon = "ORTE does not know how to route a message to the specified daemon\nlocated on the indicated node:"
+    block = [RULE, daemon, f"  my node:   {near}", f"  target node:  {far}", RULE]
+    return block if rng.random() < 0.5 else unable(near, far)
 
 
 def nccl_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
@@ -169,18 +164,8 @@ def nccl_cannot_connect(bad: str, others: list[str], rng: np.random.Generator) -
     ]
 
 
-def an_address_cannot_be_reached(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [
-        RULE,
-        "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This",
-        "should not happen.",
-        "",
-        f"  Local host: {others[0]}",
-        f"  PID:        {rng.integers(1000, 9999)}",
-        "  Message:    connect() to 10.10.10.2:1024 failed",
-        "  Error:      No route to host (113)",
-        RULE,
-    ]
+def nobody_has_the_address(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
+    return [f"[{others[0]}][[1,1],0][tcp] connect() to 10.10.10.2:1024 failed: No route to host (113)"]
 
 
 def route_is_missing(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
@@ -208,39 +193,9 @@ def all_nodes_wait(bad: str, others: list[str], rng: np.random.Generator) -> lis
     return mpi_start_hangs("", [bad, *others], rng)
 
 
-def slurm_has_no_answer(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [
-        f"srun: error: slurm_receive_msgs: [[{bad}]:6818] failed: {rng.choice(['Zero Bytes', 'Nothing'])} sent",
-        *aborted(others),
-    ]
-
-
-def slurm_started_too_few(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [f"srun: error: timeout waiting for task launch, started {len(others)} of {len(others) + 1} tasks"]
-
-
-def orte_has_no_route(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [
-        RULE,
-        f"{rng.choice(['ORTE', 'PRTE'])} does not know how to route a message to the specified daemon",
-        "located on the indicated node:",
-        "",
-        f"  my node:   {others[0]}",
-        f"  target node:  {bad}",
-        RULE,
-    ]
-
-
-def pals(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return [f"mpiexec: {rng.choice(['RPC launch', 'exec'])} failed on {rng.choice(['', 'node '])}{bad}: Not found"]
-
-
-def healthy_ones_are_killed(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return ["srun: error: Application launch failed: Unspecified error", *aborted(others)]
-
-
 def all_are_terminated(bad: str, others: list[str], rng: np.random.Generator) -> list[str]:
-    return ["srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", *aborted(others)]
+    few = f"srun: error: timeout waiting for task launch, started {len(others)} of {len(others) + 1} tasks"
+    return [str(rng.choice([few, "srun: error: Application launch failed: Unspecified error"])), *aborted(others)]
 
 
 def aborted(others: list[str]) -> list[str]:
@@ -262,20 +217,14 @@ KINDS: dict[Maker, str] = {
     daemon_lost: "node",
     program_is_missing: "node",
     ssh: "node",
-    hydra: "node",
-    pbs: "node",
+    hydra_pals_and_pbs: "node",
     several_cannot_connect: "node",
     one_cannot_connect: "pair",
     nccl_cannot_connect: "pair",
-    an_address_cannot_be_reached: "unknown",
+    nobody_has_the_address: "unknown",
     route_is_missing: "pair",
     mpi_start_hangs: "node",
     all_nodes_wait: "unknown",
-    slurm_has_no_answer: "node",
-    slurm_started_too_few: "unknown",
-    orte_has_no_route: "pair",
-    pals: "node",
-    healthy_ones_are_killed: "unknown",
     all_are_terminated: "unknown",
 }
 PREFIXES = ("", "0: ", "[1,0]<stderr>:", "[1] ", "stderr: ")
