@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row, explain
-from fabricheck.diagnosis.table import EVERYTHING, Group, Measurement, groups_of, is_alike, rows_of
+from fabricheck.diagnosis.table import EVERYTHING, Group, Measurement, groups_of, in_order, is_alike, rows_of
 from fabricheck.judge.constants import LEAST_LOSS, SEEN
 from fabricheck.judge.overall import SEVERITY
 from fabricheck.judge.verdicts import RunJudgement
@@ -167,7 +167,7 @@ def _of_marked(
         Row(row.question, "", float(mark), LEAST_LOSS, mark, row.crosses, row.own)
         for row, mark in zip(rows, marked, strict=True)
     ]
-    for explanation in explain(table, _prior(evidence, rows)):
+    for explanation in explain(in_order(table, rows), _prior(evidence, rows)):
         yield named_of(explanation.components), [rows[number] for number in explanation.rows]
 
 

@@ -4,7 +4,8 @@ A row is a measurement with the logarithm of its loss, y; a column is a componen
 1 there, or the probability where the route is unknown. In rows of one question (an operation at one size) a component
 costs the same. Of several components on its way a row has the loss of the worst. Noise is normal, but no single row
 counts for more than MOST_OF_METRIC standard deviations. A component also pays for rows of other questions over it that
-are as fast as usual, up to DOUBT each: a fault of a part is hardly ever seen by one question alone.
+are as fast as usual, up to DOUBT each: a fault of a part is hardly ever seen by one question alone. A part may heal, or
+get slow, once: it costs its rows before, or after, nothing, for the price of one time among all.
 
 The search takes the component that gains most, then exchanges and drops components one at a time, for as long as one
 gains more than its price: the logarithm of the number of columns (Bonferroni) and DOUBT. Components that explain the
@@ -38,7 +39,7 @@ class Row:
     `noise`; `slow`: a judge says so. `crosses`: the probability, by component, that its data cross it. `own`: what
     stands for this measurement alone. `apart`: its peers are faster, whatever all lose. `total`: the loss against what
     an ideal algorithm gets, which says more than peers do of what all of them cross; None where `loss` is by a
-    yardstick from elsewhere."""
+    yardstick from elsewhere. `when`: later rows have a higher number; rows of one number are of one time."""
 
     question: Hashable
     quantity: str
@@ -49,6 +50,7 @@ class Row:
     own: tuple[Component, ...]
     total: float | None = None
     apart: bool = False
+    when: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,16 +139,16 @@ class _Table:
         least = np.full(len(numbers), np.inf)
         np.minimum.at(least, self.question[self.slow], self.loss[self.slow])
         self.lost = self.loss >= MOST * least[self.question]
-        quantities: dict[str, int] = {}
-        self.quantity = np.array([quantities.setdefault(row.quantity, len(quantities)) for row in rows])
+        self.quantity = np.unique([row.quantity for row in rows], return_inverse=True)[1]
         self.columns = _columns(rows)
         self.price = math.log(max(len(self.columns), 1)) + DOUBT
+        self.when = np.array([row.when for row in rows])
         # A slow row may have a cause of its own, which is as dear as any and says nothing of others.
         most = MOST_OF_METRIC**2 / 2
         self.most = np.where(self.slow, np.minimum(self.price + DOUBT, most), most)
         self.columns = [column for column in self.columns if self._may_gain(column)]
         self.prior = np.array([max(map(self._odds, column.components)) for column in self.columns])
-        # Software, and what all have in common, may cost each measurement something else.
+        # Software, and what all have in common, may cost each measurement something else, and does not heal.
         self.uneven = np.array(
             [
                 all(one.kind.is_software or one.kind is Kind.SYSTEM for one in column.components)
@@ -173,18 +175,9 @@ class _Table:
         return self.odds.get(component, 0.0)
 
     def _may_gain(self, column: _Column) -> bool:
-        """Whether a column explains several slow rows at all, were each question's least loss its cost."""
-        rows, slow = column.rows, self.slow[column.rows]
-        if slow.sum() < 2:
-            return False
-        questions, place = np.unique(self.question[rows], return_inverse=True)
-        least = np.full(questions.size, np.inf)
-        np.minimum.at(least, place[slow], self.loss[rows[slow]])
-        cost = np.where(np.isfinite(least), least, 0.0)[place]
-        against = np.log(1 - column.shares + column.shares * np.exp(-self._misfit(cost, rows)))
-        gains = np.bincount(place, np.where(slow, self.most[rows], against), questions.size)
-        odds = max(map(self._odds, column.components))
-        return float(np.maximum(gains, 0.0).sum()) + odds > self.price
+        """Whether a column would gain anything if its slow rows were all that there is, and several."""
+        slow = column.rows[self.slow[column.rows]]
+        return slow.size > 1 and float(self.most[slow].sum()) + max(map(self._odds, column.components)) > self.price
 
     def _against(self, rows: Sequence[Row]) -> Floats:
         """By cell, how far its fast rows speak against its column where the column costs nothing there."""
@@ -238,23 +231,38 @@ class _Table:
         own = np.where(costs & self.apart[self.row] & self.whole[self.cell], np.maximum(own, DOUBT), own)
         after = np.where(slow, np.minimum(before[self.row], own), np.maximum(before[self.row], own))
         gain = np.log(1 - self.share + self.share * np.exp(before[self.row] - after))
-        of_cell = np.bincount(self.cell, gain, self.cell_column.size)
+        is_then, of_time = self._times(gain)
+        of_cell = np.bincount(self.cell, gain * is_then, self.cell_column.size)
         is_in = of_cell > 0
         number = int(self.quantity.max()) + 1
         place = self.cell_column * number + self.cell_quantity
         is_asked = np.bincount(place, is_in, len(self.columns) * number)[place] > 0
         gained = np.bincount(self.cell_column, np.where(is_in, of_cell, 0.0), len(self.columns))
-        against = np.where(~is_in & is_asked, self.against, 0.0)
+        was_then = np.bincount(self.cell, is_then, self.cell_column.size) > 0
+        against = np.where(~is_in & was_then & is_asked, self.against, 0.0)
         speaks = np.bincount(self.cell_column, against, len(self.columns))
         # A part may fail in one kind of measurement alone; what all have in common may not.
         speaks = np.where(self.common, speaks, np.minimum(speaks, 2 * DOUBT))
-        price = self.price - self.prior + speaks
+        price = self.price - self.prior + speaks + of_time
         # Of rows that may not cross a component those that it explains do.
-        taken = is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
-        # A part that is at fault in other questions may get slow, or heal, within this one, which costs DOUBT once.
-        for_a_while = slow & (self.share == 1) & ~self.uneven[self.column] & ~is_in[self.cell]
-        once = DOUBT / np.maximum(np.bincount(self.cell, for_a_while), 1)[self.cell]
-        return _Fit(gained - price, price, np.where(taken, own, np.where(for_a_while, once, np.nan)))
+        taken = is_then & is_in[self.cell] & ((self.share == 1) | (slow & (own < before[self.row])))
+        return _Fit(gained - price, price, np.where(taken, own, np.nan))
+
+    def _times(self, gain: Floats) -> tuple[Bools, Floats]:
+        """By entry, whether its column is at fault at that time: always, or where that gains more, until some time or
+        from then on; and the price of that by column."""
+        is_then, prices = np.full(gain.size, True), np.zeros_like(self.prior)
+        most = np.bincount(self.column, np.maximum(gain, 0.0)) + self.prior
+        for column in np.flatnonzero((most > 2 * self.price) & ~self.uneven):
+            own = slice(*np.searchsorted(self.column, [column, column + 1]))
+            when = self.when[self.row[own]]
+            directions = [(by, *_gains_until(gain[own], self.cell[own], by)) for by in (when, -when)]
+            # What healed a part is another cause, at one time of so many, before or after it.
+            always, price = directions[0][2][-1], self.price + math.log(2 * when.size)
+            by, times, gains = max(directions, key=lambda direction: direction[2].max())
+            if gains.max() > always + price:
+                is_then[own], prices[column] = by <= times[gains.argmax()], price
+        return is_then, prices
 
     def _before(self, chosen: _Chosen, left_out: int = -1) -> Floats:
         """The misfit of each row that the chosen columns but one leave."""
@@ -352,6 +360,19 @@ class _Table:
         return Explanation(tuple(components), tuple(rows.tolist()), loss, float(gains[best]))
 
 
+def _gains_until(gain: Floats, cell: Ints, when: Ints) -> tuple[Ints, Floats]:
+    """The times of a column's entries, and by each what the entries until then gain, of all cells that gain anything.
+    Entries are in the order of their cells."""
+    order = np.lexsort((when, cell))
+    first = np.diff(cell, prepend=-1) > 0
+    total = np.cumsum(gain[order])
+    of_cell = total - (total - gain[order])[first][np.cumsum(first) - 1]
+    gained = np.maximum(of_cell, 0.0)
+    more = gained - np.where(first, 0.0, np.roll(gained, 1))
+    times, place = np.unique(when[order], return_inverse=True)
+    return times, np.cumsum(np.bincount(place, more))
+
+
 @dataclass(frozen=True)
 class _Column:
     """Components that the same rows cross, with the same probability."""
@@ -366,13 +387,11 @@ def _columns(rows: Sequence[Row]) -> list[_Column]:
     for number, row in enumerate(rows):
         for component, share in row.crosses.items():
             entries.setdefault(component, []).append((number, share))
-    alike: dict[bytes, list[Component]] = {}
-    arrays: dict[bytes, Floats] = {}
+    alike: dict[tuple[tuple[int, float], ...], list[Component]] = {}
     for component, members in entries.items():
-        array = np.array(members)
-        alike.setdefault(array.tobytes(), []).append(component)
-        arrays[array.tobytes()] = array
-    return [
-        _Column(tuple(components), arrays[key][:, 0].astype(np.int64), arrays[key][:, 1])
-        for key, components in alike.items()
-    ]
+        alike.setdefault(tuple(members), []).append(component)
+    columns = []
+    for shared, components in alike.items():
+        numbers, shares = np.array(shared).T
+        columns.append(_Column(tuple(components), numbers.astype(np.int64), shares))
+    return columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabricheck.diagnosis.explain import Row
 from fabricheck.errors import UserError
@@ -33,7 +33,8 @@ _OF_PEERS = ("siblings", "floor", "unjudged", "")
 class Measurement:
     """A metric of the run with this number, and what its data `crosses`, each with the probability that they do.
 
-    `ends`: the two of a pair, or the part that it was measured on; `own`: what stands for this measurement alone."""
+    `ends`: the two of a pair, or the part that it was measured on; `own`: what stands for this measurement alone;
+    `when`: when its run began, the number of that, and its place there."""
 
     run: int
     judgement: Judgement
@@ -41,6 +42,7 @@ class Measurement:
     crosses: dict[Component, float]
     ends: tuple[Component, ...]
     own: tuple[Component, ...]
+    when: tuple[str, int, int]
 
     @property
     def slow(self) -> bool:
@@ -81,8 +83,9 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
     finder = _Crossed.of(judged, network=network)
     library = software_of(judged)
     of_all = dict.fromkeys([EVERYTHING, *([library] if library is not None else [])], 1.0)
-    plan = judged.run.header.get("plan", {})
+    plan, began = judged.run.header.get("plan", {}), str(judged.run.header.get("started_utc", ""))
     groups: dict[tuple[object, ...], list[Measurement]] = {}
+    places = {id(samples): place for place, samples in enumerate(judged.run.samples)}
     for judgement in judged.judgements:
         of = judgement.samples
         question = (
@@ -90,7 +93,9 @@ def groups_of(number: int, judged: RunJudgement, *, network: bool = False) -> tu
             *(judgement.unit, len(of.ranks), of.placement, plan.get("buffers"), plan.get("access")),
         )
         crossed, ends, own = finder.crossed(of)
-        row = Measurement(number, judgement, question, crossed | of_all, ends, own)
+        row = Measurement(
+            number, judgement, question, crossed | of_all, ends, own, (began, number, places.get(id(of), 0))
+        )
         groups.setdefault(question, []).append(row)
     return tuple(Group(number, rows[0].judgement.samples.operation in PAIRS, tuple(rows)) for rows in groups.values())
 
@@ -115,7 +120,14 @@ def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]
     for measurement in measurements:
         by_question.setdefault(measurement.question, []).append(measurement)
     levels = {question: _level(members, low) for question, members in by_question.items()}
-    return [_row(each, low, levels[each.question]) for each in measurements]
+    rows = [_row(each, low, levels[each.question]) for each in measurements]
+    return in_order(rows, measurements)
+
+
+def in_order(rows: Sequence[Row], measurements: Sequence[Measurement]) -> list[Row]:
+    """Rows with the order in which they were measured."""
+    places = {each.when: number for number, each in enumerate(sorted(measurements, key=lambda each: each.when))}
+    return [replace(row, when=places[each.when]) for row, each in zip(rows, measurements, strict=True)]
 
 
 def _is_low(measurement: Measurement, low: Collection[tuple[int, str]]) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fabricheck.errors import UserError
-from fabricheck.judge.constants import NEARLY_ALL
 from fabricheck.judge.equal_metrics import Equals, equals_of
 from fabricheck.judge.outliers import CrossedParts, Outlier, critical_value, outliers
 from fabricheck.judge.policy import Policy, Scope
@@ -21,30 +20,19 @@ from fabricheck.records.judgement import Judgement, Yardstick
 from fabricheck.records.rehearsal import is_rehearsal
 from fabricheck.records.verdict import Verdict
 from fabricheck.topology.achievable import between_hosts
-from fabricheck.units import apart, few
+from fabricheck.units import apart
 
 # Yardsticks that siblings are stronger than, where all is well.
 _WEAKER = ("", "unjudged", "achievable", "floor")
 
 
 @dataclass(frozen=True)
-class Unequal:
-    """Metrics of run `run`, by number, that are slower than the rest; `group`: of these peers, None where the run as a
-    whole is slower than other nodes'."""
-
-    run: int
-    slow: tuple[int, ...]
-    outlier: Outlier
-    group: _Group | None = None
-
-
-@dataclass(frozen=True)
 class Compared:
-    """Runs judged by siblings too; and the findings: slow parts, and slowness everywhere."""
+    """Runs judged by siblings too, what is wrong with their parts, and what is only told."""
 
     runs: tuple[RunJudgement, ...]
     problems: tuple[Finding, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,24 +55,19 @@ def compare_siblings(runs: Sequence[RunJudgement], policy: Policy) -> Compared:
     # Half of it is for medians, half for tails.
     each_error = policy.equals_error / metrics / (4 if several else 2)
     verdicts = [list(run.judgements) for run in runs]
-    unequal: list[Unequal] = []
-    for group in groups:
-        if len(group.equals.members) > 1:
-            unequal += _judge_group(group, runs, verdicts[group.run], policy, each_error)
+    slow = [_judge_group(group, runs, verdicts[group.run], policy, each_error) for group in groups]
     for alike in several:
-        unequal += _judge_nodes(alike, runs, verdicts, policy, each_error)
-    unequal = [each for each in unequal if any(verdicts[each.run][number].verdict.is_slow for number in each.slow)]
+        _judge_nodes(alike, runs, verdicts, policy, each_error)
     judged = tuple(run.with_judgements(own) for run, own in zip(runs, verdicts, strict=True))
-    paths = [run.run.path for run in judged]
-    problems = [*_without_majority(groups, unequal, judged, policy)]
+    problems = [*_without_majority(groups, slow, judged, policy)]
     for own_group in groups if policy.tails_of_equals else ():
         error = each_error * len(own_group.equals.members)
         tails = (
             *find_slow_tails(own_group.equals, runs[own_group.run], error),
             *find_slow_starts(own_group.equals, runs[own_group.run]),
         )
-        problems += with_files(tails, paths[own_group.run])
-    return Compared(judged, tuple(problems), tuple(_findings(judged, groups)))
+        problems += with_files(tails, judged[own_group.run].run.path)
+    return Compared(judged, tuple(problems))
 
 
 def _equals(run: RunJudgement) -> tuple[Equals, ...]:
@@ -114,7 +97,8 @@ def _least_spread(equals: Equals, run: RunJudgement, policy: Policy, launches: s
 
 def _judge_group(
     group: _Group, runs: Sequence[RunJudgement], judgements: list[Judgement], policy: Policy, each_error: float
-) -> Iterator[Unequal]:
+) -> frozenset[int]:
+    """Judge the members of a group by each other, and return the positions of those that are slower."""
     equals = group.equals
     members = equals.members
     spread = _least_spread(equals, runs[group.run], policy, "one")
@@ -122,18 +106,17 @@ def _judge_group(
     error = each_error * len(members)
     slow: set[int] = set()
     for outlier in outliers(values, inside, [each.parts for each in members], spread, error):
-        numbers = _numbers(group, outlier.members)
-        for number in numbers:
+        for number in (members[position].number for position in outlier.members):
             judgements[number] = _slower(judgements[number], outlier, equals.kind)
         slow.update(outlier.members)
-        yield Unequal(group.run, numbers, outlier, group)
     rest = [each for position, each in enumerate(members) if position not in slow]
     if len(rest) < 2:
-        return
+        return frozenset(slow)
     reach = critical_value(len(rest), inside, spread, error)
     for member in rest:
         others = [one.worse for one in rest if one is not member]
         judgements[member.number] = _equal(judgements[member.number], float(np.median(others)), len(others), reach)
+    return frozenset(slow)
 
 
 def _judge_nodes(
@@ -142,7 +125,7 @@ def _judge_nodes(
     verdicts: Sequence[list[Judgement]],
     policy: Policy,
     each_error: float,
-) -> Iterator[Unequal]:
+) -> None:
     """Each node's run of a test against those of the others; a run counts as one, since its launch was one."""
     values = np.array([np.median([one.worse for one in each.equals.members]) for each in alike])
     inside = np.array([np.median([one.inside for one in each.equals.members]) for each in alike])
@@ -158,19 +141,14 @@ def _judge_nodes(
             judgements = verdicts[group.run]
             # Of a node with a slow part those that are slow themselves.
             least = outlier.centre + outlier.excess / 2
-            slow = tuple(member.number for member in group.equals.members if member.worse > least)
-            for number in slow:
-                judgements[number] = _slower(judgements[number], outlier, equals.kind, "node")
-            yield Unequal(group.run, slow, outlier)
+            for member in group.equals.members:
+                if member.worse > least:
+                    judgements[member.number] = _slower(judgements[member.number], outlier, equals.kind, "node")
 
 
 def _peers(count: int, what: str = "") -> str:
     """Such as `3 peer GPUs`."""
     return f"{count} {f'peer {what}' if what else 'peer'}{'' if count == 1 else 's'}"
-
-
-def _numbers(group: _Group, members: Iterable[int]) -> tuple[int, ...]:
-    return tuple(group.equals.members[each].number for each in members)
 
 
 def _slower(judged: Judgement, outlier: Outlier, unit: str, what: str = "") -> Judgement:
@@ -207,13 +185,15 @@ def _value(worse: float, unit: str) -> float:
 
 
 def _without_majority(
-    groups: Sequence[_Group], unequal: Sequence[Unequal], runs: Sequence[RunJudgement], policy: Policy
+    groups: Sequence[_Group], slow_of: Sequence[frozenset[int]], runs: Sequence[RunJudgement], policy: Policy
 ) -> Iterator[Finding]:
-    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest."""
-    for group in groups:
+    """Groups of which more than half are slow, or all: then what links carry says who is healthy, and not the rest.
+
+    `slow_of`: of each group the positions of the members that are slower than the others."""
+    for group, slower in zip(groups, slow_of, strict=True):
         equals = group.equals
         judged = [runs[group.run].judgements[each.number] for each in equals.members]
-        slow = {number for each in unequal if each.group is group for number in each.outlier.members}
+        slow = {at for at in slower if judged[at].verdict.is_slow}
         achievable = _achievable(group, runs) if equals.kind == "Gb/s" else None
         values = [[one.value for at, one in enumerate(judged) if (at in slow) == side] for side in (True, False)]
         if 2 * len(slow) > len(judged):
@@ -241,26 +221,3 @@ def _achievable(group: _Group, runs: Sequence[RunJudgement]) -> float | None:
     if group.equals.devices or not group.equals.same_switch or run.topology is None:
         return judgement.expectation.achievable
     return between_hosts(run.topology, judgement.expectation.expected, judgement.samples.bytes)
-
-
-def _findings(runs: Sequence[RunJudgement], groups: Sequence[_Group]) -> Iterator[Finding]:
-    """Groups that lost as a whole, and equally: no one part can do that. One line, since one cause slows many."""
-    whole: list[tuple[str, str]] = []
-    for group in groups:
-        judgements = [runs[group.run].judgements[one.number] for one in group.equals.members]
-        slow = [one for one in judgements if one.verdict.is_slow]
-        kinds = sorted({"minimum" if one.judged_by == "floor" else one.judged_by for one in slow})
-        if len(judgements) > 1 and len(slow) >= NEARLY_ALL * len(judgements) and "siblings" not in kinds:
-            value = float(np.median([one.value for one in slow]))
-            text = f"all {len(judgements)} peers are equally slow, {value:.4g} {slow[0].unit}"
-            text += f" (baseline: {', '.join(kinds)})"
-            whole.append((group.equals.what, text))
-    if whole:
-        (what, text), *others = whole
-        names = few([*dict.fromkeys(name for name, _ in others if name != what)])
-        more = f"; {len(others)} other groups as well: {names}" if others else ""
-        yield Finding(
-            "all-slow",
-            Verdict.PASS,
-            f"{what}: {text}{more}: suspect software, a setting or the whole node, not one part",
-        )

@@ -134,7 +134,7 @@ class SystemJudge:
         judged, problems = judge_parts(compared.runs, self.references)
         told = (each for run in judged for each in (*find_stalls(run), *find_pauses(run)) if not each.is_problem)
         notes = (each for run in judged for each in find_notes(run))
-        findings = (*compared.findings, *self._other_nodes(judged), *told, *notes)
+        findings = (*self._other_nodes(judged), *told, *notes)
         return Compared(beside_metrics(judged), (*compared.problems, *problems), findings)
 
     def _other_nodes(self, runs: Sequence[RunJudgement]) -> Iterator[Finding]:

@@ -129,8 +129,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
          "channels (`NCCL_DEBUG=INFO`)",
          "Which variables help? `fabricheck run --system {system} --tag tuning`"), "A library or a setting"),
     "all-slow": CatalogueEntry("All peers are equally slow (software or a setting)", SLOW, _MEASURED,
-        "At least nine of ten peers are below the link rate by nearly the same share, so no part of a node explains "
-        "it.",
+        "All that was measured lost nearly the same share, so no part of a node explains it.",
         (_SINCE,
          "Check modules, driver, MPI and NCCL or RCCL. Which variables still help? `fabricheck run --system {system} "
          "--tag tuning`")),

@@ -65,7 +65,7 @@ def read_guarded(
         backend=test.backend,
         ranks=test.num_tasks,
         nodes=test.num_nodes,
-        devices=test.backend != "host" and not extras.get("share_devices", False),
+        devices=test.backend != "host" and not (extras.get("share_devices") and run.header.get("platform") == "cpu"),
         exit_code=own_status(run, status, test.errors()),
         operations=test.operations,
         environment=environment,

@@ -36,6 +36,14 @@ def test_data_that_stay_in_their_nodes_take_a_path_inside(tmp_path: Path, hosts:
     assert asked == [inside]
 
 
+def test_ranks_that_share_a_gpu_have_one(tmp_path: Path) -> None:
+    test = _test(tmp_path)
+    test.backend, test.num_nodes, test.num_tasks = "cuda", 1, 4
+    test.current_environ.extras = {"share_devices": True}
+    problems = read_guarded(test, MEASURED.parent / "synthetic_cuda_4ranks.jsonl", 0, {}, lambda _: Paths()).problems
+    assert "wrong-ranks" not in {each.code for each in problems}
+
+
 def _test(folder: Path) -> Any:
     """What is read of a test on two nodes."""
     partition = SimpleNamespace(fullname="emulated:pair", extras={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -156,6 +156,16 @@ def draw_faults(rng: Generator, measured: list[Measured]) -> dict[Component, flo
     return faults
 
 
+def heal(rng: Generator, faults: Iterable[Component], measured: list[Measured]) -> None:
+    """One part in four heals, or gets slow, in the middle of the session: it is not among what its other rows took."""
+    for fault in faults:
+        change = int(rng.integers(len(measured) // 4, 3 * len(measured) // 4 + 1))
+        healthy = [range(change), range(change, len(measured))][rng.integers(2)]
+        if rng.random() < 0.25 and not fault.kind.is_software:
+            for number in healthy:
+                measured[number] = replace(measured[number], taken=measured[number].taken - {fault})
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A table, the faults in it that are to be seen, and the rows that each alone makes slow."""
@@ -172,6 +182,7 @@ def draw(seed: int) -> Drawn:
     measured = list(session(cluster, rng))
     faults = draw_faults(rng, measured)
     noise = float(np.exp(rng.uniform(math.log(0.001), math.log(0.01))))
+    heal(np.random.default_rng([seed, 1]), faults, measured)
     share = np.array([min((1 - faults[one] for one in row.taken & faults.keys()), default=1.0) for row in measured])
     efficiency = {row.question: float(rng.uniform(0.75, 0.95)) for row in measured}
     known = {question: rng.random() < 0.5 for question in efficiency}
@@ -179,7 +190,7 @@ def draw(seed: int) -> Drawn:
     peers: dict[tuple[str, ...], list[float]] = {}
     for row, value in zip(measured, values.tolist(), strict=True):
         peers.setdefault(row.question, []).append(value)
-    rows = []
+    rows: list[Row] = []
     for row, value in zip(measured, values.tolist(), strict=True):
         reach = efficiency[row.question]
         total = None if known[row.question] else -math.log(value * reach)
@@ -188,7 +199,7 @@ def draw(seed: int) -> Drawn:
         slow = loss > BEYOND * noise
         if total is not None and total > 0.4:  # two thirds of what links carry
             slow, loss = True, max(loss, total + math.log(reach))
-        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, (row.own,), total))
+        rows.append(Row(row.question, "Gb/s", loss, noise, slow, row.crosses, (row.own,), total, when=len(rows)))
     seen = {
         fault: frozenset(
             number

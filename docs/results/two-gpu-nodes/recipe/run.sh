@@ -103,7 +103,7 @@ plant() { case $1 in
 quota() { if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo +cpu > /sys/fs/cgroup/cgroup.subtree_control; echo "$2 100000" > /sys/fs/cgroup/$1/cpu.max
   else mkdir -p /sys/fs/cgroup/cpu/duo-$1; echo ${2/max/-1} > /sys/fs/cgroup/cpu/duo-$1/cpu.cfs_quota_us; fi; }
 # unshare itself does not end by SIGTERM.
-burn() { unshare --pid --fork --kill-child --mount-proc python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
+burn() { unshare --pid --fork --kill-child --mount-proc env -u CUDA_MPS_PIPE_DIRECTORY python3 $H/burn.py 60 $1 > $RES/burn.txt 2>&1 & b=$!; sleep 6; }
 undo() {
   net rate nid002 ${RATE:-10gbit}; net mtu nid002 1500; net port nid002 up; rm -f $DUO/env.* $DUO/conf.*; cores $(( $(nproc) / 2 ))
   [ $1 = quota ] && quota nid002 max; [ $1 = blocked -o $1 = loss ] && nft delete table bridge duo
