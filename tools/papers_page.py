@@ -7,7 +7,7 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
 from fabricheck.report.figures.chart import MOST_COLORED, Figure
 from fabricheck.report.figures.paper import as_csv, draw
 from fabricheck.report.html import own_file, render_paper
-from fabricheck.report.paper_figures import Cited, conclusion, load_figures, measured
+from fabricheck.report.paper_figures import Cited, answer, load_figures, measured
 from fabricheck.results.fabricbench import read_run
+from fabricheck.topology.model import load_topology
 
 PAGE = Path("docs/papers.md")
 DRAWINGS = Path("docs/results/papers")
@@ -35,10 +36,17 @@ fabricheck reproduce sc24-3 --from output/runs/RUN
 ```
 
 It leaves a page and a table (CSV). Points are numbers that the text, a caption or a table of the paper
-states; none was read off a drawing. The ratios behind *holds here*, *does not hold here* and *is open here*
-have 95% intervals; *expected* and *nominal* are those of [the
-model](methodology.md#what-the-links-allow). `NetworkCollectives`, `NetworkCollectivesOverSizes` and
-`GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with ReFrame's `-P`, and their figure from that run:
+states; none was read off a drawing: our copies of the papers have none. The ratios behind *holds here*, *does
+not hold here* and *is open here* have 95% intervals; *expected* and *nominal* are those of [the
+model](methodology.md#what-the-links-allow), and lines with a system's name are what its points are shares of.
+
+Two sessions measured GPUs: four H200, and one. [Miniatures](results/miniatures-2026-11-29/README.md) are emulated
+nodes, with stand-ins for GPUs and their libraries and links of 25 to 100 Mb/s. They draw the figures over several
+nodes beside the model of that system, and are no evidence of what its machine does. Their latencies are left out:
+they are those of two busy cores.
+
+`NetworkCollectives`, `NetworkCollectivesOverSizes` and `GroupsOfMoreNodes` take 2, 4 and 8 nodes; others with
+ReFrame's `-P`, and their figure from that run:
 
 ```
 fabricheck run --system alps --name NetworkCollectives -- -P NetworkCollectives.nodes=2,16,64
@@ -49,17 +57,33 @@ fabricheck reproduce sc24-9 --from output/runs/RUN
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded session: an archive of docs/results, the folder in it, and the system whose model it is."""
+    """A recorded session: its name in those of files, what it is of, an archive of docs/results and the folder in it,
+    and the system whose model it is.
 
+    Of emulated nodes: the papers whose figures it draws. Their rates are in a topology.yaml beside the results.
+    """
+
+    name: str
     of: str
     archive: str
     folder: str
     system: str
+    papers: tuple[str, ...] = ()
+
+
+def _miniature(system: str, of: str, *papers: str) -> Recorded:
+    return Recorded(system, of, f"miniatures-2026-11-29/{system}.tar.xz", system, system, papers)
 
 
 SESSIONS = (
-    Recorded("four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
-    Recorded("one H200, a week later", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
+    Recorded("h200x4", "four H200 of one node", "h200x4-2026-11-21/raw.tar.xz", "raw/acceptance", "hgx-h200"),
+    Recorded("h200", "one H200, a week later", "h200-2026-11-29/acceptance.tar.xz", "acceptance", "hgx-h200"),
+    _miniature("alps", "Alps in miniature, four emulated nodes", "sc24"),
+    _miniature("leonardo", "Leonardo in miniature, two emulated nodes", "sc24"),
+    _miniature("lumi", "LUMI in miniature, two emulated nodes", "sc24", "schieffer"),
+    _miniature("frontier", "Frontier in miniature, two emulated nodes", "commbench"),
+    _miniature("summit", "Summit in miniature, two emulated nodes", "commbench", "openpower"),
+    _miniature("emulated", "eight emulated nodes without GPUs, ports of 100 Mb/s", "sc24", "commbench"),
 )
 
 
@@ -75,17 +99,27 @@ def main() -> None:
             with tarfile.open(Path("docs/results") / session.archive) as archive:
                 archive.extractall(folder, filter="data")
             runs = [read_run(file) for file in sorted((Path(folder) / session.folder).glob("*.jsonl"))]
-        judge = SystemJudge.of(session.system)
+            judge = SystemJudge.of(session.system)
+            own = Path(folder) / session.folder / "topology.yaml"
+            if own.exists():
+                judge = replace(judge, topology=load_topology(own))
         for name, cited in figures.items():
-            rows = {shown: measured(cited.figure, shown, runs, judge) for shown in cited.figure.quantities}
+            if session.papers and name.partition("-")[0] not in session.papers:
+                continue
+            # A latency of emulated nodes is that of two busy cores.
+            quantities = [shown for shown in cited.figure.quantities if shown != "latency" or not session.papers]
+            rows = {shown: measured(cited.figure, shown, runs, judge) for shown in quantities}
             if not any(rows.values()):
                 continue
             drawn = [draw(cited, shown, rows[shown]) for shown in rows if rows[shown]]
-            note = f"{REHEARSAL}: " if any_rehearsal(runs) else ""
-            # Without what the paper concluded, which stands above it.
-            _, _, answer = conclusion(cited, rows).partition(f"{cited.figure.concluded}.")
-            sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {note}{answer.strip() or 'drawn.'}\n")
-            sections[name] += list(_files(f"{name}-{session.archive.split('-')[0]}", cited, drawn))
+            # Stand-ins for GPUs and their libraries are no evidence of what these do.
+            told = f"{REHEARSAL}." if any_rehearsal(runs) else answer(cited.figure, rows[quantities[0]])
+            sections[name].append(f"**{session.of[:1].upper()}{session.of[1:]}**: {told or 'drawn.'}\n")
+            sections[name] += list(_files(f"{name}-{session.name}", cited, drawn))
+    for name, cited in figures.items():
+        if not sections[name]:
+            alone = [draw(cited, shown, []) for shown in cited.figure.quantities if any(cited.points(shown))]
+            sections[name] = ["**The paper's points alone**\n", *_files(f"{name}-paper", cited, alone)] if alone else []
     PAGE.write_text("\n".join([_HEAD, *_body(figures, sections)]), encoding="utf-8")
 
 
@@ -99,7 +133,7 @@ def _body(figures: dict[str, Cited], sections: dict[str, list[str]]) -> Iterator
         yield f"{cited.figure.section}. The paper: {cited.figure.concluded}.\n"
         if cited.figure.not_here:
             yield f"Not measured: {cited.figure.not_here}.\n"
-        else:
+        if cited.figure.tests:
             yield f"Tests: {', '.join(cited.figure.tests)}.\n"
         yield from sections[name]
 
@@ -122,7 +156,7 @@ def _alone(svg: str, figure: Figure) -> str:
     rules = re.findall(r"^\.(?:chart|k\d|expected).*$", own_file("report.css"), re.MULTILINE)
     style = " ".join([".chart { --ink: #1c2024; --line: #c9ced4; }", *rules])
     legend = "".join(
-        f'<text class="k{place}" style="fill: currentColor" x="{220 * (place % 3)}" y="{338 + 18 * (place // 3)}">'
+        f'<text class="k{place}" style="fill: currentColor" x="{330 * (place % 2)}" y="{338 + 18 * (place // 2)}">'
         f"{escape(line.label)}</text>"
         for place, line in enumerate(lines)
     )

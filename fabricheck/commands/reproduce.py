@@ -49,7 +49,7 @@ def reproduce(
     from fabricheck.records.rehearsal import REHEARSAL, any_rehearsal
     from fabricheck.report.figures.paper import as_csv, draw
     from fabricheck.report.html import render_paper
-    from fabricheck.report.paper_figures import conclusion, load_figures, measured
+    from fabricheck.report.paper_figures import load_figures, measured
     from fabricheck.site.validation import require_partition
     from fabricheck.suite import output_folder, suite_root
     from fabricheck.wholefile import whole_file
@@ -65,27 +65,26 @@ def reproduce(
         )
     cited = figures[figure]
     runs, judge = [], SystemJudge.of_any("")
-    if not cited.figure.not_here:
+    if cited.figure.tests:
         if not sources:
             sources = (_measure(context, system, cited.figure.tests),)
         runs = _read(sources)
         if system is not None:
             require_partition(suite_root(), system)
         judge = SystemJudge.of(system) if system else SystemJudge.of_any(str(runs[0].header.get("system", "")))
-    rehearsed = any_rehearsal(runs)
-    rehearsal_note.say(rehearsed)
+    rehearsal_note.say(any_rehearsal(runs))
     rows = {shown: measured(cited.figure, shown, runs, judge) for shown in cited.figure.quantities}
-    if not cited.figure.not_here and not any(rows.values()):
+    if cited.figure.tests and not any(rows.values()):
         tests = ", ".join(cited.figure.tests)
         raise UserError(f"nothing here is of this figure: run {tests}, and give that run")
     drawn = [draw(cited, shown, rows[shown]) for shown in rows]
-    note = cited.figure.not_here or (REHEARSAL if rehearsed else "")
+    note = ". ".join(filter(None, (REHEARSAL if any_rehearsal(runs) else "", cited.figure.not_here)))
     output = output or output_folder(suite_root()) / "papers"
     output.mkdir(parents=True, exist_ok=True)
     for name, text in ((f"{figure}.html", render_paper(cited, drawn, note)), (f"{figure}.csv", as_csv(drawn))):
         with whole_file(output / name) as path:
             path.write_text(text, encoding="utf-8")
-    for line in filter(None, (conclusion(cited, rows), note, f"{output / figure}.html")):
+    for line in filter(None, (drawn[0].summary, note, f"{output / figure}.html")):
         click.echo(line)
 
 
@@ -120,7 +119,6 @@ def _read(sources: Sequence[Path]) -> list[Run]:
         runs.append(run)
         for problem in run.problems:
             click.echo(f"fabricheck: left out: {problem.message}", err=True)
-    runs = [run for run in runs if not run.problems]
     if not runs:
-        raise UserError(f"{', '.join(map(str, sources))}: no complete results of fabricbench in there")
+        raise UserError(f"{', '.join(map(str, sources))}: no results of fabricbench in there")
     return runs

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
@@ -140,12 +138,11 @@ def _load(system: str) -> tuple[Topology, References | None, tuple[Published, ..
 
 def _print_csv(table: list[ExpectedRow]) -> None:
     from fabricheck.judge.expected_table import ExpectedRow
+    from fabricheck.wholefile import csv_text
 
     names = [each.name for each in fields(ExpectedRow) if each.name not in ("source", "payload")]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*names, "source"])
-    for row in table:
-        writer.writerow([*(_csv_cell(getattr(row, name)) for name in names), row.source])
+    rows = ([*(_csv_cell(getattr(row, name)) for name in names), row.source] for row in table)
+    click.echo(csv_text([[*names, "source"], *rows]), nl=False)
 
 
 def _csv_cell(value: str | tuple[str, ...] | float | None) -> str:
@@ -205,9 +202,9 @@ def _below(estimates: Iterable[Estimate], published: Sequence[Published], unit: 
     for stated in published:
         number = f"{stated.low:g}" if stated.low == stated.high else f"{stated.low:g} to {stated.high:g}"
         relation = {"about": "about ", "at_least": "at least ", "at_most": "at most "}.get(stated.relation, "")
-        yield from _wrapped(
-            f"  {stated.what}: {relation}{number} {stated.unit} ({stated.conditions}; {stated.source})", indent=4
-        )
+        shown = f"; waits for {stated.waits_for}" if stated.waits_for else ""
+        text = f"{relation}{number} {stated.unit} ({stated.conditions}; {stated.source}{shown})"
+        yield from _wrapped(f"  {stated.what}: {text}", indent=4)
 
 
 def _line(first: str, by: str, cells: Sequence[str]) -> str:

@@ -129,17 +129,20 @@ def judge_number(
             )
     topology = known.node(part, gpus, nics_of(asked.nics))
     run = _as_run(number, part, ranks, nodes)
-    if not _by_nvlink(topology, number, run):
-        topology = replace(topology, nvlink_domain_nodes=1)
+    alone = replace(topology, nvlink_domain_nodes=1)
+    by_nics = SystemJudge(alone, None, known.policy, parts=known.parts).judge_alone(run)
+    if not _by_nvlink(number, by_nics):
+        return by_nics, alone
     return SystemJudge(topology, None, known.policy, parts=known.parts).judge_alone(run), topology
 
 
-def _by_nvlink(topology: Topology, number: PastedNumber, run: Run) -> bool:
+def _by_nvlink(number: PastedNumber, by_nics: RunJudgement) -> bool:
     """Whether NVLink joins the nodes, where a switch could: unless a variable says no, or NICs could carry as much."""
     if number.environment.get("NCCL_MNNVL_ENABLE") == "0":
         return False
-    reached = float(run.samples[0].goodput_gbps[0])
-    return not topology.nics or reached > sum(nic.rate_gbps for nic in topology.nics)
+    judged = by_nics.judgements[-1]
+    nominal = judged.expectation.nominal
+    return nominal is None or judged.value > nominal
 
 
 def _as_run(number: PastedNumber, part: Part, ranks: int, nodes: int) -> Run:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabricheck.judge.constants import FILLS_A_NIC, INLINE_BYTES
-from fabricheck.judge.part_values import RunContext, Unmapped, alarm_of
+from fabricheck.judge.part_values import RunContext, Unmapped
 from fabricheck.records.judgement import Yardstick
 from fabricheck.records.metrics import Metric
 from fabricheck.topology.nic import link_layer
@@ -99,4 +99,4 @@ def yardsticks_of_nics(nics: Sequence[KnownNic], metric: Metric, context: RunCon
                 continue
             if (value.tool, value.memory, value.unit) == (tool, memory, metric.unit):
                 text = f"{value.value:g} {value.unit} that {value.alarm_of} requires of {nic.nic}: {value.conditions}"
-                yield alarm_of("part", value.value, text, value.source)
+                yield Yardstick("part", value.value, value.value, f"{text} ({value.source})", alarm=True)

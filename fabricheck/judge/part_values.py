@@ -325,11 +325,6 @@ def in_unit(value: float, unit: str, metric: Metric, expectation: Expectation, r
     return value if unit == UNITS[metric.quantity] else None
 
 
-def alarm_of(kind: str, number: float, required: str, source: str) -> Yardstick:
-    """The yardstick of an owner's bound, in the metric's unit; `required`: what is required of what, and by whom."""
-    return Yardstick(kind, number, number, f"{required} ({source})", alarm=True)
-
-
 def yardsticks_of_parts(
     parts: Iterable[Part], metric: Metric, expectation: Expectation, facts: RunContext, policy: Policy
 ) -> Iterator[Yardstick]:
@@ -346,7 +341,8 @@ def yardsticks_of_parts(
                 continue
             if known.alarm_of is not None:
                 required = f"{known.value:g} {known.unit} that {known.alarm_of} requires of {known.conditions}"
-                yield alarm_of("part", value, required, part.sources[known.source].source)
+                source = f"{required} ({part.sources[known.source].source})"
+                yield Yardstick("part", value, value, source, alarm=True)
             else:
                 yield _of_part(part, known, metric, value, policy)
         for curve in part.curves:

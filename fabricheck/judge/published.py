@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabricheck.judge.part_values import RunContext, alarm_of, in_unit, matches
+from fabricheck.judge.part_values import RunContext, in_unit, matches
 from fabricheck.judge.policy import Policy
 from fabricheck.judge.where import Unit, Where, check_unit, check_where
 from fabricheck.records.judgement import Expectation, Yardstick
@@ -48,6 +48,8 @@ class Published(BaseModel):
     alarm_of: _Text | None = None
     judges: _Judges | None = None
     """which metrics it is a yardstick of; without it the value is only shown"""
+    waits_for: _Text | None = None
+    """the metric that a value which is only shown would judge"""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -87,7 +89,7 @@ def yardsticks_of_papers(
             continue
         if stated.alarm_of is not None:
             required = f"{stated.low:g} {stated.unit} that {stated.alarm_of} requires of {stated.conditions}"
-            yield alarm_of("published", low, required, stated.source)
+            yield Yardstick("published", low, low, f"{required} ({stated.source})", alarm=True)
             continue
         higher = metric.better == "higher"
         value, bound = (low + high) / 2, low if higher else high
@@ -119,4 +121,6 @@ def load_published(path: Path) -> tuple[Published, ...]:
             file.fail(("values", position, "relation"), "has to be `is` for an alarm")
         if stated.low > stated.high:
             file.fail(("values", position, "value"), f"is not in ascending order: {stated.low:g}, {stated.high:g}")
+        if (stated.judges is None) != (stated.waits_for is not None):
+            file.fail(("values", position), "has to have either judges or waits_for, the metric that it would judge")
     return tuple(entries.values)

@@ -67,9 +67,9 @@ class ReportedError:
 
 @dataclass(frozen=True, eq=False)
 class BurnIn:
-    """`phases`, and when each window began and ended, in seconds since the burn-in began, shape (windows,).
+    """`phases`: of each window.
 
-    `medians` and `tails` (99th percentile): of a window's iterations in ns, shape (windows, ranks), 0 where there were
+    `medians`: of a window's iterations in ns, shape (windows, ranks), 0 where there were
     none, of `products`, `traffic`, `copies`, and of how late a rank was for the others in a `ring` and an `allreduce`.
     `wrong`: words of products that differ from the right ones, by rank; `wrong_bytes`: of the
     traffic. `gpus` by host and the last 12 characters of the PCI address. `unread`: what nodes could not read.
@@ -77,10 +77,7 @@ class BurnIn:
     """
 
     phases: tuple[str, ...]
-    begin_s: Floats
-    end_s: Floats
     medians: Mapping[str, Counts]
-    tails: Mapping[str, Counts]
     wrong: tuple[int, ...]
     wrong_bytes: int
     gpus: Mapping[tuple[str, str], LoadedGpu] = field(default_factory=dict)

@@ -63,12 +63,15 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class _Series:
+class PlannedSeries:
+    """What a plan measures at several sizes. `round`: where it has the same in several rounds, else -1; `train`: of
+    one of many operations without a wait in between."""
+
     operation: str
     schedule: str
     ranks: tuple[int, ...]
     groups: Groups | None = None
-    round: int = -1  # only where the plan has the same in several rounds
+    round: int = -1
     train: bool = False
 
     def names(self, sizes: Iterable[int], world: int) -> dict[tuple[int, Quantity], str]:
@@ -79,55 +82,29 @@ class _Series:
             wanted.append((largest, "goodput"))
         if smallest < SMALLEST_GOODPUT_BYTES:
             wanted.append((smallest, "latency"))
-        return {
-            (size, quantity): metric_name(
-                self.operation,
-                self.schedule,
-                self.ranks,
-                world=world,
-                size=size,
-                quantity=quantity,
-                groups=self.groups,
-                round=self.round,
-                train=self.train,
-            )
-            for size, quantity in wanted
-        }
+        return {(size, quantity): self.name(world, size, quantity) for size, quantity in wanted}
 
+    def name(self, world: int, size: int, quantity: Quantity) -> str:
+        """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`; of a run of `world` ranks,
+        `size` in bytes.
 
-def metric_name(
-    operation: str,
-    schedule: str,
-    ranks: Iterable[int],
-    *,
-    world: int,
-    size: int,
-    quantity: Quantity,
-    groups: Groups | None = None,
-    round: int = -1,
-    train: bool = False,
-) -> str:
-    """Name of a metric in [a-z0-9_], such as `pingpong_uncontended_0_1_8b_latency`.
-
-    `ranks` of a run of `world` ranks, `size` in bytes. A group of all ranks in order is `all` and their number; that of
-    a collective otherwise its first rank, how many they are and how far apart, as in
-    `allreduce_contended_0_64x8_1gib_goodput`; any other group is told by its ranks, so that two groups never share a
-    name; a pattern between groups by its (n, g, k),
-    as in `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. `round` is given where a plan has the same pair in
-    several rounds, and is part of the name then. `train`: of one of many operations without a wait in between, as in
-    `unidirectional_uncontended_0_1_2mib_train_goodput`.
-    """
-    ranks = tuple(ranks)
-    who = "_".join(str(rank) for rank in ranks)
-    if operation not in PAIRS and len(ranks) > 1 and ranks == tuple(range(world)):
-        who = f"all{world}"
-    elif operation in COLLECTIVES and (split := Split.of(ranks)) is not None:
-        who = f"{ranks[0]}_{split}"
-    if groups is not None:
-        who = str(groups)
-    if round >= 0:
-        who += f"_round{round}"
-    return f"{operation}_{schedule}_{who}_{size_label(size)}_{'train_' if train else ''}{quantity}"
+        A group of all ranks in order is `all` and their number; that of a collective otherwise its first rank, how many
+        they are and how far apart, as in `allreduce_contended_0_64x8_1gib_goodput`; any other group is told by its
+        ranks, so that two groups never share a name; a pattern between groups by its (n, g, k), as in
+        `rail_bidirectional_uncontended_2x4x1_64mib_goodput`. With a train, as in
+        `unidirectional_uncontended_0_1_2mib_train_goodput`.
+        """
+        who = "_".join(map(str, self.ranks))
+        if self.operation not in PAIRS and len(self.ranks) > 1 and self.ranks == tuple(range(world)):
+            who = f"all{world}"
+        elif self.operation in COLLECTIVES and (split := Split.of(self.ranks)) is not None:
+            who = f"{self.ranks[0]}_{split}"
+        if self.groups is not None:
+            who = str(self.groups)
+        if self.round >= 0:
+            who += f"_round{self.round}"
+        train = "train_" if self.train else ""
+        return f"{self.operation}_{self.schedule}_{who}_{size_label(size)}_{train}{quantity}"
 
 
 def expected_metric_names(header: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,9 +121,9 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
         return ()
     repeated = _repeated(run.header)
     # The first of two lines about the same thing: a file with two has a problem already.
-    measured: dict[tuple[_Series, int], Samples] = {}
+    measured: dict[tuple[PlannedSeries, int], Samples] = {}
     for measured_samples in run.samples:
-        own_series = _Series(
+        own_series = PlannedSeries(
             measured_samples.operation,
             measured_samples.schedule,
             measured_samples.ranks,
@@ -163,11 +140,11 @@ def metrics_of(run: Run) -> tuple[Metric, ...]:
     return tuple(metrics)
 
 
-def _planned(header: Mapping[str, Any]) -> Iterable[tuple[_Series, dict[tuple[int, Quantity], str]]]:
+def _planned(header: Mapping[str, Any]) -> Iterable[tuple[PlannedSeries, dict[tuple[int, Quantity], str]]]:
     if not header:
         return
     repeated = _repeated(header)
-    sizes: dict[_Series, list[int]] = {}
+    sizes: dict[PlannedSeries, list[int]] = {}
     for group in planned_groups(header):
         series = _single(_planned_series(header, group), group["round"], repeated)
         sizes.setdefault(series, []).extend(group["bytes"])
@@ -180,18 +157,20 @@ def _is_train(header: Mapping[str, Any]) -> bool:
     return header["plan"].get("train") is not None
 
 
-def _planned_series(header: Mapping[str, Any], planned: Mapping[str, Any]) -> _Series:
+def _planned_series(header: Mapping[str, Any], planned: Mapping[str, Any]) -> PlannedSeries:
     groups = Groups(*planned["groups"]) if planned.get("groups") else None
-    return _Series(planned["operation"], planned["schedule"], tuple(planned["ranks"]), groups, train=_is_train(header))
+    return PlannedSeries(
+        planned["operation"], planned["schedule"], tuple(planned["ranks"]), groups, train=_is_train(header)
+    )
 
 
-def _single(series: _Series, round: int, repeated: frozenset[_Series]) -> _Series:
+def _single(series: PlannedSeries, round: int, repeated: frozenset[PlannedSeries]) -> PlannedSeries:
     return replace(series, round=round) if series in repeated else series
 
 
-def _repeated(header: Mapping[str, Any]) -> frozenset[_Series]:
+def _repeated(header: Mapping[str, Any]) -> frozenset[PlannedSeries]:
     """What the plan has in several rounds, which only a plan with rounds of the user's own can."""
-    rounds: dict[_Series, set[int]] = {}
+    rounds: dict[PlannedSeries, set[int]] = {}
     for group in planned_groups(header):
         rounds.setdefault(_planned_series(header, group), set()).add(group["round"])
     return frozenset(series for series, found in rounds.items() if len(found) > 1)
@@ -215,7 +194,7 @@ _SUFFIXES = {"b": "B", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
 class MetricName:
     """A metric's name, taken apart. `ranks` is empty for a group of all `world` ranks, which is 0 for others.
 
-    `groups` are those of a pattern between groups, whose ranks are the first of the run. `train` as in `metric_name`.
+    `groups` are those of a pattern between groups, whose ranks are the first of the run. `train` as in `PlannedSeries`.
     """
 
     operation: str

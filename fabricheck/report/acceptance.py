@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from fabricheck.records.verdict import Verdict
 from fabricheck.report.content import facts_of, name_of_group, number, short_name, unit_shown
 from fabricheck.report.html import own_file, require_page, template
 from fabricheck.report.summary import machine, summarise_counts
-from fabricheck.wholefile import whole_file
+from fabricheck.wholefile import csv_text, whole_file
 
 HEAD = ("node", "part", "test", "metrics", "measured", "nominal", "expected", "reference", "unit", "verdict")
 
@@ -94,7 +92,7 @@ def write_acceptance(
     table = path.with_suffix(".csv")
     if table == path:
         raise UserError(f"{path}: name the document, such as acceptance.html; its rows are beside it as CSV")
-    rows = acceptance_rows(runs)
+    rows = [*map(astuple, acceptance_rows(runs))]
     facts = [facts_of(run) for run in runs]
     text = template("acceptance.html.j2").render(
         title=title,
@@ -110,13 +108,11 @@ def write_acceptance(
         libraries=list(dict.fromkeys(library for fact in facts for library in fact.libraries)),
         exclusions=exclusions,
         head=HEAD,
-        rows=[astuple(row) for row in rows],
+        rows=rows,
         style=Markup(own_file("acceptance.css")),
     )
     with refused(f"the document {path}", "written"), whole_file(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
-    cells = io.StringIO(newline="")
-    csv.writer(cells).writerows([HEAD, *(astuple(row) for row in rows)])
     with refused(f"the table {table}", "written"), whole_file(table) as unfinished:
-        unfinished.write_text(cells.getvalue(), encoding="utf-8")
+        unfinished.write_text(csv_text([HEAD, *rows]), encoding="utf-8")
     return table

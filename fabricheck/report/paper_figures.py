@@ -3,6 +3,7 @@ the paper concluded holds here. It reads, draws and compares; nothing is judged.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,14 @@ from fabricheck.units import format_size, parse_size
 from fabricheck.yamlfile import read_yaml
 
 Floats = npt.NDArray[np.float64]
-#: What the y axis shows: `time` is that of an operation of any size, `latency` that of small messages.
-Shown = Literal["goodput", "latency", "time"]
-UNITS: Mapping[Shown, str] = {"goodput": "Gb/s", "latency": "us", "time": "us"}
+#: What the y axis shows: `time` is that of an operation of any size, `latency` that of small messages; `loss` is what a
+#: paper says that others' jobs cost, which nothing here measures.
+Shown = Literal["goodput", "latency", "time", "loss"]
+UNITS: Mapping[Shown, str] = {"goodput": "Gb/s", "latency": "us", "time": "us", "loss": "share of goodput"}
 # Settings of a plan with which an operation is another measurement: a figure shows them if and only if it names them.
 _SPECIAL = ("buffers", "shared_devices", "train", "in_place", "split")
+# Of what is one row: its name, its place and what that is called.
+_Key = tuple[str, float, str]
 _Text = Annotated[str, Field(min_length=1)]
 _MODEL = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
 
@@ -57,8 +61,8 @@ class Claim(BaseModel):
     series: _Text
     than: _Text
     """such words of another; `nominal`, `expected` or `achievable` of the model; `first`: its own first place"""
-    least: float | None = None
-    most: float | None = None
+    least: float = 0.0
+    most: float = math.inf
     from_size: Annotated[str | None, Field(alias="from")] = None
     """from which size on"""
 
@@ -74,7 +78,7 @@ class PaperFigure(BaseModel):
     concluded: _Text
     holds: Claim | None = None
     not_here: str = ""
-    """why no machine at hand can measure it"""
+    """what of it no machine at hand can measure, and why"""
     tests: list[str] = []
     operations: list[str] = []
     transports: list[str] = []
@@ -123,18 +127,17 @@ class Cited:
 def load_figures(published: Path) -> dict[str, Cited]:
     """Return all figures by name, such as `sc24-3`, from the folder of published values. Raises UserError."""
     figures = {}
-    values: dict[str, dict[str, Published]] = {}
+    # The first of a name: what papers say stands before what owners do.
+    values = {
+        path.stem: {value.what: value for value in reversed(load_published(path))} for path in published.glob("*.yaml")
+    }
     for path in sorted((published / "figures").glob("*.yaml")):
         file = read_yaml(path)
         entries = file.validated(_File.model_validate)
         for position, figure in enumerate(entries.figures):
             cited = []
             for point in figure.points:
-                if point.system not in values:
-                    system = load_published(published / f"{point.system}.yaml")
-                    # The first: what papers say stands before what owners do.
-                    values[point.system] = {value.what: value for value in reversed(system)}
-                if point.what not in values[point.system]:
+                if point.what not in values.get(point.system, {}):
                     file.fail(("figures", position, "points"), f"{point.system}.yaml has no value {point.what!r}")
                 cited.append((point, values[point.system][point.what]))
             figures[f"{path.stem}-{figure.number}"] = Cited(entries.paper, figure, tuple(cited))
@@ -163,15 +166,13 @@ class Measured:
         values = [value for model in self.models.values() if (value := getattr(model, of)) is not None]
         return float(np.median(values)) if values else None
 
-    def shares(self, of: str, *, higher: bool) -> list[tuple[float, float]]:
-        """The interval of each pair's or group's speed, as a share of what the model calls `of`."""
-        shares = []
+    def shares(self, of: str) -> Iterator[tuple[float, float]]:
+        """Yield the interval of each pair's or group's median, as a share of what the model calls `of`."""
         for group, values in self.values.items():
             whole = getattr(self.models.get(group), of, None)
             if whole:
                 low, high = median_interval(values)
-                shares.append((low / whole, high / whole) if higher else (whole / high, whole / low))
-        return shares
+                yield low / whole, high / whole
 
 
 def measured(figure: PaperFigure, shown: Shown, runs: Iterable[Run], judge: SystemJudge) -> list[Measured]:
@@ -180,39 +181,48 @@ def measured(figure: PaperFigure, shown: Shown, runs: Iterable[Run], judge: Syst
     Raises UserError for devices and hosts that the topology does not have.
     """
     complete = [run for run in runs if run.footer is not None and not run.problems]
-    libraries = {_mpi_of(run) for run in complete if run.header["transport"] == "mpi"}
-    size = _size_of(figure, shown, complete)
-    rows: dict[tuple[str, float, str], Measured] = {}
-    for run in complete:
-        expect = expect_from_topology(run, judge.topology, judge.policy) if judge.topology is not None else None
-        for samples in run.samples:
-            if not _is_shown(figure, run, samples) or not _has_size(shown, samples, size):
+    several = len({_mpi_of(run) for run in complete if run.header["transport"] == "mpi"}) > 1
+    topology = judge.topology
+    network = topology.network if topology else None
+    placed = [
+        [
+            ((_name(figure, run, own, several=several), *_place(figure, run, own, network)), own)
+            for own in run.samples
+            if _is_shown(figure, shown, run, own)
+        ]
+        for run in complete
+    ]
+    sizes = _sizes_of(figure, shown, ((key, samples.bytes) for own in placed for key, samples in own))
+    quantity: Quantity = "goodput" if shown == "goodput" else "latency"
+    rows: dict[_Key, Measured] = {}
+    for run, own in zip(complete, placed, strict=True):
+        expect = expect_from_topology(run, topology, judge.policy) if topology else None
+        for key, samples in own:
+            if samples.bytes not in sizes[key]:
                 continue
-            name = _name(figure, run, samples, several=len(libraries) > 1)
-            place, at = _place(figure, run, samples, judge.topology.network if judge.topology is not None else None)
+            name, place, at = key
             series = name
-            if (
-                figure.over == "way"
-            ):  # operations stand beside each other, each with its ways; or the ways of the one that there is
+            # Operations stand beside each other, each with its ways; or the ways of the one that there is.
+            if figure.over == "way":
                 at, _, series = name.partition(", ") if len(figure.operations) > 1 else (name, "", name)
-            row = rows.setdefault((name, place, at), Measured(name, series, at, place))
+            row = rows.setdefault(key, Measured(name, series, at, place))
             row.values[samples.ranks] = samples.goodput_gbps if shown == "goodput" else samples.latency_us
-            quantity: Quantity = "goodput" if shown == "goodput" else "latency"
-            if expect is not None:
+            if expect:
                 row.models[samples.ranks] = expect(samples, quantity)
     return [rows[key] for key in sorted(rows)]
 
 
-def _is_shown(figure: PaperFigure, run: Run, samples: Samples) -> bool:
+def _is_shown(figure: PaperFigure, shown: Shown, run: Run, samples: Samples) -> bool:
     plan = run.header["plan"]
     if kernel_settings(plan):
+        return False
+    if shown != "time" and (samples.bytes >= SMALLEST_GOODPUT_BYTES) != (shown == "goodput"):
         return False
     for name in _SPECIAL:
         # A figure of ways has the plain one beside the special.
         if bool(plan.get(name)) != (name in figure.settings) and (plan.get(name) or figure.over != "way"):
             return False
-    members = [rank for rank in run.ranks if rank.rank in samples.ranks]
-    is_far = len({rank.host for rank in members}) > 1
+    is_far = len(_hosts(run, samples)) > 1
     is_beside_others = samples.schedule == "contended" and len(samples.ranks) < len(run.ranks)
     # Pairs of nodes go in rounds in which no node takes part twice.
     if is_beside_others and not figure.both_schedules and not (is_far and samples.operation in PAIRS):
@@ -223,30 +233,24 @@ def _is_shown(figure: PaperFigure, run: Run, samples: Samples) -> bool:
         return False
     if figure.between != "any" and is_far != (figure.between == "nodes"):
         return False
-    if figure.between == "sockets" and len({rank.numa_node for rank in members}) < 2:
+    if figure.between == "sockets" and len({rank.numa_node for rank in run.ranks if rank.rank in samples.ranks}) < 2:
         return False
     return not figure.from_first or samples.ranks[0] == 0
 
 
-def _size_of(figure: PaperFigure, shown: Shown, runs: Sequence[Run]) -> int | None:
-    """The one size that a figure shows, which all its series have if any is; None where it is over sizes."""
-    if figure.over == "size":
-        return None
+def _hosts(run: Run, samples: Samples) -> set[str]:
+    return {rank.host for rank in run.ranks if rank.rank in samples.ranks}
+
+
+def _sizes_of(figure: PaperFigure, shown: Shown, measured: Iterable[tuple[_Key, int]]) -> Mapping[_Key, set[int]]:
+    """The size that a figure shows of each series at each place: that of all where there is such a one."""
+    sizes: dict[_Key, set[int]] = defaultdict(set)
+    for key, size in measured:
+        sizes[key].add(size)
     if figure.bytes is not None:
-        return parse_size(figure.bytes)
-    sizes: dict[str, set[int]] = defaultdict(set)
-    for run in runs:
-        for samples in run.samples:
-            if _is_shown(figure, run, samples):
-                sizes[_name(figure, run, samples, several=False)].add(samples.bytes)
+        return {key: {parse_size(figure.bytes)} for key in sizes}
     common = set.intersection(*sizes.values()) if sizes else set()
-    return (min if shown == "latency" else max)(common or set().union(*sizes.values()), default=None)
-
-
-def _has_size(shown: Shown, samples: Samples, size: int | None) -> bool:
-    if size is not None:
-        return samples.bytes == size
-    return shown == "time" or (samples.bytes >= SMALLEST_GOODPUT_BYTES) == (shown == "goodput")
+    return {key: {(min if shown == "latency" else max)(common or own)} for key, own in sizes.items()}
 
 
 def _name(figure: PaperFigure, run: Run, samples: Samples, *, several: bool) -> str:
@@ -258,6 +262,7 @@ def _name(figure: PaperFigure, run: Run, samples: Samples, *, several: bool) -> 
     words = ["-".join(value) if isinstance(value, list) else str(value) for value in settings]
     operation = [samples.operation] if len(figure.operations) > 1 else []
     words += [samples.schedule] if figure.both_schedules else []
+    words += ["between nodes" if len(_hosts(run, samples)) > 1 else "in a node"] if figure.between == "any" else []
     return ", ".join([*operation, transport, *words])
 
 
@@ -270,45 +275,43 @@ def _place(figure: PaperFigure, run: Run, samples: Samples, network: Network | N
     """Where on the x axis it stands, and what that place is called."""
     if figure.over == "size":
         return float(samples.bytes), format_size(samples.bytes)
-    if figure.over == "ranks":
-        return float(len(samples.ranks)), str(len(samples.ranks))
-    if figure.over == "active":
-        active = samples.groups.active if samples.groups is not None else len(samples.ranks)
-        return float(active), str(active)
+    if figure.over in ("ranks", "active"):
+        groups = samples.groups if figure.over == "active" else None
+        count = groups.active if groups is not None else len(samples.ranks)
+        return float(count), str(count)
     if figure.over == "pair":
         return 0.0, "-".join(map(str, samples.ranks))
     if figure.over == "distance":
-        hosts = {rank.rank: rank.host for rank in run.ranks}
         if network is None:
             return float(len(DISTANCES)), "unknown"
-        distance = network.distance(*(network.node_of_host(hosts[rank]) for rank in samples.ranks[:2]))
+        distance = network.distance(*map(network.node_of_host, _hosts(run, samples)))
         return float(DISTANCES.index(distance)), distance
     return 0.0, ""
 
 
-def conclusion(cited: Cited, measured: Mapping[Shown, Sequence[Measured]]) -> str:
-    """Return what the paper concluded, and whether that holds here: certainly, certainly not, or open (95%). A claim is
-    of the quantity that the paper shows first."""
-    claim, concluded = cited.figure.holds, cited.figure.concluded
+def answer(figure: PaperFigure, rows: Sequence[Measured]) -> str:
+    """Return whether what the paper concluded holds here, does not, or is open (95%); empty where it is not
+    a ratio. `rows` are of the quantity that the paper shows first, which a claim is of."""
+    claim = figure.holds
     if claim is None:
-        return f"The paper: {concluded}."
-    shown = cited.figure.quantities[0]
-    ratios = list(_ratios(claim, measured[shown], higher=shown == "goodput", are_ways=cited.figure.over == "way"))
+        return ""
+    ratios = list(_ratios(claim, rows, are_ways=figure.over == "way"))
+    if figure.quantities[0] != "goodput":  # half the time is twice the speed
+        ratios = [(1 / high, 1 / low if low else math.inf) for low, high in ratios]
     if not ratios:
-        return f"The paper: {concluded}. Nothing was measured here that could tell."
-    least, most = claim.least or 0.0, claim.most or float("inf")
-    if all(low >= least and high <= most for low, high in ratios):
-        answer = "holds here"
-    elif any(high < least or low > most for low, high in ratios):
-        answer = "does not hold here"
+        return "Nothing was measured here that could tell."
+    if all(low >= claim.least and high <= claim.most for low, high in ratios):
+        text = "holds here"
+    elif any(high < claim.least or low > claim.most for low, high in ratios):
+        text = "does not hold here"
     else:
-        answer = "is open here"
+        text = "is open here"
     ends = f"{min(low for low, _ in ratios):.2f} to {max(high for _, high in ratios):.2f}"
-    return f"The paper: {concluded}. That {answer}: {claim.series} is at {ends} of {claim.than}."
+    return f"That {text}: {claim.series} is at {ends} of {claim.than}."
 
 
-def _ratios(claim: Claim, rows: Sequence[Measured], *, higher: bool, are_ways: bool) -> Iterator[tuple[float, float]]:
-    """Yield the 95% interval of each ratio of speeds that a claim is about."""
+def _ratios(claim: Claim, rows: Sequence[Measured], *, are_ways: bool) -> Iterator[tuple[float, float]]:
+    """Yield the 95% interval of each ratio that a claim is about."""
     least = parse_size(claim.from_size) if claim.from_size else 0
     first: dict[str, Measured] = {}
     for row in rows:
@@ -316,17 +319,16 @@ def _ratios(claim: Claim, rows: Sequence[Measured], *, higher: bool, are_ways: b
         if rest is None or row.place < least:
             continue
         if claim.than in ("nominal", "expected", "achievable"):
-            yield from row.shares(claim.than, higher=higher)
+            yield from row.shares(claim.than)
         elif claim.than == "first":
             before = first.setdefault(row.name, row)
             if before is not row:
-                yield _ratio(row, before, higher=higher)
+                yield _ratio(row, before)
         else:
             for other in rows:
                 beside = _parts_beside(other.name, claim.than)
-                is_beside = are_ways or other.at == row.at
-                if beside is not None and (rest <= beside or beside <= rest) and is_beside:
-                    yield _ratio(row, other, higher=higher)
+                if (are_ways or other.at == row.at) and beside is not None and (rest <= beside or beside <= rest):
+                    yield _ratio(row, other)
 
 
 def _parts_beside(name: str, named: str) -> frozenset[str] | None:
@@ -336,24 +338,13 @@ def _parts_beside(name: str, named: str) -> frozenset[str] | None:
     return parts - wanted if wanted <= parts else None
 
 
-def _ratio(row: Measured, other: Measured, *, higher: bool) -> tuple[float, float]:
-    """Within what the ratio of speeds lies for all pairs or groups that both have; of all together where they have
-    none in common."""
+def _ratio(row: Measured, other: Measured) -> tuple[float, float]:
+    """Within what the ratio lies for all pairs or groups that both have; of all together where they have none in
+    common."""
     common = row.values.keys() & other.values.keys()
     if common:
         pairs = [(row.values[group], other.values[group]) for group in common]
     else:
         pairs = [(np.concatenate([*row.values.values()]), np.concatenate([*other.values.values()]))]
-    bounds = [ratio_interval([own], [its]) if higher else ratio_interval([its], [own]) for own, its in pairs]
+    bounds = [ratio_interval([own], [its]) for own, its in pairs]
     return min(low for low, _ in bounds), max(high for _, high in bounds)
-
-
-def points_by_place(cited: Cited, shown: Shown) -> dict[str, list[str]]:
-    """Return a figure's points by the name of their place: the values with their unit and source."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    for point, value, _ in cited.points(shown):
-        number = " to ".join(f"{end:g}" for end in dict.fromkeys(value.ends))
-        relation = "" if value.relation in ("is", "from_to") else f"{value.relation.replace('_', ' ')} "
-        text = f"{point.system}, {value.what}: {relation}{number} {value.unit} ({value.source})"
-        texts[str(point.at)].append(text)
-    return texts

@@ -113,10 +113,7 @@ def _burn_in_of(load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequen
             by_gpu.setdefault((node.host, pci_address(gpu.bus_id)), {})[node.window] = gpu
     return BurnIn(
         phases=tuple(window.phase for window in windows),
-        begin_s=np.array([window.begin_ns for window in windows]) / 1e9,
-        end_s=np.array([window.end_ns for window in windows]) / 1e9,
-        medians={name: _by_window(windows, name, "median_ns", ranks) for name in _TIMES},
-        tails={name: _by_window(windows, name, "p99_ns", ranks) for name in _TIMES},
+        medians={name: _medians(windows, name, ranks) for name in _TIMES},
         wrong=tuple(wrong.tolist()),
         wrong_bytes=sum(sum(window.traffic.wrong_bytes) for window in windows if window.traffic),
         gpus={place: _gpu(of_windows, len(windows)) for place, of_windows in by_gpu.items()},
@@ -126,8 +123,8 @@ def _burn_in_of(load: BurnInModel, windows: Sequence[WindowModel], nodes: Sequen
     )
 
 
-def _by_window(windows: Sequence[WindowModel], name: str, field: str, ranks: int) -> Counts:
-    rows = [getattr(getattr(window, name), field, [0] * ranks) for window in windows]
+def _medians(windows: Sequence[WindowModel], name: str, ranks: int) -> Counts:
+    rows = [getattr(getattr(window, name), "median_ns", [0] * ranks) for window in windows]
     return np.array(rows, dtype=np.int64).reshape(len(windows), ranks)
 
 

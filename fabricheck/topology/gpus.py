@@ -10,6 +10,7 @@ from functools import lru_cache
 from fabricheck.records.operations import MEMORY_PATHS, ONE_PATH, PAIRS, ROOTED
 from fabricheck.topology import algorithms, memory, optimum
 from fabricheck.topology.graph import node_graph
+from fabricheck.topology.hardware import least_payload
 from fabricheck.topology.host import host_paths
 from fabricheck.topology.model import Gpu, Switch, Topology
 from fabricheck.topology.question import (
@@ -73,15 +74,27 @@ def collective(question: Question) -> Limits:
 
 
 def in_switch(question: Question, other: algorithms.Algorithm) -> algorithms.Algorithm | None:
-    """What NCCL does where the switch reduces and that is faster than the `other`; None where it does not.
+    """What NCCL does where the switch reduces and data are faster that way than by the `other`; None where it does not.
 
-    NCCL does so by itself unless a variable keeps it from that.
+    NCCL does so by itself unless a variable keeps it from that: four B200 take a ring, eight the switch
+    (stas00/ml-engineering@744d01e network/README.md).
     """
     library = question.transport == "ccl" and question.implementation == "library"
     if question.operation != "allreduce" or not library or question.without_switch:
         return None
     reduced = algorithms.allreduce_in_switch(node_graph(node_part(question.topology, frozenset(question.node_gpus))))
-    return reduced if reduced is not None and reduced.gbps > other.gbps else None
+    if reduced is None:
+        return None
+    links = between_gpus(question.topology)
+    by_switch, by_ring = least_payload(links, "ccl in switch"), least_payload(links, "ccl")
+    gain = by_switch.share / by_ring.share if by_switch and by_ring else 1.0
+    return reduced if gain * reduced.gbps > other.gbps else None
+
+
+def between_gpus(topology: Topology) -> list[str]:
+    """The technologies of the links between GPUs and their switches."""
+    graph = node_graph(topology).graph
+    return [link.technology for link in topology.links if graph.has_edge(*link.ends)]
 
 
 @lru_cache(maxsize=1024)

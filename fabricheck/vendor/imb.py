@@ -14,17 +14,7 @@ from fabricheck.records.run import Samples
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.printed import Line
 from fabricheck.vendor.block import Asked, Block
-from fabricheck.vendor.printed_tables import (
-    ANY,
-    ELEMENT_BYTES,
-    FIXED,
-    LARGEST_RANKS,
-    WHOLE,
-    Column,
-    Table,
-    TableRow,
-    Test,
-)
+from fabricheck.vendor.printed_tables import ANY, ELEMENT_BYTES, FIXED, LARGEST_RANKS, WHOLE, Column, Table, Test
 
 _TESTS = {
     "PingPong": Test("pingpong", streams=1, pair=True),
@@ -54,8 +44,6 @@ _HEADINGS = {
     r"stddev\[%\]": Column("deviation", re.compile(r"-?nan|[0-9]+\.[0-9]{2}", re.ASCII)),
     r"wait_t_avg\[usec\]": Column("wait", ANY),
 }
-# Before 2018 MB were 2^20 B.
-_OLD_MEGABYTES = 1.048576
 
 
 class Imb(Block):
@@ -104,9 +92,7 @@ class Imb(Block):
         super().read_line(kind, match, line)
         table = self.tables[-1] if self.tables else None
         heading = table is not None and not table.columns
-        if kind == "version" and self.tables:
-            self.invalid(line, "two outputs are in one text")
-        elif kind == "benchmark":
+        if kind == "benchmark":
             self.tables.append(Table(line, said={"name": match[1], "waiting": "0"}))
         elif kind == "groups":
             self.invalid(line, "groups that run at the same time (-multi) are not read")
@@ -193,14 +179,6 @@ class Imb(Block):
             elif row.size > 0:
                 yield self.sample(row, test, processes)
 
-    def impossible(self, row: TableRow, streams: int = 1) -> str | None:
-        """As always, in MB of either size where the version is old."""
-        reason = super().impossible(row, streams)
-        if reason is None or (self.version or "") >= "2018" or "rate" not in row.values:
-            return reason
-        values = {**row.values, "rate": row.values["rate"] * _OLD_MEGABYTES}
-        return super().impossible(replace(row, values=values), streams)
-
 
 _COLLECTIVES = {
     **{name.lower(): test for name, test in _TESTS.items() if not test.streams},
@@ -262,8 +240,6 @@ class OneCcl(Block):
         """Reads a row of the table."""
         if "|CCL_" not in line.text:
             super().read_row(line, tokens)
-            if self.ended:
-                self.invalid(line, "two outputs are in one text")
 
     def samples(self) -> Iterator[Samples]:
         """Checks the table as a whole."""

@@ -105,8 +105,6 @@ class Osu(Block):
 
     def read_line(self, kind: str, match: re.Match[str], line: Line) -> None:
         """Keeps what a line says, and begins the table."""
-        if kind == "title" and "words" in self.said:
-            self.invalid(line, "a second benchmark begins: two outputs are in one text")
         super().read_line(kind, match, line)
         if kind == "title":
             self.test = test_of(match["call"], match["words"])
@@ -135,10 +133,9 @@ class Osu(Block):
             return
         if not test.streams and not test.pair:
             self.facts["time_over_ranks"] = "maximum" if "maximum" in table.columns else "average"
-        if test.per_rank and self.ranks is None:
+        if self.ranks is None and (test.per_rank or not self.wrong_data):
             self.missing = "--ranks N  # as many as took part"
-            text = f"OSU does not print the number of ranks, which sets the buffer of {test.operation}: --ranks"
-            self.invalid(None, text)
+            self.invalid(None, f"OSU does not print the number of ranks of the {test.operation}: --ranks")
             return
         pairs, schedule = int(self.said.get("pairs", 1)), "uncontended"
         if pairs > 1 and test.streams:

@@ -42,6 +42,7 @@ _UNREAD = (
     ("fabtests (ubertest, fi_rdm_atomic)", r"^ *name +bytes +iters +total +time "),
     ("the tests of atomics of libcxi", r"^ *CXI Atomic "),
     ("IMB without its beginning", r"^ *#bytes +#repetitions |^# All processes entering MPI_Finalize"),
+    ("perftest in JSON (give its text)", r"\"test_info\"\s*:"),
     ("iperf3", r"\"version\"\s*:\s*\"iperf |^Connecting to host .*, port \d+"),
     ("HPL", r"^HPLinpack |^HPL-NVIDIA |^T/V +N +NB +P +Q "),
     ("nvidia-smi topo", r"^[ \t]*(?:\x1b\[4m)?GPU0\t.*CPU Affinity|^Legend:"),

@@ -35,12 +35,11 @@ TOPOLOGY = "topology.yaml"
 # Routes of what is sent from a port's own address; the numbers of these tables mean nothing elsewhere.
 EVERY_PLANE, FIRST_TABLE = "10.0.0.0/8", 100
 
-# Shaped with this latency, a queue holds what a burst leaves behind, and TCP sees loss only when it is really too fast.
-# Where all GPUs of a node send at once, a port has a message of each of them: a network without loss holds them all.
-# In an alltoall of many nodes all others send to a port at once.
-_QUEUE_MS, _QUEUE_OF_NODE_MS, _QUEUE_OF_GPUS_MS = 20.0, 2.5, 500.0
-# There, too, flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the
-# kernel holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
+# A queue holds so much time of its port: a fabric loses nothing where all ranks of a node, or all other nodes, send to
+# a port at once. Of 20 ms one lost the end of messages, and TCP took 200 ms to send that again (2026-11-29).
+_QUEUE_MS = 500
+# Flows share a port fairly, as those of a fabric do, whatever congestion control the machine's TCP has: the kernel
+# holds whole messages, and has no more than a few packets of each connection queue for a port at a time.
 _MESSAGE_BYTES, _QUEUED_BYTES, _SEGMENTS_BYTES = 4 << 20, 16 << 10, 4500
 _TCP = {
     "tcp_congestion_control": "reno",
@@ -262,11 +261,9 @@ class Cluster:
             port = self.layout.ports[name]
             lines += [f"address add {port.address}/24 dev {port.device.name}", f"link set {port.device.name} up"]
             lines.append(f"rule add from {port.address} lookup {FIRST_TABLE + number}")
-            if self.layout.topology.gpus:
-                lines.append(f"link set {port.device.name} gso_max_size {_SEGMENTS_BYTES}")
+            lines.append(f"link set {port.device.name} gso_max_size {_SEGMENTS_BYTES}")
         _ip(namespace, lines)
-        if self.layout.topology.gpus:
-            _sysctl(namespace, {f"net.ipv4.{name}": value for name, value in _TCP.items()})
+        _sysctl(namespace, {f"net.ipv4.{name}": value for name, value in _TCP.items()})
         self._shape_all(namespace)
 
     def _configure_switch(self, switch: str) -> None:
@@ -295,9 +292,7 @@ class Cluster:
         )
 
     def _tbf(self, device: Device, rate: int, burst: int) -> str:
-        of_hosts = max(_QUEUE_MS, _QUEUE_OF_NODE_MS * len(self.layout.network.nodes))
-        queue = _QUEUE_OF_GPUS_MS if self.layout.topology.gpus else of_hosts
-        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {queue:g}ms"
+        return f"qdisc replace dev {device.name} root tbf rate {rate}bit burst {burst} latency {_QUEUE_MS}ms"
 
     def _add_routes(self, of: str) -> None:
         _ip(self.layout.namespace(of), self.route_lines(of))

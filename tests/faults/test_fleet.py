@@ -169,13 +169,3 @@ def test_a_job_that_is_cancelled_is_resumed_and_what_recovers_is_cleared(fleet: 
     assert len(runs) == len(set(runs))
     assert stored[-1].nodes is not None
     assert {name: each.verdict for name, each in stored[-1].nodes.items()} == dict.fromkeys(NODES, "PASS")
-
-
-def test_a_mistake_in_the_nodes_ends_before_anything_runs(fleet: Site, programs: Path) -> None:
-    for nodes, said in (("nid0o1", "did you mean nid001?"), ("9", "has 8 nodes that can run a job")):
-        answer = fleet.cluster.run(command(fleet, f"--nodes={nodes}", programs), timeout_s=60)
-        assert answer.returncode == 2
-        (line,) = answer.stderr.splitlines()
-        assert said in line
-    assert not (fleet.root / "output" / "runs").exists()
-    assert fleet.cluster.run(["squeue", "--noheader"], timeout_s=20).stdout == ""

@@ -1,4 +1,5 @@
-"""What a user can get wrong with calibrate, compare and watch: one line, exit status 2, and nothing changes."""
+"""What a user can get wrong with calibrate, compare and watch: one line, exit status 2, and nothing changes. Which
+histories are refused, and why, is tested where they are read."""
 
 from __future__ import annotations
 
@@ -6,17 +7,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from fabricheck.cli import main
-from fabricheck.history import folders
 from fabricheck.history.folders import METRICS, SessionFolder
-from fabricheck.history.writing import append
-from tests.support.sessions import NOW, add, make_suite, result_file, session_of
+from tests.support.sessions import add, make_suite
 from tests.support.users import SOMEONE
 
 COMMANDS = (
@@ -62,14 +59,6 @@ def test_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tupl
     assert "there is no store at" in refused(capsys, suite, *command)
 
 
-@each_command
-def test_an_empty_history(
-    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
-) -> None:
-    folders.create(store)
-    assert "has no runs of the system 'local'" in refused(capsys, suite, *command)
-
-
 def left_out(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     """The lines on stderr of a command that goes on without something."""
     with pytest.raises(SystemExit) as ended:
@@ -86,63 +75,6 @@ def test_a_damaged_session_is_left_out(suite: Path, store: Path, capsys: pytest.
     assert METRICS in line and "checksum" in line
 
 
-def test_what_is_foreign_is_left_out(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions(suite, store)
-    (store / "local" / "thesis.tex").write_text("precious")
-    (line,) = left_out(capsys, "watch", "--system=local")
-    assert "thesis.tex" in line
-
-
-@each_command
-def test_a_folder_that_is_no_store(suite: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    assert "is not a store of Fabricheck" in refused(capsys, suite, *command, f"--store={suite / 'config'}")
-
-
-def test_a_session_that_does_not_exist(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions(suite, store)
-    for words in (("compare", "00000000", "99999999"), ("compare", "99999999", "00000000")):
-        assert "no session '99999999'" in refused(capsys, suite, *words)
-    assert "no session 'x'" in refused(capsys, suite, "calibrate", "--system", "local", "--runs=x", "--write")
-    assert "no 2020-01-01..2020-01-02" in refused(capsys, suite, "compare", "2020-01-01..2020-01-02", "0000")
-
-
-def test_a_session_with_itself(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions(suite, store)
-    assert "share 1 runs" in refused(capsys, suite, "compare", "00000000", "00000000")
-
-
-@each_command
-def test_mixed_units(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    sessions(suite, store, 1)
-    new = session_of(suite, 1, [result_file(suite, 1)])
-    renamed = [replace(each, unit="GB/s" if each.unit == "Gb/s" else each.unit) for each in new.judged[0].judgements]
-    append(store, replace(new, judged=[replace(new.judged[0], judgements=tuple(renamed))]), NOW)
-    assert "has unit Gb/s, and GB/s since session 00000001-" in refused(capsys, suite, *command)
-
-
-def test_the_same_run_in_two_sessions(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = sessions(suite, store)[0]
-    elsewhere = suite / "elsewhere"
-    append(elsewhere, session_of(suite, 0, [result_file(suite, 0)], session="other"), NOW)
-    name = f"{entry.started}-other"
-    (elsewhere / "local" / name).rename(store / "local" / name)
-    (line,) = left_out(capsys, "watch", "--system=local")
-    assert "appears twice, in sessions" in line
-
-
-@each_command
-def test_a_clock_that_was_wrong(
-    suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
-) -> None:
-    """A node whose clock is years ahead; the clock went backwards when it was set right."""
-    sessions(suite, store)
-    ahead = datetime.now(timezone.utc) + timedelta(days=3000)
-    text = ahead.strftime("%Y-%m-%dT%H:%M:%SZ")
-    file = result_file(suite, 9, change=lambda lines: lines[0].update(started_utc=text))
-    append(store, session_of(suite, 9, [file], started=ahead, ended=ahead + timedelta(hours=1)), ahead)
-    assert "which is in the future: the clock was wrong" in refused(capsys, suite, *command)
-
-
 def test_an_accepted_change_of_no_metric_is_named(
     suite: Path, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -153,23 +85,6 @@ def test_an_accepted_change_of_no_metric_is_named(
         main(["watch", "--system=local", f"--store={store}", f"--accepted={file}"])
     notes = capsys.readouterr().err.splitlines()
     assert (ended.value.code, len(notes), "pingpnog_*" in notes[0]) == (4, 1, True)
-
-
-@each_command
-def test_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    sessions(suite, store)
-    other = [word.replace("local", "hgx-h200") for word in command]
-    assert "has no runs of the system 'hgx-h200', only of local" in refused(capsys, suite, *other)
-
-
-def test_references_of_another_system(suite: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions(suite, store, 12)
-    file = suite / "reference_values" / "local.yaml"
-    head = "$sources: {a: {kind: vendor, source: b}}\n$provenance: {PingPong: a}\nPingPong:\n"
-    index = "  $index: ['$partition', '$environ', transport]\n"
-    file.write_text(f"{head}{index}  lumi:gpu:\n    e:\n      mpi: {{x: [1, -0.1, null, Gb/s]}}\n")
-    said = refused(capsys, suite, "calibrate", "--system", "local", "--write")
-    assert "PingPong has references of lumi:gpu, another system than local" in said
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fabricheck.records.metrics import (
     SMALLEST_GOODPUT_BYTES,
+    PlannedSeries,
     expected_metric_names,
-    metric_name,
     metrics_of,
     parse_metric_name,
 )
@@ -80,9 +80,7 @@ groups = st.lists(st.integers(0, 40), min_size=2, max_size=5, unique=True).map(t
 
 @given(groups, groups, st.sampled_from(["alltoall", "pingpong"]))
 def test_two_groups_never_share_a_name(one: tuple[int, ...], other: tuple[int, ...], operation: str) -> None:
-    names = [
-        metric_name(operation, "uncontended", ranks, world=4, size=8, quantity="latency") for ranks in (one, other)
-    ]
+    names = [PlannedSeries(operation, "uncontended", ranks).name(4, 8, "latency") for ranks in (one, other)]
     assert (names[0] == names[1]) == (one == other)
     assert all(re.fullmatch("[a-z0-9_]+", name) for name in names)
 
@@ -131,7 +129,7 @@ def test_metrics_of_patterns_have_names_of_their_own() -> None:
 
 
 def test_a_train_is_part_of_the_name() -> None:
-    name = metric_name("unidirectional", "uncontended", (0, 1), world=4, size=2 << 20, quantity="goodput", train=True)
+    name = PlannedSeries("unidirectional", "uncontended", (0, 1), train=True).name(4, 2 << 20, "goodput")
     assert name == "unidirectional_uncontended_0_1_2mib_train_goodput"
     assert parse_metric_name(name).train
     assert not parse_metric_name(name.replace("_train", "")).train

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fabricheck.errors import UserError
-from fabricheck.records.metrics import metric_name, parse_metric_name
+from fabricheck.records.metrics import PlannedSeries, parse_metric_name
 from fabricheck.records.split import Split
 from tests.support.bench import built
 
@@ -27,7 +27,7 @@ def test_fabricbench_has_the_same_groups(name: str, group: int, ranks: int) -> N
 
 def test_a_group_of_a_collective_has_a_short_name_that_is_read_again() -> None:
     ranks = range(3, 3 + 64 * 8, 8)
-    name = metric_name("allreduce", "contended", ranks, world=512, size=1 << 30, quantity="goodput")
+    name = PlannedSeries("allreduce", "contended", tuple(ranks)).name(512, 1 << 30, "goodput")
     assert name == "allreduce_contended_3_64x8_1gib_goodput"
     assert parse_metric_name(name).ranks == tuple(ranks)
     assert Split.of([0, 1, 3]) is None

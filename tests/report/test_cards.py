@@ -88,11 +88,6 @@ def test_what_equals_say_of_a_part_stands_with_it_and_what_they_say_of_its_pairs
     assert alone.next_ == ("on nid001: nvidia-smi nvlink -e -i 0000:02:00.0",)
 
 
-def test_two_slow_links_are_two_suspects() -> None:
-    found = named(pair_run(bad=bad((0, 1), (1, 0), (2, 3), (3, 2))), topology=SQUARE)
-    assert found == ["nid001 link GPU 0 - GPU 1", "nid001 link GPU 2 - GPU 3"]
-
-
 def test_a_pair_that_has_no_part_for_itself_is_named() -> None:
     assert named(pair_run(bad=bad((0, 1))), topology=SQUARE) == ["nid001 GPU 0 ↔ GPU 1"]
     assert named(pair_run(bad=bad((1, 3), (3, 1))), topology=STAR) == ["nid001 GPU 1 ↔ GPU 3"]
@@ -175,13 +170,6 @@ def test_one_wrong_byte_where_all_is_slow_is_a_suspect_of_its_own() -> None:
         NO_PART,
         "all 11 measurements in 1 run at 8.0 % of the expected rate",
     )
-
-
-def test_what_is_slow_everywhere_and_was_not_verified_is_no_part() -> None:
-    run = pair_run(bad=bad(*PAIRS))
-    unverified = [replace(each, samples=replace(each.samples, wrong_bytes=-1)) for each in run.judgements]
-    (found,) = suspects(replace(run, judgements=tuple(unverified)), topology=STAR)
-    assert found.part == NO_PART
 
 
 def test_wrong_bytes_beside_a_loss_are_a_cause_of_their_own() -> None:

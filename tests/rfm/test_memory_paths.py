@@ -14,11 +14,10 @@ from fabricheck.judge.expectations import expect_from_topology
 from fabricheck.judge.judge import judge_run
 from fabricheck.judge.policy import load_policy
 from fabricheck.judge.verdicts import RunJudgement
-from fabricheck.records.metrics import metric_name, metrics_of, parse_metric_name
+from fabricheck.records.metrics import PlannedSeries, metrics_of, parse_metric_name
 from fabricheck.records.run import Run
 from fabricheck.records.verdict import Verdict
 from fabricheck.results.fabricbench import read_run, read_unsupported
-from fabricheck.results.guards import require
 from fabricheck.rfm.launch import reasons_not_to_run
 from fabricheck.topology.memory import placements
 from tests.rfm.test_checks import CHECKS
@@ -97,9 +96,9 @@ def test_a_path_of_one_rank_is_a_valid_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "who"), [((0,), "0"), ((0, 1), "0_1"), ((0, 1, 2, 3), "all4")])
 def test_names_tell_who_used_the_path(ranks: tuple[int, ...], who: str) -> None:
-    name = metric_name("local_copy", "uncontended", ranks, world=4, size=MIB, quantity="goodput")
+    name = PlannedSeries("local_copy", "uncontended", ranks).name(4, MIB, "goodput")
     assert name == f"local_copy_uncontended_{who}_1mib_goodput"
-    assert metric_name("local_copy", "uncontended", (0,), world=1, size=8, quantity="latency").split("_")[3] == "0"
+    assert PlannedSeries("local_copy", "uncontended", (0,)).name(1, 8, "latency").split("_")[3] == "0"
 
 
 def _rank(**fields: Any) -> Callable[[list[Line]], object]:
@@ -141,28 +140,6 @@ def test_host_memory_that_nothing_uses_is_invalid(tmp_path: Path) -> None:
 
 def test_only_memory_paths_are_for_a_rank_alone(tmp_path: Path) -> None:
     assert "not only rank 0" in said(result(tmp_path, "allreduce", kind=None))
-
-
-def test_settings_have_to_be_those_that_were_asked_for(tmp_path: Path) -> None:
-    run = result(tmp_path)
-
-    def problems(**plan: str) -> str:
-        found = require(
-            run,
-            transport="copy",
-            backend="cuda",
-            ranks=4,
-            nodes=1,
-            devices=True,
-            exit_code=0,
-            operations=["host_to_device"],
-            plan=plan,
-        )
-        return "\n".join(each.message for each in found)
-
-    assert problems(host_memory="pinned", access="write") == ""
-    assert "host_memory was pinned instead of pageable" in problems(host_memory="pageable")
-    assert "buffers was not given instead of host-device" in problems(buffers="host-device")
 
 
 # GB/s, each beside what has to be found wanting. Of the H200 node: nvbandwidth 0.8, 2026-11-21. The shares of the link

@@ -248,12 +248,6 @@ def test_gpus_without_an_environment_for_them_end_a_run_before_it_starts(
     assert not (suite / "output" / "runs").exists()
 
 
-def test_a_name_that_is_none(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["init", "--system", "../x", "--from", str(CAPTURES / "h200x4")])
-    assert "cannot be the name of a system" in capsys.readouterr().err
-
-
 @pytest.mark.full
 def test_mpi_that_is_not_gpu_aware_never_sees_device_memory(suite: Path, tmp_path: Path) -> None:
     """Its checks do not start, and say which library it is and what to do; the others start all the same."""

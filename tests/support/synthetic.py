@@ -11,7 +11,7 @@ import numpy as np
 from fabricheck.judge.verdicts import RunJudgement
 from fabricheck.records.finding import Finding
 from fabricheck.records.judgement import Expectation, Judgement, Reference, Yardstick
-from fabricheck.records.metrics import UNITS, Quantity, metric_name
+from fabricheck.records.metrics import UNITS, PlannedSeries, Quantity
 from fabricheck.records.run import Device, Rank, Run, Samples
 from fabricheck.records.verdict import Verdict
 
@@ -58,7 +58,7 @@ def judgement(
     median = float(np.median(values)) if value is None else value
     source = "widest path gpu0-gpu3 (De Sensi §III-D); floor: SC24 paper, section III-D, 70% of nominal on LUMI"
     return Judgement(
-        name=metric_name(of.operation, of.schedule, of.ranks, world=world, size=of.bytes, quantity=quantity),
+        name=PlannedSeries(of.operation, of.schedule, of.ranks).name(world, of.bytes, quantity),
         unit=UNITS[quantity],
         better="higher" if quantity == "goodput" else "lower",
         value=median,

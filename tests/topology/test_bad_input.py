@@ -229,6 +229,7 @@ def test_validate_reports_what_reframe_does_not_load(tmp_path: Path, text: str, 
             "  - {what: a, value: [2.0, 1.0], relation: from_to, unit: x, conditions: c, source: s}\n",
             "not in ascending order: 2, 1",
         ),
+        ("system: lumi\nvalues:\n  - {what: a, value: 1.0, unit: x, conditions: c, source: s}\n", "judges or waits"),
     ],
 )
 def test_published_values(tmp_path: Path, text: str, says: str) -> None:

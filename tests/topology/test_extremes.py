@@ -41,7 +41,6 @@ def load(tmp_path: Path, old: str = "", new: str = "") -> Path:
         ("forward: 25 GB/s", "forward: 1e-30 GB/s", "not a rate of hardware"),
         ("count: 4", "count: " + "9" * 30, "less than or equal to 10000"),
         ("count: 4", "count: " + "9" * 400, "a number of 400 digits"),
-        ("count: 4", "count: 0", "greater than or equal to 1"),
         ("back: 10 GB/s", "back: '10'", "has no unit"),
         (", back: 10 GB/s", "", "missing"),
         ("back: 10 GB/s", "backwards: 10 GB/s", "links[0].rate.back: is missing"),

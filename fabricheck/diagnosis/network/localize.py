@@ -24,7 +24,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from fabricheck.diagnosis.network.likelihood import Model, State, gain_of, p_value, without_fault
 from fabricheck.diagnosis.network.routes import Design, FloatArray, IntArray
@@ -75,35 +75,32 @@ class SlowGroup:
 class Localization:
     """What was found. `suspects`: the faults, each with its readings, by index of the design, and what may be at fault.
 
-    `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `readings`: how
-    many were used; `doubtful`: how many were not, since what to expect of them is not known. `hypotheses`: how many
-    faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then those
-    of the suspects: what to measure again. `unseen`: components that no reading went over. `detectable`: by component,
-    the least loss that is found in nine of ten cases.
+    `noise`: relative standard deviation of a reading; `scale`: what healthy pairs give of expected. `hypotheses`: how
+    many faults the readings can tell apart. `closest`: components that explain best what is left, proven or not, then
+    those of the suspects: what to measure again.
     """
 
     suspects: tuple[SlowGroup, ...]
     noise: float
     scale: float
-    readings: int
-    doubtful: int
     hypotheses: int
     closest: tuple[str, ...]
-    unseen: tuple[str, ...]
-    detectable: dict[str, float]
 
 
-def locate(design: Design, measured_gbps: npt.ArrayLike, *, false_alarm: float = 0.01, most: int = 4) -> Localization:
+def locate(design: Design, measured_gbps: npt.ArrayLike) -> Localization:
     """What explains the readings of a design; `measured_gbps`: shape (R,), as its readings.
 
-    `false_alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many
-    faults are looked for. Raises UserError for values that are not above zero, or fewer than eight usable readings.
+    Raises UserError for values that are not above zero, or fewer than eight usable readings.
     """
-    return Locator(design, false_alarm=false_alarm, most=most).locate(measured_gbps)
+    return Locator(design).locate(measured_gbps)
 
 
 class Locator:
-    """A design made ready, to locate faults in many sets of readings of it."""
+    """A design made ready, to locate faults in many sets of readings of it.
+
+    `false_alarm`: the probability of naming anything in a healthy network, all components together. `most`: so many
+    faults are looked for.
+    """
 
     def __init__(self, design: Design, *, false_alarm: float = 0.01, most: int = 4) -> None:
         self.design, self.false_alarm, self.most = design, false_alarm, most
@@ -286,25 +283,14 @@ class Locator:
     # What was found
 
     def _report(self, y: FloatArray, state: State) -> Localization:
-        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
         suspects = tuple(self._suspect(y, state, position) for position in range(len(state.faults)))
+        next_ = [each.faults[-1] for each in self._further(y, state, CANDIDATES)][:CANDIDATES]
         closest = [
             *(name for each in next_ for name in self._alike([each])),
             *(each.text for group in suspects for each in group.at_fault),
         ]
-        design, names = self.design, self.design.ways.components
-        seen = {each for members in self.model.members for each in members}
-        return Localization(
-            suspects=suspects,
-            noise=state.noise,
-            scale=math.exp(state.scale),
-            readings=y.size,
-            doubtful=int(design.doubtful.sum()),
-            hypotheses=self._distinct,
-            closest=tuple(dict.fromkeys(closest)),
-            unseen=tuple(name for position, name in enumerate(names) if position not in seen),
-            detectable=self._detectable(state.noise),
-        )
+        noise, scale = state.noise, math.exp(state.scale)
+        return Localization(suspects, noise, scale, self._distinct, tuple(dict.fromkeys(closest)))
 
     def _suspect(self, y: FloatArray, state: State, position: int) -> SlowGroup:
         fault, loss = state.faults[position], state.losses[position]
@@ -365,20 +351,3 @@ class Locator:
         keys = self.model.entries
         over = np.unique(keys.key_reading[np.isin(keys.key_hypothesis, hypotheses)])
         return tuple(self.model.used[over].tolist())
-
-    def _detectable(self, noise: float) -> dict[str, float]:
-        """By component, the loss of every pair over it that is found in nine of ten cases (known faults: none).
-
-        The information of readings that go over it with probability p is p² each, to first order.
-        """
-        share = np.bincount(
-            self.model.entries.key, self.model.probability[self.model.entries.way], self.model.entries.key_reading.size
-        )
-        information = np.bincount(self.model.entries.key_hypothesis, share**2, len(self.model.members))
-        needed = -float(stdtrit(self.model.used.size - 2, [self.false_alarm / self._distinct, 0.1]).sum())
-        losses = -np.expm1(-noise * needed / np.sqrt(information))
-        detectable: dict[str, float] = {}
-        for members, loss in zip(self.model.members, losses.tolist(), strict=True):
-            for member in members:
-                detectable.setdefault(self.design.ways.components[member], loss)
-        return detectable

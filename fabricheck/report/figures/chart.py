@@ -14,6 +14,7 @@ from fabricheck.units import format_size
 #: Lines that have a colour of their own, of the stylesheet (`.k0` to `.k7`); the others are grey.
 MOST_COLORED = 8
 _WIDTH, _HEIGHT = 640.0, 280.0  # of what the axes enclose, in the units of the drawing
+_DASH = 8.0  # half of it
 _MOST_TICKS = 6
 
 
@@ -83,8 +84,11 @@ class LineChart:
         return f"{_HEIGHT * (1 - self.y.share(value)):.1f}"
 
     def path(self, points: Sequence[tuple[float, float]]) -> str:
-        """The points as SVG takes them."""
-        return " ".join(f"{self.across(x)},{self.down(y)}" for x, y in points)
+        """The points as SVG takes them; at one place a dash, since a line of one point is not drawn."""
+        dash = _DASH if len({x for x, _ in points}) == 1 else 0.0
+        left = [f"{_WIDTH * self.x.share(x) - dash:.1f},{self.down(y)}" for x, y in points]
+        right = [f"{_WIDTH * self.x.share(x) + dash:.1f},{self.down(y)}" for x, y in reversed(points) if dash]
+        return " ".join([*left, *right])
 
 
 @dataclass(frozen=True)

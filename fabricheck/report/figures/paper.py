@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fabricheck.report.content import number
 from fabricheck.report.figures.chart import Axis, ChartLine, Figure, LineChart, axis_of, size_axis
-from fabricheck.report.paper_figures import UNITS, Cited, Measured, Shown, conclusion, points_by_place
+from fabricheck.report.paper_figures import UNITS, Cited, Measured, Shown, answer
 from fabricheck.units import parse_size
+from fabricheck.wholefile import csv_text
 
 # Of all names along an axis; where they have more, some are left out.
 _MOST_CHARACTERS = 100
@@ -22,18 +22,17 @@ def draw(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> Figure:
     """Return a figure of what was measured, which may be nothing, and of the paper's points."""
     figure = cited.figure
     places = _places(cited, shown, rows)
-    points = []
-    for point, value, height in cited.points(shown):
-        text = f"{point.system}: {value.what}, {number(height)} {UNITS[shown]}"
-        points.append((places[str(point.at)], height, text))
-    lines = [*_measured_lines(rows, places), *_model_lines(rows, places)]
+    points = [
+        (places[str(point.at)], height, f"{point.system}: {value.what}, {number(height)} {UNITS[shown]}")
+        for point, value, height in cited.points(shown)
+    ]
+    lines = [*_measured_lines(rows, places), *_level_lines(cited, shown, rows, places)]
     values = [value for line in lines for _, value in (*line.points, *line.band)] + [height for _, height, _ in points]
     # Lines of small and large sizes are powers of ten apart.
     is_log = bool(values) and 0 < 20 * min(values) < max(values)
     y = axis_of(f"{shown} in {UNITS[shown]}", values or [1.0], is_log=is_log, from_zero=True)
     chart = LineChart(_x_axis(figure.over, places), y, tuple(lines), points=tuple(points))
-    # What the paper concluded is of the quantity that it shows first.
-    summary = conclusion(cited, {shown: rows}) if shown == figure.quantities[0] else ""
+    summary = f"The paper: {figure.concluded}. {answer(figure, rows)}" if shown == figure.quantities[0] else ""
     head = ("measured by", "at", f"here, {UNITS[shown]}", "of expected", "paper")
     return Figure(f"{shown} by {figure.over}", summary, chart, head, tuple(_table(cited, shown, rows)))
 
@@ -58,7 +57,7 @@ def _x_axis(over: str, places: Mapping[str, float]) -> Axis:
     margin = 0.0 if over in ("ranks", "active") else 0.5  # where names stand in the middle of their places
     ends = (named[0][0] - margin, named[-1][0] + margin) if named else (0.0, 1.0)
     titles = {"ranks": "GPUs", "active": "GPUs of a group that take part", "pair": "GPUs", "way": "measured by"}
-    return Axis(titles.get(over, over), *ends, tuple(named[:: max(step, 1)]))
+    return Axis(titles.get(over, over), *ends, tuple(named[:: max(step, 1)]), not margin and ends[1] > 20 * ends[0] > 0)
 
 
 def _measured_lines(rows: Sequence[Measured], places: Mapping[str, float]) -> Iterator[ChartLine]:
@@ -71,23 +70,29 @@ def _measured_lines(rows: Sequence[Measured], places: Mapping[str, float]) -> It
         yield ChartLine(series, middle, (*upper, *lower))
 
 
-def _model_lines(rows: Sequence[Measured], places: Mapping[str, float]) -> Iterator[ChartLine]:
-    """What the model expects and what it calls nominal, of the best series at each place; once where both are one."""
-    drawn = set()
-    for of in ("expected", "nominal"):
-        most: dict[float, float] = {}
-        for row in rows:
-            value = row.of_model(of)
-            if value is not None:
-                most[places[row.at]] = max(value, most.get(places[row.at], 0.0))
-        points = tuple(sorted(most.items()))
-        if points and points not in drawn:
-            drawn.add(points)
-            yield ChartLine(of, points)
+def _level_lines(
+    cited: Cited, shown: Shown, rows: Sequence[Measured], places: Mapping[str, float]
+) -> Iterator[ChartLine]:
+    """What the model expects and what it calls nominal, of the best series at each place, and what the paper's points
+    are shares of."""
+    known = [(of, row.at, row.of_model(of)) for of in ("expected", "nominal") for row in rows]
+    for point, value, _ in cited.points(shown):
+        known.append((f"{value.unit.removeprefix('share of ')} ({point.system})", str(point.at), point.of))
+    levels: dict[str, dict[float, float]] = defaultdict(dict)
+    for label, at, level in known:
+        if level is not None:
+            levels[label][places[at]] = max(level, levels[label].get(places[at], 0.0))
+    for label, points in levels.items():
+        yield ChartLine(label, tuple(sorted(points.items())))
 
 
 def _table(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
-    texts = points_by_place(cited, shown)
+    texts: dict[str, list[str]] = defaultdict(list)
+    for point, value, _ in cited.points(shown):
+        ends = " to ".join(f"{end:g}" for end in dict.fromkeys(value.ends))
+        relation = "" if value.relation in ("is", "from_to") else f"{value.relation.replace('_', ' ')} "
+        text = f"{point.system}, {value.what}: {relation}{ends} {value.unit} ({value.source})"
+        texts[str(point.at)].append(text)
     for row in rows:
         least, most = number(min(row.medians)), number(max(row.medians))
         here = least if least == most else f"{least} to {most}"
@@ -99,10 +104,7 @@ def _table(cited: Cited, shown: Shown, rows: Sequence[Measured]) -> Iterator[tup
 
 
 def as_csv(figures: Sequence[Figure]) -> str:
-    """Return the tables of a figure as one text with commas."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for figure in figures:
-        writer.writerow(("figure", *figure.head))
-        writer.writerows((figure.title, *row) for row in figure.rows)
-    return out.getvalue()
+    """Return the tables of a figure as one CSV text."""
+    return csv_text(
+        row for figure in figures for row in (("figure", *figure.head), *((figure.title, *own) for own in figure.rows))
+    )

@@ -145,14 +145,6 @@ def test_a_pair_that_was_never_split_gives_an_ambiguity_set() -> None:
     assert len(suspect.members) == 4
 
 
-def test_what_nobody_measured_is_said() -> None:
-    found = locate(*one_pair_again_and_again())
-    assert {"nid00031", "leaf1", "leaf3--spine0"} <= set(found.unseen)
-    assert "leaf0" not in found.unseen
-    assert found.detectable["leaf0"] < found.detectable["nid00002"]
-    assert "nid00031" not in found.detectable
-
-
 def capacity_lost(loss: float) -> Localization:
     """A trunk that carries two pairs, in rounds in which one or two go over it."""
     network = fat_tree(16, 2, 1, trunk_gbps=200.0)
@@ -183,8 +175,7 @@ def test_doubtful_readings_are_left_out() -> None:
     pairs = [(network.nodes[one], network.nodes[one + 16]) for one in range(8)]
     apart = [[pair] for pair in pairs]
     readings = design(Ways(network), [pairs, *apart])
-    found = locate(readings, readings.expected_gbps * np.exp(0.01 * np.random.default_rng(0).standard_normal(16)))
-    assert (found.readings, found.doubtful) == (8, 8)
+    assert Locator(readings).model.used.size == 8
     with pytest.raises(UserError, match="0 usable readings"):
         Locator(design(Ways(network), [pairs]))
 
