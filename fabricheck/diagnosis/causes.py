@@ -113,7 +113,8 @@ def diagnose(runs: Sequence[RunJudgement], problems: Sequence[Finding], findings
     causes = [_with_told(each, evidence, runs) for each in named]
     told = {id(finding) for cause in causes for finding in cause.told}
     alone = [each for each in problems if each.components and id(each) not in told]
-    causes += [_of_findings(members) for members in _by_components(alone).values()]
+    for members in _by_components(alone).values():
+        causes.append(Cause(max(members, key=lambda member: SEVERITY[member.verdict]), told=members))
     causes.sort(key=lambda cause: (not cause.finding.components, -SEVERITY[cause.finding.verdict]))
     return Diagnosis(tuple(causes), tuple(_problems(problems, causes)), tuple(findings))
 
@@ -300,7 +301,7 @@ def _with_told(cause: Cause, evidence: Sequence[Finding], runs: Sequence[RunJudg
 def _message(cause: Cause, finding: Finding) -> str:
     where = finding.place or "everything"
     first, more = cause.rows[0].judgement.name, len(cause.rows) - 1
-    text = f"{where}: {first} is slow" + (f", and {more} more that cross it" if more else "")
+    text = f"{where}: {first}" + (f", and {more} more that cross it" if more else "")
     if len(finding.components) > 1:
         text += "; to tell these apart, measure pairs that cross one of them and not the others"
     return text
@@ -311,11 +312,6 @@ def _tells_of(finding: Finding, components: Iterable[Component]) -> bool:
     own = {_place(component) for component in components}
     ends = {_place(end) for each in finding.components if each.kind is Kind.PATH for end in each.ends}
     return not own.isdisjoint([*map(_place, finding.components), *ends])
-
-
-def _of_findings(members: Sequence[Finding]) -> Cause:
-    """The cause that only findings name."""
-    return Cause(max(members, key=lambda member: SEVERITY[member.verdict]), told=tuple(members))
 
 
 def _problems(problems: Sequence[Finding], causes: Sequence[Cause]) -> Iterator[Finding]:

@@ -252,16 +252,17 @@ class _Table:
         """By entry, whether its column is at fault at that time: always, or where that gains more, until some time or
         from then on; and the price of that by column."""
         is_then, prices = np.full(gain.size, True), np.zeros_like(self.prior)
-        most = np.bincount(self.column, np.maximum(gain, 0.0)) + self.prior
-        for column in np.flatnonzero((most > 2 * self.price) & ~self.uneven):
+        always = np.bincount(self.cell_column, np.maximum(np.bincount(self.cell, gain), 0.0))
+        # What healed a part is another cause, at one time of so many, before or after it.
+        price = self.price + np.log(2 * np.bincount(self.column))
+        least, most = always + price, np.bincount(self.column, np.maximum(gain, 0.0))
+        for column in np.flatnonzero((most > least) & ~self.uneven):
             own = slice(*np.searchsorted(self.column, [column, column + 1]))
             when = self.when[self.row[own]]
             directions = [(by, *_gains_until(gain[own], self.cell[own], by)) for by in (when, -when)]
-            # What healed a part is another cause, at one time of so many, before or after it.
-            always, price = directions[0][2][-1], self.price + math.log(2 * when.size)
             by, times, gains = max(directions, key=lambda direction: direction[2].max())
-            if gains.max() > always + price:
-                is_then[own], prices[column] = by <= times[gains.argmax()], price
+            if gains.max() > least[column]:
+                is_then[own], prices[column] = by <= times[gains.argmax()], price[column]
         return is_then, prices
 
     def _before(self, chosen: _Chosen, left_out: int = -1) -> Floats:

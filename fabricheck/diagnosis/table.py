@@ -126,7 +126,7 @@ def rows_of(measurements: Sequence[Measurement], low: Collection[tuple[int, str]
 
 def in_order(rows: Sequence[Row], measurements: Sequence[Measurement]) -> list[Row]:
     """Rows with the order in which they were measured."""
-    places = {each.when: number for number, each in enumerate(sorted(measurements, key=lambda each: each.when))}
+    places = {when: number for number, when in enumerate(sorted(each.when for each in measurements))}
     return [replace(row, when=places[each.when]) for row, each in zip(rows, measurements, strict=True)]
 
 
